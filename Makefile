@@ -1,0 +1,59 @@
+# Every target sets up what it needs: a virtual environment in .venv with pinned versions.
+PYTHON ?= python3
+BIN := .venv/bin
+PACKAGES := raftctl broker jepsen tests
+
+.PHONY: setup demo fmt check test test-peers sim mutants bench docs clean
+
+setup: .venv/.dev
+
+.venv/.run: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.dev: .venv/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: .venv/.run
+	$(BIN)/raftctl demo
+
+fmt: setup
+	$(BIN)/ruff format $(PACKAGES)
+	$(BIN)/ruff check --fix $(PACKAGES)
+
+check: setup
+	$(BIN)/ruff format --check $(PACKAGES)
+	$(BIN)/ruff check $(PACKAGES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_tidy.py
+
+# make test HISTORIES=DIR also judges real histories with known verdicts.
+test: setup
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests --ignore=tests/peers $(if $(HISTORIES),--histories=$(HISTORIES))
+
+test-peers: setup
+	$(BIN)/python -m pytest -q tests/peers
+
+SCENARIO ?= tests.simulation.cluster_chaos:chaos
+
+# make sim SEED=7 replays one seed; make sim SEEDS=20 runs many.
+sim: setup
+	$(BIN)/python -m jepsen.env.sim $(if $(SEED),run $(SCENARIO) --seed $(SEED),many $(SCENARIO) --seeds $(or $(SEEDS),20))
+
+# Plants known bugs, one after the other, and shows which property catches each.
+mutants: setup
+	$(BIN)/python -m tests.mutants
+
+bench: setup
+	$(BIN)/python -m tests.bench --output out/bench.json
+
+docs: setup
+	$(BIN)/python -m raftctl.cli.reference
+	$(BIN)/python -m tests.requirements
+
+clean:
+	rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,85 @@
+"""ApiVersions and DescribeCluster: what this broker speaks and who else is there."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.brokers import ALL_CLUSTER_OPERATIONS, controller_id
+from broker.apis.context import ApiContext, Encoded
+from broker.protocol.codec import encode_response_body
+from broker.protocol.versions import ApiKey, advertised
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.apis.context import Answer
+    from broker.protocol.codec import Request
+
+_OPERATIONS_NOT_ASKED = -(2**31)
+_BROKERS = 1
+
+
+def handle_api_versions(_context: ApiContext, request: Request) -> Answer:
+    """The table of `broker.protocol.versions`."""
+    return Encoded(api_versions_body(request.version, ErrorCode.NONE))
+
+
+def refuse_api_versions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The error beside the table."""
+    return Encoded(api_versions_body(request.version, error.code))
+
+
+@cache
+def api_versions_body(version: int, error: ErrorCode) -> bytes:
+    """The whole answer. To an unknown version it is version 0 with error 35 (KIP-511)."""
+    api_keys = [
+        {"api_key": key, "min_version": low, "max_version": high} for key, low, high in advertised()
+    ]
+    message = {"error_code": error, "api_keys": api_keys}
+    return encode_response_body(ApiKey.API_VERSIONS, version, message)
+
+
+def handle_describe_cluster(context: ApiContext, request: Request) -> Answer:
+    """The brokers that are not fenced, or all if the client asks so."""
+    body = request.body
+    if body.get("endpoint_type", _BROKERS) != _BROKERS:
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a listener of brokers")
+    fenced_too = body.get("include_fenced_brokers", False)
+    operations = body["include_cluster_authorized_operations"]
+    return {
+        "cluster_id": context.cluster_id,
+        "controller_id": controller_id(context),
+        "brokers": _brokers(context, fenced_too=fenced_too),
+        "cluster_authorized_operations": (
+            ALL_CLUSTER_OPERATIONS if operations else _OPERATIONS_NOT_ASKED
+        ),
+    }
+
+
+def refuse_describe_cluster(context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {
+        "error_code": error.code,
+        "error_message": error.message,
+        "cluster_id": context.cluster_id,
+        "brokers": (),
+    }
+
+
+def _brokers(context: ApiContext, *, fenced_too: bool) -> list[dict[str, Any]]:
+    brokers = context.metadata.image.brokers
+    found = []
+    for broker_id in sorted(brokers):
+        broker = brokers[broker_id]
+        endpoint = broker.endpoint(context.listener)
+        if endpoint is not None and (fenced_too or not broker.fenced):
+            found.append(
+                {
+                    "broker_id": broker_id,
+                    "host": endpoint.host,
+                    "port": endpoint.port,
+                    "rack": broker.rack,
+                    "is_fenced": broker.fenced,
+                }
+            )
+    return found

@@ -1,0 +1,94 @@
+"""What every handler is given, and the forms of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from broker.apis.metadata_cache import MetadataCache
+from broker.apis.producer_ids import ProducerIds
+from broker.protocol.codec import Message
+from raftctl.config import NodeConfig
+from raftctl.plugins import ControllerClient
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.types import (
+        AppendResult,
+        EpochEndOffset,
+        FetchParams,
+        FetchPartition,
+        FetchResult,
+        OffsetLookup,
+        OffsetResult,
+        TopicPartition,
+    )
+    from raftctl.errors import ErrorCode
+    from raftctl.runtime.api import Buffer
+
+
+class Replicas(Protocol):
+    """The part of the ReplicaManager that the apis use.
+
+    What a call does to the logs is done when it returns; only the answer may come later.
+    """
+
+    def append(
+        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+    ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
+        """Appends to each partition; results in order of the entries."""
+
+    def fetch(
+        self, params: FetchParams, partitions: Sequence[FetchPartition]
+    ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
+        """Reads from each partition; results in order of the partitions."""
+
+    def list_offsets(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
+        """Results in order of the lookups."""
+
+    def offsets_for_leader_epoch(
+        self, lookups: Sequence[tuple[TopicPartition, int, int]]
+    ) -> list[tuple[ErrorCode, EpochEndOffset]]:
+        """Of (partition, current leader epoch, leader epoch); results in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """The broker as the handlers of one listener see it."""
+
+    config: NodeConfig
+    cluster_id: str
+    listener: str
+    replicas: Replicas
+    metadata: MetadataCache
+    controller: ControllerClient
+    producer_ids: ProducerIds
+    log: FilteringBoundLogger
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The body of an answer, already encoded for the version of the request."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The answer comes when the future is done; `shape` makes it from the future's result."""
+
+    future: asyncio.Future[Any]
+    shape: Callable[[Any], Answer]
+
+
+class HangUpError(Exception):
+    """Closes the connection instead of an answer: the protocol has no other way to say it."""
+
+
+Answer = Message | Encoded | None
+"""None: the client expects no answer."""

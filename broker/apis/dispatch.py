@@ -1,0 +1,132 @@
+"""From a frame to the bytes of its answer: which handler, which errors, which version.
+
+The one place where exceptions become error codes. An api or version that is not served closes the
+connection, as Apache Kafka does: the client cannot know how to read an answer. ApiVersions is the
+exception (KIP-511).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.apis import (
+    cluster,
+    configs,
+    fetch,
+    groups,
+    metadata,
+    offsets,
+    produce,
+    producer_ids,
+    topics,
+)
+from broker.apis.context import Answer, ApiContext, Encoded, HangUpError, Pending
+from broker.protocol.codec import (
+    Request,
+    RequestHeader,
+    decode_body,
+    decode_header,
+    encode_response,
+    frame_response,
+)
+from broker.protocol.versions import SERVED, ApiKey
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.protocol.codec import Frame
+    from raftctl.runtime.api import Buffer
+
+
+Handler = Callable[[ApiContext, Request], Answer | Pending | Coroutine[Any, Any, Answer]]
+
+
+class Api(NamedTuple):
+    """Who answers a kind of request, and how it is refused as a whole."""
+
+    handle: Handler
+    refuse: Callable[[ApiContext, Request, KafkaError], Answer]
+
+
+class Later(NamedTuple):
+    """The bytes of an answer are there when the future is done and `finish` is called."""
+
+    future: asyncio.Future[Any]
+    finish: Callable[[], list[Buffer] | None]
+
+
+Reply = list["Buffer"] | Later | None
+"""The frame to send, or when to ask for it, or None if the client expects none."""
+
+APIS: dict[int, Api] = {
+    ApiKey.PRODUCE: Api(produce.handle, produce.refuse),
+    ApiKey.FETCH: Api(fetch.handle, fetch.refuse),
+    ApiKey.LIST_OFFSETS: Api(offsets.handle_list_offsets, offsets.refuse_list_offsets),
+    ApiKey.METADATA: Api(metadata.handle, metadata.refuse),
+    ApiKey.FIND_COORDINATOR: Api(groups.handle, groups.refuse),
+    ApiKey.API_VERSIONS: Api(cluster.handle_api_versions, cluster.refuse_api_versions),
+    ApiKey.CREATE_TOPICS: Api(topics.handle_create, topics.refuse_create),
+    ApiKey.DELETE_TOPICS: Api(topics.handle_delete, topics.refuse_delete),
+    ApiKey.INIT_PRODUCER_ID: Api(producer_ids.handle, producer_ids.refuse),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(offsets.handle_leader_epochs, offsets.refuse_leader_epochs),
+    ApiKey.DESCRIBE_CONFIGS: Api(configs.handle, configs.refuse),
+    ApiKey.DESCRIBE_CLUSTER: Api(cluster.handle_describe_cluster, cluster.refuse_describe_cluster),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(
+        topics.handle_describe_partitions, topics.refuse_describe_partitions
+    ),
+}
+
+
+def dispatch(context: ApiContext, frame: Frame) -> Reply:
+    """Starts the request in this frame; what it does to a log is done on return.
+
+    MalformedError and HangUpError mean that the connection must be closed.
+    """
+    header, position = decode_header(frame)
+    if header.version not in SERVED.get(header.api_key, ()):
+        return _refuse_version(header)
+    request = decode_body(frame, header, position)
+    api = APIS[request.api_key]
+    answer = _guard(context, request, lambda: api.handle(context, request))
+    if isinstance(answer, Coroutine):
+        task = asyncio.get_running_loop().create_task(answer)
+        answer = Pending(task, lambda result: result)
+    if isinstance(answer, Pending):
+        return Later(answer.future, lambda: _finish(context, request, answer))
+    return _encode(request, answer)
+
+
+def _refuse_version(header: RequestHeader) -> list[Buffer]:
+    if header.api_key != ApiKey.API_VERSIONS:
+        raise HangUpError(f"api {header.api_key} version {header.version} is not supported")
+    body = cluster.api_versions_body(0, ErrorCode.UNSUPPORTED_VERSION)
+    return frame_response(ApiKey.API_VERSIONS, 0, header.correlation_id, [body])
+
+
+def _finish(context: ApiContext, request: Request, pending: Pending) -> list[Buffer] | None:
+    answer = _guard(context, request, lambda: pending.shape(pending.future.result()))
+    return _encode(request, answer)
+
+
+def _guard(context: ApiContext, request: Request, call: Callable[[], Any]) -> Any:
+    """Turns what the call raises into the refusal of the request."""
+    try:
+        return call()
+    except HangUpError:
+        raise
+    except KafkaError as error:
+        return APIS[request.api_key].refuse(context, request, error)
+    except Exception as error:
+        context.log.exception("request_failed", api=ApiKey(request.api_key).name)
+        failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(error).__name__}: {error}")
+        return APIS[request.api_key].refuse(context, request, failure)
+
+
+def _encode(request: Request, answer: Answer) -> list[Buffer] | None:
+    key, version, correlation_id = request.api_key, request.version, request.correlation_id
+    if answer is None:
+        return None
+    if isinstance(answer, Encoded):
+        return frame_response(key, version, correlation_id, [answer.body])
+    return encode_response(key, version, correlation_id, answer)

@@ -1,0 +1,206 @@
+"""CreateTopics and DeleteTopics (forwarded to the active controller), DescribeTopicPartitions.
+
+An answer waits until this broker's own image shows the result, so that a client that asks the same
+broker next sees it; it comes without that when the client's timeout is over, since the change is
+committed anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.configs import topic_config_entries
+from broker.apis.metadata import is_internal, partition_message
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.requests import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.apis.context import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.requests import ControllerRequest
+
+_PARTITIONS_MAX = 2_000
+
+
+async def handle_create(context: ApiContext, request: Request) -> Answer:
+    """Creates topics, each on its own (row C3)."""
+    body = request.body
+    new = tuple(_new_topic(topic) for topic in body["topics"])
+    create = CreateTopicsRequest(new, body["validate_only"])
+
+    def all_there(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
+        return all(r.error or image.topics.by_name(r.name) is not None for r in results)
+
+    visible = (lambda *_: True) if body["validate_only"] else all_there
+    results = await _change(context, create, body["timeout_ms"], visible)
+    overrides = {topic.name: dict(topic.configs) for topic in new}
+    return {"topics": [_created(context, r, overrides.get(r.name, {})) for r in results]}
+
+
+def refuse_create(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each topic."""
+    names = [topic["name"] for topic in request.body["topics"]]
+    return {"topics": [_failed(name, error) for name in names]}
+
+
+async def handle_delete(context: ApiContext, request: Request) -> Answer:
+    """Deletes topics named by name or by id."""
+    keys = _delete_keys(request)
+    delete = DeleteTopicsRequest(tuple(keys))
+
+    def all_gone(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
+        ids = [r.topic_id for r in results if not r.error and r.topic_id is not None]
+        return all(image.topics.by_id(topic_id) is None for topic_id in ids)
+
+    results = await _change(context, delete, request.body["timeout_ms"], all_gone)
+    return {"responses": [_deleted(r) for r in results]}
+
+
+def refuse_delete(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each topic."""
+    return {
+        "responses": [
+            _failed(name, error) | {"topic_id": topic_id}
+            for name, topic_id in _delete_keys(request)
+        ]
+    }
+
+
+async def _change(
+    context: ApiContext,
+    change: ControllerRequest,
+    timeout_ms: int,
+    visible: Callable[[MetadataImage, tuple[TopicResult, ...]], bool],
+) -> tuple[TopicResult, ...]:
+    """Sends the change to the active controller and waits for its results to be visible here."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    response = await context.controller.call(change, timeout_ms)
+    if not isinstance(response, CreateTopicsResponse | DeleteTopicsResponse):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer is of no use")
+    if response.error:
+        raise KafkaError(response.error)
+    results = response.topics
+    left_ms = int((deadline - loop.time()) * 1000)
+    await context.metadata.until(lambda image: visible(image, results), left_ms)
+    return results
+
+
+def _new_topic(topic: dict[str, Any]) -> NewTopic:
+    return NewTopic(
+        name=topic["name"],
+        partitions=topic["num_partitions"],
+        replication_factor=topic["replication_factor"],
+        assignments=tuple(
+            (a["partition_index"], tuple(a["broker_ids"])) for a in topic["assignments"]
+        ),
+        configs=tuple((c["name"], c["value"]) for c in topic["configs"]),
+    )
+
+
+def _created(
+    context: ApiContext, result: TopicResult, overrides: dict[str, str | None]
+) -> dict[str, Any]:
+    if result.error:
+        return _failed(result.name, KafkaError(result.error, result.message))
+    values = {key: value for key, value in overrides.items() if value is not None}
+    return {
+        "name": result.name,
+        "topic_id": result.topic_id,
+        "num_partitions": result.partitions,
+        "replication_factor": result.replication_factor,
+        "configs": topic_config_entries(context.config, values, None),
+    }
+
+
+def _deleted(result: TopicResult) -> dict[str, Any]:
+    message = (result.message or result.error.text) if result.error else None
+    return {
+        "name": result.name or None,
+        "topic_id": result.topic_id,
+        "error_code": result.error,
+        "error_message": message,
+    }
+
+
+def _failed(name: str | None, error: KafkaError) -> dict[str, Any]:
+    return {"name": name, "error_code": error.code, "error_message": error.message}
+
+
+def _delete_keys(request: Request) -> list[tuple[str | None, Any]]:
+    """(name, None) or (None, topic id) of each topic."""
+    if "topic_names" in request.body:
+        return [(name, None) for name in request.body["topic_names"]]
+    return [
+        (topic["name"], None) if topic["topic_id"] is None else (None, topic["topic_id"])
+        for topic in request.body["topics"]
+    ]
+
+
+def handle_describe_partitions(context: ApiContext, request: Request) -> Answer:
+    """The partitions of topics in order of their names, a page at a time (KIP-966)."""
+    body = request.body
+    names = sorted({topic["name"] for topic in body["topics"]})
+    topics = context.metadata.image.topics
+    names = names or [topic.name for topic in topics.in_order()]
+    cursor = body["cursor"]
+    first = (cursor["topic_name"], cursor["partition_index"]) if cursor else ("", 0)
+    left = max(1, min(body["response_partition_limit"], _PARTITIONS_MAX))
+    answers: list[dict[str, Any]] = []
+    next_cursor = None
+    for name in names:
+        if name < first[0]:
+            continue
+        start = first[1] if name == first[0] else 0
+        if left <= 0:
+            next_cursor = {"topic_name": name, "partition_index": start}
+            break
+        answer, end = _described(context, name, start, left)
+        left -= len(answer["partitions"])
+        answers.append(answer)
+        if end is not None:
+            next_cursor = {"topic_name": name, "partition_index": end}
+            break
+    return {"topics": answers, "next_cursor": next_cursor}
+
+
+def refuse_describe_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each topic."""
+    names = [topic["name"] for topic in request.body["topics"]]
+    return {"topics": [_missing(name, error.code) for name in names]}
+
+
+def _described(
+    context: ApiContext, name: str, start: int, limit: int
+) -> tuple[dict[str, Any], int | None]:
+    """A topic from partition `start` on, and where the next page begins if it goes on."""
+    topic = context.metadata.image.topics.by_name(name)
+    if topic is None:
+        return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
+    live = context.metadata.live_brokers(context.listener)
+    end = min(start + limit, len(topic.partitions))
+    answer = {
+        "error_code": ErrorCode.NONE,
+        "name": name,
+        "topic_id": topic.topic_id,
+        "is_internal": is_internal(name),
+        "partitions": [
+            partition_message(i, topic.partitions[i], live) for i in range(max(start, 0), end)
+        ],
+    }
+    return answer, None if end == len(topic.partitions) else end
+
+
+def _missing(name: str, error: ErrorCode) -> dict[str, Any]:
+    return {"error_code": error, "name": name, "topic_id": None, "partitions": ()}

@@ -1,0 +1,87 @@
+"""Which leader epoch began at which offset of a log: what truncation by epoch asks (KIP-101).
+
+A log's record of its own history. A leader notes its epoch when it takes over, a follower when it
+copies a batch of a newer epoch. KIP-279 makes the answer carry the epoch it is for, so that two
+replicas that diverged more than once find their common point step by step.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from broker.types import EpochEndOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+UNKNOWN = EpochEndOffset(-1, -1)
+
+
+class LeaderEpochs:
+    """(leader epoch, start offset) in order; epochs increase strictly, offsets never decrease."""
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(leader epoch, start offset), oldest first."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int:
+        """The newest leader epoch; -1 if there is none."""
+        return self._epochs[-1] if self._epochs else -1
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Notes that `epoch` began at `start_offset`; returns whether that was news."""
+        if epoch <= self.latest:
+            return False
+        # Epochs that began here or later have no record left: a leader that wrote nothing.
+        self.truncate_to(start_offset)
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        return True
+
+    def truncate_to(self, end_offset: int) -> None:
+        """Forgets the epochs that began at or after `end_offset`."""
+        while self._starts and self._starts[-1] >= end_offset:
+            self._epochs.pop()
+            self._starts.pop()
+
+    def advance_start(self, offset: int) -> None:
+        """Forgets the epochs that ended at or before `offset`, where the log begins now."""
+        keep = max(bisect_right(self._starts, offset) - 1, 0)
+        del self._epochs[:keep], self._starts[:keep]
+        if self._starts and self._starts[0] < offset:
+            self._starts[0] = offset
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """The largest known epoch up to `epoch`, and where it ended; UNKNOWN if there is none.
+
+        A newer epoch than any known is unknown too, since whoever asks has what this log has not.
+        """
+        if epoch < 0 or epoch > self.latest:
+            return UNKNOWN
+        if epoch == self.latest:
+            return EpochEndOffset(epoch, log_end_offset)
+        at = bisect_right(self._epochs, epoch)
+        if at == 0:
+            # Older than all that is left: everything it wrote lies below the first epoch's start.
+            return EpochEndOffset(epoch, self._starts[0])
+        return EpochEndOffset(self._epochs[at - 1], self._starts[at])
+
+    def truncation_point(self, diverging: EpochEndOffset, log_end_offset: int) -> int:
+        """Where a follower must cut when its leader says the logs agree only up to `diverging`.
+
+        If this log has not that very epoch, it cuts after its newest older one and asks again.
+        """
+        own = self.end_offset_for(diverging.leader_epoch, log_end_offset)
+        if own == UNKNOWN or own.leader_epoch == diverging.leader_epoch:
+            own_end = log_end_offset if own == UNKNOWN else own.end_offset
+            return min(own_end, diverging.end_offset)
+        return min(own.end_offset, log_end_offset)

@@ -1,0 +1,83 @@
+"""The broker plug-in `kafka`: puts the broker's parts together (row P1).
+
+Listeners are bound before the first image comes, so that the node knows what to register; until
+then connections are accepted and their requests wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.apis.context import ApiContext
+from broker.apis.dispatch import dispatch
+from broker.apis.metadata_cache import MetadataCache
+from broker.apis.producer_ids import ProducerIds
+from broker.log.log_manager import LogManager
+from broker.replication.replica_manager import ReplicaManager
+from broker.server.admission import Admission
+from broker.server.listeners import Listeners
+from raftctl.metadata.topic_config import topic_defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.apis.dispatch import Reply
+    from broker.protocol.codec import Frame
+    from raftctl.metadata.delta import MetadataDelta
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import Endpoint
+    from raftctl.plugins import BrokerContext
+
+
+class KafkaBroker:
+    """Durable partitions served over the Kafka protocol; see `raftctl.plugins.Broker`."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        config = context.config
+        self._context = context
+        self._log = context.runtime.log.bind(part="broker", node_id=config.node_id)
+        logs = LogManager(context.runtime, config.log_dirs, topic_defaults(config), context.fail)
+        self.replicas = ReplicaManager(context, logs)
+        """For others to read only."""
+        self._metadata = MetadataCache()
+        self._producer_ids = ProducerIds(context.controller, config.node_id, context.broker_epoch)
+        self._admission = Admission(config, context.fail)
+        self._listeners = Listeners(config, self._admission, self._log)
+        self._contexts: dict[str, ApiContext] = {}
+
+    async def start(self) -> Sequence[Endpoint]:
+        """Binds the listeners and recovers the logs."""
+        endpoints = await self._listeners.bind(self._serve)
+        self._contexts = {
+            listener.name: self._api_context(listener.name)
+            for listener in self._context.config.broker_listeners
+        }
+        await self.replicas.start()
+        return endpoints
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Takes up the newer image; the first one opens the listeners for requests."""
+        self.replicas.apply_delta(delta, image)
+        self._metadata.publish(image)
+        self._admission.begin()
+
+    async def stop(self) -> None:
+        """Closes the listeners, then the partitions."""
+        self._listeners.close()
+        self._producer_ids.close()
+        await self.replicas.stop()
+
+    def _serve(self, listener: str, frame: Frame) -> Reply:
+        return dispatch(self._contexts[listener], frame)
+
+    def _api_context(self, listener: str) -> ApiContext:
+        return ApiContext(
+            config=self._context.config,
+            cluster_id=self._context.cluster_id,
+            listener=listener,
+            replicas=self.replicas,
+            metadata=self._metadata,
+            controller=self._context.controller,
+            producer_ids=self._producer_ids,
+            log=self._log,
+        )

@@ -1,0 +1,149 @@
+"""Frames to requests and messages to frames: headers, correlation ids, versions.
+
+A frame is a 4-byte length and as many bytes: header, then body. The header of a request is version
+1, or 2 (with tagged fields) before a flexible body; its client id is never compact. The header of a
+response has tagged fields before a flexible body, except that of ApiVersions, which an older client
+must be able to read whatever version it asked for (KIP-511).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker.protocol.decoder import Frame, MalformedError, decoder, skip_tagged
+from broker.protocol.encoder import Message, encoder
+from broker.protocol.schema import load
+
+if TYPE_CHECKING:
+    from raftctl.runtime.api import Buffer
+
+__all__ = [
+    "Frame",
+    "MalformedError",
+    "Message",
+    "Request",
+    "RequestHeader",
+    "decode_body",
+    "decode_header",
+    "decode_request",
+    "decode_response",
+    "encode_request",
+    "encode_response",
+    "encode_response_body",
+    "frame_response",
+]
+
+_REQUEST_HEADER = struct.Struct(">hhih")
+_RESPONSE_HEADER = struct.Struct(">ii")
+_RESPONSE_HEADER_TAGGED = struct.Struct(">iix")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeader:
+    """What every request begins with."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A decoded request; records in its body are views of the frame it came in."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: dict[str, Any]
+
+
+def decode_header(frame: Frame) -> tuple[RequestHeader, int]:
+    """The header without its tagged fields, and the position after it; raises MalformedError."""
+    try:
+        api_key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        end = _REQUEST_HEADER.size + max(length, 0)
+        if end > len(frame):
+            raise MalformedError("the client id reaches past the end")
+        client_id = None if length < 0 else frame[_REQUEST_HEADER.size : end].decode()
+    except (struct.error, ValueError) as error:
+        raise MalformedError(f"bad request header: {error}") from error
+    return RequestHeader(api_key, version, correlation_id, client_id), end
+
+
+def decode_request(frame: Frame) -> Request:
+    """A request from a frame without its length; see `decode_body`."""
+    header, position = decode_header(frame)
+    return decode_body(frame, header, position)
+
+
+def decode_body(frame: Frame, header: RequestHeader, position: int) -> Request:
+    """The rest of a frame after `decode_header`.
+
+    Raises MalformedError on bad bytes and KeyError on an api or version without a table.
+    """
+    api_key, version = header.api_key, header.version
+    try:
+        if load(api_key, version, "request").flexible_header:
+            position = skip_tagged(frame, position)
+        body: dict[str, Any] = decoder(api_key, version, "request")(frame, position)[0]
+    except (struct.error, IndexError, ValueError) as error:
+        raise MalformedError(f"bad request of api {api_key} version {version}: {error}") from error
+    return Request(api_key, version, header.correlation_id, header.client_id, body)
+
+
+def encode_response(
+    api_key: int, version: int, correlation_id: int, message: Message
+) -> list[Buffer]:
+    """A whole frame, its length included. Records stay the buffers they are."""
+    pieces: list[Buffer] = []
+    encoder(api_key, version, "response")(message, pieces)
+    return frame_response(api_key, version, correlation_id, pieces)
+
+
+def encode_response_body(api_key: int, version: int, message: Message) -> bytes:
+    """The body alone, to be kept and sent many times by `frame_response`."""
+    pieces: list[Buffer] = []
+    encoder(api_key, version, "response")(message, pieces)
+    return b"".join(pieces)
+
+
+def frame_response(
+    api_key: int, version: int, correlation_id: int, body: list[Buffer]
+) -> list[Buffer]:
+    """Puts length and header before an encoded body."""
+    tagged = load(api_key, version, "response").flexible_header
+    header = _RESPONSE_HEADER_TAGGED if tagged else _RESPONSE_HEADER
+    length = header.size - 4 + sum(map(len, body))
+    return [header.pack(length, correlation_id), *body]
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str, message: Message
+) -> bytes:
+    """A whole frame, its length included, as a client sends it."""
+    name = client_id.encode()
+    pieces: list[Buffer] = [_REQUEST_HEADER.pack(api_key, version, correlation_id, len(name)), name]
+    if load(api_key, version, "request").flexible_header:
+        pieces.append(b"\0")
+    encoder(api_key, version, "request")(message, pieces)
+    return b"".join([sum(map(len, pieces)).to_bytes(4, "big"), *pieces])
+
+
+def decode_response(api_key: int, version: int, payload: Frame) -> tuple[int, dict[str, Any]]:
+    """(correlation id, message) from a frame without its length; raises MalformedError.
+
+    Records in the message are views of `payload`.
+    """
+    try:
+        correlation_id = int.from_bytes(payload[:4], "big", signed=True)
+        position = 4
+        if load(api_key, version, "response").flexible_header:
+            position = skip_tagged(payload, position)
+        message: dict[str, Any] = decoder(api_key, version, "response")(payload, position)[0]
+    except (struct.error, IndexError, ValueError) as error:
+        raise MalformedError(f"bad response of api {api_key} version {version}: {error}") from error
+    return correlation_id, message

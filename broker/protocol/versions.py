@@ -1,0 +1,53 @@
+"""Which requests the broker answers, in which versions: what ApiVersions says (row N1).
+
+The table is truthful with one exception that old clients force on every broker: Produce is said to
+begin at version 0. Some clients (librdkafka up to 2.10) compress with gzip, snappy and lz4 only if
+version 0 is offered, although they then send a newer one. Who really sends 0 to 2 is refused: those
+carry message sets of magic 0 and 1.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class ApiKey(enum.IntEnum):
+    """The requests that the broker answers."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_CONFIGS = 32
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+SERVED: dict[int, range] = {
+    ApiKey.PRODUCE: range(3, 13),
+    ApiKey.FETCH: range(4, 18),
+    ApiKey.LIST_OFFSETS: range(1, 11),
+    ApiKey.METADATA: range(14),
+    ApiKey.FIND_COORDINATOR: range(7),
+    ApiKey.API_VERSIONS: range(5),
+    ApiKey.CREATE_TOPICS: range(2, 8),
+    ApiKey.DELETE_TOPICS: range(1, 7),
+    ApiKey.INIT_PRODUCER_ID: range(6),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2, 5),
+    ApiKey.DESCRIBE_CONFIGS: range(1, 5),
+    ApiKey.DESCRIBE_CLUSTER: range(3),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
+}
+"""Api key to the versions that are answered."""
+
+
+def advertised() -> list[tuple[int, int, int]]:
+    """(api key, lowest, highest version) as told to clients, in order of the keys."""
+    lowest = {key: versions.start for key, versions in SERVED.items()} | {ApiKey.PRODUCE: 0}
+    return [(int(key), lowest[key], SERVED[key].stop - 1) for key in sorted(SERVED)]

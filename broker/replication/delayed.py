@@ -1,0 +1,120 @@
+"""The two requests that wait: a produce for its replicas, a fetch for enough bytes (R5, R10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from broker.replication.hosted import HostedPartition
+from broker.replication.purgatory import DelayedOperation
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+
+    from broker.types import AppendResult, FetchParams, FetchPartition, FetchResult, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A partition that a produce waits for: its high watermark must reach `required_offset`."""
+
+    hosted: HostedPartition
+    required_offset: int
+
+
+class DelayedProduce(DelayedOperation["list[AppendResult]"]):
+    """Appended with acks=all, not yet on all in-sync replicas."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        results: list[AppendResult],
+        awaited: dict[int, Awaited],
+    ) -> None:
+        """`results` as they are if all goes well; `awaited` by index into them."""
+        super().__init__(loop)
+        self._results = results
+        self._awaited = awaited
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """What it waits for."""
+        return [one.hosted.partition for one in self._awaited.values()]
+
+    def settle_at_once(self) -> bool:
+        """Settles what need not wait; returns whether that is everything."""
+        for partition in self.partitions:
+            self.is_complete_after(partition)
+        return not self._awaited
+
+    def is_complete_after(self, partition: TopicPartition) -> bool:
+        """Settles what it appended to this partition, if that can be said now."""
+        for index, one in list(self._awaited.items()):
+            if one.hosted.partition != partition:
+                continue
+            error = one.hosted.rules.acknowledged(one.required_offset)
+            if error is not None:
+                del self._awaited[index]
+                self._settle(index, one, error)
+        return not self._awaited
+
+    def answer(self) -> list[AppendResult]:
+        """The results; what is still awaited has timed out."""
+        for index, one in self._awaited.items():
+            self._settle(index, one, ErrorCode.REQUEST_TIMED_OUT)
+        self._awaited.clear()
+        return self._results
+
+    def _settle(self, index: int, one: Awaited, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            hint = one.hosted.hint_for(error)
+            self._results[index] = replace(self._results[index], error=error, current_leader=hint)
+
+
+class DelayedFetch(DelayedOperation["list[FetchResult]"]):
+    """A fetch that found too little. It is answered by reading again."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        found: Sequence[FetchResult],
+        hosted: Mapping[TopicPartition, HostedPartition],
+        read: Callable[[FetchParams, Sequence[FetchPartition]], list[FetchResult]],
+    ) -> None:
+        """`hosted` is the broker's own table, so that it always says what is there."""
+        super().__init__(loop)
+        self._params = params
+        self._partitions = partitions
+        self._hosted = hosted
+        self._read = read
+        self._indexes: dict[TopicPartition, int] = {
+            wanted.partition: index for index, wanted in enumerate(partitions)
+        }
+        self._available = [result.size for result in found]
+
+    def is_complete_after(self, partition: TopicPartition) -> bool:
+        """Whether there is enough, or an error that the client should hear of at once."""
+        index = self._indexes[partition]
+        wanted, hosted = self._partitions[index], self._hosted.get(partition)
+        if hosted is None or hosted.rules.check_leader(wanted.current_leader_epoch):
+            return True
+        if hosted.diverging(wanted) is not None:
+            return True
+        params = self._params
+        others = sum(self._available) - self._available[index]
+        needed = params.min_bytes - others
+        try:
+            available = hosted.available_bytes(wanted, params.replica_id, needed)
+        except KafkaError:
+            # The log is damaged here: reading it again tells the client.
+            return True
+        self._available[index] = available
+        return available >= needed
+
+    def answer(self) -> list[FetchResult]:
+        """What is there now."""
+        return self._read(self._params, self._partitions)

@@ -1,0 +1,340 @@
+"""Followers copy their leaders' logs: one task and one connection for each leading broker (R1).
+
+A fetcher asks with the ordinary Fetch for all partitions that follow its leader, and applies the
+answer. A partition is known by its `Following`, made anew with each leader epoch: an answer for an
+older one is dropped. Logs are cut only where the leader says that leader epochs diverge, or ends
+(row R4). What it does with one partition involves no wait; between partitions it lets others run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from broker.replication.connection import BrokerConnection, connect
+from broker.replication.hosted import EARLIEST, LATEST, Fetched, HostedPartition
+from broker.types import EpochEndOffset, TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from broker.log.log_manager import LogManager
+    from raftctl.metadata.records import Endpoint
+    from raftctl.plugins import BrokerContext
+
+FETCH_KEY, FETCH_VERSION = 1, 17
+LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 8
+_NO_SESSION = {"session_id": 0, "session_epoch": -1}
+_YIELD_BYTES = 1 << 20
+_FIRST_BACKOFF_MS = 20
+_DOUBLINGS_MAX = 20
+
+
+@dataclass(eq=False, slots=True)
+class Following:
+    """A partition that follows this fetcher's leader in one leader epoch."""
+
+    hosted: HostedPartition
+    leader_epoch: int
+    failures: int = 0
+    """Errors since it last had an answer."""
+    not_before: float = 0.0
+    """Loop time before which it is not asked for again, after an error."""
+    out_of_range: bool = False
+    """Whether the leader's ends must be asked for first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    following: Following
+    fetch_offset: int
+
+
+class Fetcher:
+    """Follows one broker. `run` it as a task; `stop` ends it."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        logs: LogManager,
+        leader_id: int,
+        endpoint: Callable[[int], Endpoint | None],
+    ) -> None:
+        """`endpoint` gives the leader's address as the newest image has it."""
+        self._context = context
+        self._config = context.config
+        self._logs = logs
+        self._leader_id = leader_id
+        self._endpoint = endpoint
+        self._log = context.runtime.log.bind(fetch_from=leader_id)
+        self._loop = asyncio.get_running_loop()
+        self._partitions: dict[TopicPartition, Following] = {}
+        self._changed = asyncio.Event()
+        self._connection: BrokerConnection | None = None
+        self._interrupted = False
+        self._failures = 0
+        self._rotation = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no partition follows this leader."""
+        return not self._partitions
+
+    def follow(self, hosted: HostedPartition) -> None:
+        """Adds a partition, or takes note of its new leader epoch."""
+        self._partitions[hosted.partition] = Following(hosted, hosted.rules.leader_epoch)
+        self._changed.set()
+        # The request in flight may wait at the leader for partitions that have nothing new.
+        self._interrupted = True
+        self._drop_connection()
+
+    def unfollow(self, partition: TopicPartition) -> None:
+        """Forgets a partition; an answer for it is dropped."""
+        self._partitions.pop(partition, None)
+
+    async def run(self) -> None:
+        """Fetches for ever."""
+        try:
+            while True:
+                await self._pause_until_ready()
+                self._interrupted = False
+                try:
+                    await self._fetch()
+                    self._failures = 0
+                except KafkaError as error:
+                    self._drop_connection()
+                    if not self._interrupted:
+                        self._failures += 1
+                        # Once is news, the retries to a leader that is down are not.
+                        tell = self._log.info if self._failures == 1 else self._log.debug
+                        tell("fetch_failed", error=error.code.name, why=error.message)
+                        await self._pause(self._backoff_ms(self._failures) / 1000)
+        finally:
+            self._drop_connection()
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _backoff_ms(self, failures: int) -> int:
+        """Short at first, since a leader often lags behind this broker's image by an instant."""
+        longest_ms = self._config.replica_fetch_backoff_ms
+        return min(_FIRST_BACKOFF_MS << min(failures - 1, _DOUBLINGS_MAX), longest_ms)
+
+    async def _pause(self, seconds: float | None) -> None:
+        """Waits so long, or until a partition is added."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    async def _pause_until_ready(self) -> None:
+        while not self._ready():
+            now = self._loop.time()
+            waits = [following.not_before - now for following in self._partitions.values()]
+            await self._pause(min(waits, default=None))
+
+    def _ready(self) -> list[Following]:
+        """The partitions to ask for now."""
+        now = self._loop.time()
+        return [f for f in self._partitions.values() if f.not_before <= now]
+
+    async def _connected(self) -> BrokerConnection:
+        if self._connection is None:
+            endpoint = self._endpoint(self._leader_id)
+            if endpoint is None:
+                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the leader has no address")
+            self._connection = await connect(
+                endpoint.host,
+                endpoint.port,
+                client_id=f"broker-{self._config.node_id}-fetcher",
+                response_bytes_max=self._config.socket_request_max_bytes,
+                timeout_ms=self._config.replica_socket_timeout_ms,
+            )
+        return self._connection
+
+    # --- one round ------------------------------------------------------------------------------
+
+    async def _fetch(self) -> None:
+        connection = await self._connected()
+        for following in self._ready():
+            if following.out_of_range:
+                await self._align(connection, following)
+        asked = self._ask()
+        timeout_ms = self._config.replica_socket_timeout_ms
+        answer = await connection.call(FETCH_KEY, FETCH_VERSION, self._request(asked), timeout_ms)
+        if answer["error_code"]:
+            raise KafkaError(ErrorCode(answer["error_code"]), "the leader refused the fetch")
+        await self._apply(asked, answer)
+
+    def _ask(self) -> dict[tuple[UUID, int], _Asked]:
+        """Beginning with another partition each time, so that none starves behind the limits."""
+        ready = self._ready()
+        first = self._rotation % max(len(ready), 1)
+        self._rotation += 1
+        return {
+            (following.hosted.topic_id, following.hosted.partition.partition): _Asked(
+                following, following.hosted.log.log_end_offset
+            )
+            for following in ready[first:] + ready[:first]
+        }
+
+    def _is_current(self, following: Following) -> bool:
+        return self._partitions.get(following.hosted.partition) is following
+
+    def _request(self, asked: dict[tuple[UUID, int], _Asked]) -> dict[str, Any]:
+        config = self._config
+        topics: dict[UUID, list[dict[str, Any]]] = {}
+        for (topic_id, partition_id), one in asked.items():
+            log = one.following.hosted.log
+            topics.setdefault(topic_id, []).append(
+                {
+                    "partition": partition_id,
+                    "current_leader_epoch": one.following.leader_epoch,
+                    "fetch_offset": one.fetch_offset,
+                    "last_fetched_epoch": log.epochs.latest,
+                    "log_start_offset": log.log_start_offset,
+                    "partition_max_bytes": config.replica_fetch_max_bytes,
+                }
+            )
+        return {
+            "replica_state": {
+                "replica_id": config.node_id,
+                "replica_epoch": self._context.broker_epoch(),
+            },
+            "max_wait_ms": config.replica_fetch_wait_max_ms,
+            "min_bytes": config.replica_fetch_min_bytes,
+            "max_bytes": config.replica_fetch_response_max_bytes,
+            "topics": [{"topic_id": t, "partitions": parts} for t, parts in topics.items()],
+            "forgotten_topics_data": (),
+            **_NO_SESSION,
+        }
+
+    async def _apply(self, asked: dict[tuple[UUID, int], _Asked], answer: dict[str, Any]) -> None:
+        handled = 0
+        for topic in answer["responses"]:
+            for data in topic["partitions"]:
+                one = asked.get((topic["topic_id"], data["partition_index"]))
+                if one is None or not self._is_current(one.following):
+                    continue
+                self._apply_one(one, data)
+                handled += len(data["records"] or b"")
+                if handled >= _YIELD_BYTES:
+                    handled = 0
+                    await asyncio.sleep(0)
+
+    def _apply_one(self, asked: _Asked, data: dict[str, Any]) -> None:
+        hosted = asked.following.hosted
+        error = ErrorCode(data["error_code"])
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            asked.following.out_of_range = True
+            return
+        if error is not ErrorCode.NONE:
+            self._back_off(asked.following, error.name)
+            return
+        asked.following.failures = 0
+        if hosted.log.log_end_offset != asked.fetch_offset:
+            return
+        diverging = data["diverging_epoch"]
+        if diverging["end_offset"] >= 0:
+            agreed = EpochEndOffset(diverging["epoch"], diverging["end_offset"])
+            self._cut(hosted, hosted.truncate_to_agree(agreed))
+            return
+        try:
+            hosted.append_fetched(
+                Fetched(data["records"] or b"", data["high_watermark"], data["log_start_offset"])
+            )
+        except KafkaError as failed:
+            self._back_off(asked.following, str(failed))
+
+    async def _align(self, connection: BrokerConnection, following: Following) -> None:
+        """The leader does not have our end: finds out what it has."""
+        start = await self._leader_offset(connection, following, EARLIEST)
+        end = await self._leader_offset(connection, following, LATEST)
+        if start is None or end is None or not self._is_current(following):
+            return
+        following.out_of_range = False
+        self._cut(following.hosted, following.hosted.align_with(start, end))
+
+    async def _leader_offset(
+        self, connection: BrokerConnection, following: Following, timestamp: int
+    ) -> int | None:
+        partition = following.hosted.partition
+        lookup = {
+            "partition_index": partition.partition,
+            "current_leader_epoch": following.leader_epoch,
+            "timestamp": timestamp,
+        }
+        message = {
+            "replica_id": self._config.node_id,
+            "isolation_level": 0,
+            "topics": [{"name": partition.topic, "partitions": [lookup]}],
+        }
+        timeout_ms = self._config.replica_socket_timeout_ms
+        answer = await connection.call(LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION, message, timeout_ms)
+        found = answer["topics"][0]["partitions"][0]
+        if found["error_code"]:
+            self._back_off(following, ErrorCode(found["error_code"]).name)
+            return None
+        offset: int = found["offset"]
+        return offset
+
+    def _cut(self, hosted: HostedPartition, shorter: bool) -> None:
+        if shorter:
+            end = hosted.log.log_end_offset
+            self._log.info("log_truncated", partition=str(hosted.partition), log_end_offset=end)
+            self._logs.truncated(hosted.log)
+
+    def _back_off(self, following: Following, why: str) -> None:
+        following.failures += 1
+        following.not_before = self._loop.time() + self._backoff_ms(following.failures) / 1000
+        tell = self._log.info if following.failures == 1 else self._log.debug
+        tell("fetch_refused", partition=str(following.hosted.partition), why=why)
+
+
+class Fetchers:
+    """The fetchers of a broker, by leader."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        logs: LogManager,
+        endpoint: Callable[[int], Endpoint | None],
+        start: Callable[[Fetcher], asyncio.Task[None]],
+    ) -> None:
+        """`start` runs a fetcher as a task."""
+        self._context = context
+        self._logs = logs
+        self._endpoint = endpoint
+        self._start = start
+        self._fetchers: dict[int, Fetcher] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._leader_of: dict[TopicPartition, int] = {}
+
+    def follow(self, hosted: HostedPartition, leader_id: int) -> None:
+        """Copies the partition from this leader from now on."""
+        if self._leader_of.get(hosted.partition, leader_id) != leader_id:
+            self.unfollow(hosted.partition)
+        self._leader_of[hosted.partition] = leader_id
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = Fetcher(self._context, self._logs, leader_id, self._endpoint)
+            self._fetchers[leader_id] = fetcher
+            self._tasks[leader_id] = self._start(fetcher)
+        fetcher.follow(hosted)
+
+    def unfollow(self, partition: TopicPartition) -> None:
+        """Stops copying the partition; a fetcher without any ends."""
+        leader_id = self._leader_of.pop(partition, None)
+        if leader_id is None:
+            return
+        fetcher = self._fetchers[leader_id]
+        fetcher.unfollow(partition)
+        if fetcher.is_idle:
+            del self._fetchers[leader_id]
+            self._tasks.pop(leader_id).cancel()

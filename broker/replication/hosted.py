@@ -1,0 +1,255 @@
+"""`HostedPartition`: one partition's rules and its log, put together.
+
+Does what one request asks of one partition, and moves the high watermark along. It waits for
+nothing and wakes nobody: each method returns what the ReplicaManager must know for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.replication.partition import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Partition
+from broker.types import (
+    CONSUMER,
+    EpochEndOffset,
+    FetchParams,
+    FetchPartition,
+    FetchResult,
+    LeaderHint,
+    OffsetLookup,
+    OffsetResult,
+    TopicPartition,
+)
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.runtime.api import Buffer
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from broker.log.partition_log import Appended, PartitionLog
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+ALL_IN_SYNC = -1
+"""The acks value of a producer that waits for every in-sync replica."""
+_HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a follower got for one partition from its leader."""
+
+    records: Buffer
+    high_watermark: int
+    log_start_offset: int
+
+
+class HostedPartition:
+    """A partition of which this broker has a replica."""
+
+    def __init__(
+        self, partition: TopicPartition, topic_id: UUID, rules: Partition, log: PartitionLog
+    ) -> None:
+        self.partition = partition
+        self.topic_id = topic_id
+        self.rules = rules
+        self.log = log
+
+    def hint(self) -> LeaderHint:
+        """The leader as this broker knows it."""
+        return LeaderHint(self.rules.leader_id, self.rules.leader_epoch)
+
+    def hint_for(self, error: ErrorCode) -> LeaderHint | None:
+        """The leader, with the errors that send a client to another one."""
+        return self.hint() if error in _HINTED else None
+
+    # --- leading --------------------------------------------------------------------------------
+
+    def append(self, batch: Buffer, acks: int, now_ms: int, wall_ms: int) -> Appended:
+        """Appends a produced batch. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS, or what is wrong with the batch.
+        """
+        rules = self.rules
+        if not rules.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == ALL_IN_SYNC and rules.is_under_min_insync:
+            text = f"{len(rules.isr)} replicas in sync, {rules.effective_min_insync} are required"
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+        appended = self.log.append_as_leader(batch, rules.leader_epoch, wall_ms)
+        self.advance(now_ms)
+        return appended
+
+    def advance(self, now_ms: int) -> bool:
+        """Moves the high watermark as far as the replicas allow; returns whether it moved."""
+        moved = self.rules.advance_high_watermark(self.log.log_end_offset, now_ms)
+        if moved:
+            self._keep_high_watermark()
+        return moved
+
+    def follower_fetched(
+        self, wanted: FetchPartition, params: FetchParams, now_ms: int
+    ) -> tuple[ErrorCode, bool]:
+        """A follower tells what it has; returns whether the high watermark moved.
+
+        Counts only once its log is known to agree with this one.
+        """
+        error = self._fetch_error(wanted)
+        if error is not ErrorCode.NONE or self.diverging(wanted) is not None:
+            return error, False
+        error = self.rules.follower_fetched(
+            params.replica_id,
+            fetch_offset=wanted.fetch_offset,
+            broker_epoch=params.replica_epoch,
+            log_end_offset=self.log.log_end_offset,
+            now_ms=now_ms,
+        )
+        return error, error is ErrorCode.NONE and self.advance(now_ms)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def limit_for(self, replica_id: int) -> int:
+        """The offset below which this reader may see records."""
+        return self.rules.high_watermark if replica_id == CONSUMER else self.log.log_end_offset
+
+    def fetch(
+        self, wanted: FetchPartition, params: FetchParams, *, max_bytes: int, min_one: bool
+    ) -> FetchResult:
+        """Records for a consumer or a follower, or why there are none."""
+        error = self._fetch_error(wanted)
+        if error is not ErrorCode.NONE:
+            return FetchResult(error, current_leader=self.hint_for(error))
+        records: list[Buffer] = []
+        diverging = self.diverging(wanted)
+        if diverging is None:
+            try:
+                records = self.log.read(
+                    wanted.fetch_offset,
+                    max_bytes=min(max_bytes, wanted.max_bytes),
+                    up_to_offset=self.limit_for(params.replica_id),
+                    min_one=min_one,
+                )
+            except KafkaError as failed:
+                return FetchResult(failed.code)
+        return FetchResult(
+            ErrorCode.NONE,
+            high_watermark=self.rules.high_watermark,
+            last_stable_offset=self.rules.high_watermark,
+            log_start_offset=self.log.log_start_offset,
+            records=records,
+            diverging=diverging,
+            aborted_transactions=() if params.read_committed else None,
+        )
+
+    def available_bytes(self, wanted: FetchPartition, replica_id: int, enough: int) -> int:
+        """How much a fetch would find, at least if it is less than `enough`."""
+        limit = self.limit_for(replica_id)
+        if limit <= wanted.fetch_offset or enough <= 1:
+            return int(limit > wanted.fetch_offset)
+        return min(self.log.bytes_between(wanted.fetch_offset, limit), wanted.max_bytes)
+
+    def diverging(self, wanted: FetchPartition) -> EpochEndOffset | None:
+        """Where a follower's log departs from this one, judged by its last epoch (KIP-595)."""
+        if wanted.last_fetched_epoch < 0:
+            return None
+        end = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        same = end.leader_epoch == wanted.last_fetched_epoch
+        return None if same and wanted.fetch_offset <= end.end_offset else end
+
+    def _fetch_error(self, wanted: FetchPartition) -> ErrorCode:
+        if wanted.topic_id is not None and wanted.topic_id != self.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        error = self.rules.check_leader(wanted.current_leader_epoch)
+        if error is not ErrorCode.NONE or wanted.last_fetched_epoch < 0:
+            return error
+        if wanted.last_fetched_epoch > self.log.epochs.latest:
+            # It cannot have copied that from this leader's history: let it start from the ends.
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return error
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    def find_offset(self, lookup: OffsetLookup, replica_id: int) -> OffsetResult:
+        """Answers ListOffsets for this partition."""
+        error = self.rules.check_leader(lookup.current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return OffsetResult(error)
+        if lookup.timestamp == EARLIEST:
+            return self._offset(self.log.log_start_offset)
+        limit = self.limit_for(replica_id)
+        if lookup.timestamp != LATEST:
+            try:
+                if lookup.timestamp == MAX_TIMESTAMP:
+                    found = self.log.newest()
+                else:
+                    found = self.log.first_at_or_after(lookup.timestamp)
+            except KafkaError as failed:
+                return OffsetResult(failed.code)
+            if found is None:
+                return OffsetResult(ErrorCode.NONE)
+            if found.offset < limit:
+                return self._offset(found.offset, found.timestamp)
+        if replica_id == CONSUMER and not self.rules.knows_committed_end:
+            return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return self._offset(limit) if lookup.timestamp == LATEST else OffsetResult(ErrorCode.NONE)
+
+    def _offset(self, offset: int, timestamp: int = -1) -> OffsetResult:
+        return OffsetResult(ErrorCode.NONE, offset, timestamp, self.log.epoch_of(offset))
+
+    def end_offset_for_epoch(
+        self, current_leader_epoch: int, leader_epoch: int
+    ) -> tuple[ErrorCode, EpochEndOffset]:
+        """Answers OffsetForLeaderEpoch for this partition."""
+        error = self.rules.check_leader(current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return error, EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
+        return error, self.log.end_offset_for_epoch(leader_epoch)
+
+    # --- following ------------------------------------------------------------------------------
+
+    def append_fetched(self, fetched: Fetched) -> bool:
+        """Appends what the leader sent; returns whether this brought records or a new bound.
+
+        Raises KafkaError(CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR), good batches before appended.
+        """
+        changed = False
+        if len(fetched.records):
+            changed = self.log.append_as_follower(fetched.records) > 0
+        end = self.log.log_end_offset
+        if self.rules.follow_high_watermark(fetched.high_watermark, end):
+            self._keep_high_watermark()
+            changed = True
+        if self.log.log_start_offset < fetched.log_start_offset <= end:
+            self.log.advance_log_start(fetched.log_start_offset)
+            self.rules.high_watermark = max(self.rules.high_watermark, fetched.log_start_offset)
+        return changed
+
+    def truncate_to_agree(self, diverging: EpochEndOffset) -> bool:
+        """Cuts the log where the leader's departs (never at a high watermark, row R4).
+
+        Returns whether records were cut.
+        """
+        point = self.log.epochs.truncation_point(diverging, self.log.log_end_offset)
+        return self._truncated(self.log.truncate_to(point))
+
+    def align_with(self, leader_start: int, leader_end: int) -> bool:
+        """After OFFSET_OUT_OF_RANGE: cuts to the leader's end, or starts again at its start.
+
+        Returns whether records were cut.
+        """
+        if self.log.log_end_offset > leader_end:
+            return self._truncated(self.log.truncate_to(leader_end))
+        if self.log.log_end_offset < leader_start:
+            self.log.restart_at(leader_start)
+            self.rules.high_watermark = leader_start
+            return True
+        return False
+
+    def _truncated(self, shorter: bool) -> bool:
+        self.rules.truncated(self.log.log_end_offset)
+        return shorter
+
+    def _keep_high_watermark(self) -> None:
+        self.log.high_watermark = self.rules.high_watermark
+        self.log.producers.settle(self.rules.high_watermark)

@@ -1,0 +1,362 @@
+"""`ReplicaManager`: every partition of which this broker has a replica, and who waits for them.
+
+Turns images into leaders and followers, requests into appends and reads. It is the only part that
+waits: a produce for its replicas, a fetch for bytes. What a request does to the logs is done when
+the call returns; a future stands for an answer that comes later. All on the event loop; one node
+may have several in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.replication.background import Background
+from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce
+from broker.replication.fetcher import Fetchers
+from broker.replication.hosted import ALL_IN_SYNC, HostedPartition
+from broker.replication.isr_manager import IsrManager
+from broker.replication.partition import NO_LEADER, Partition
+from broker.replication.purgatory import Purgatory
+from broker.types import (
+    CONSUMER,
+    AppendResult,
+    EpochEndOffset,
+    FetchParams,
+    FetchPartition,
+    FetchResult,
+    OffsetLookup,
+    OffsetResult,
+    TopicPartition,
+)
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage, PartitionImage
+from raftctl.metadata.topic_config import TopicConfig, effective, topic_defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from broker.log.log_manager import LogManager
+    from broker.log.partition_log import PartitionLog
+    from raftctl.metadata.delta import MetadataDelta
+    from raftctl.metadata.records import Endpoint
+    from raftctl.plugins import BrokerContext
+    from raftctl.runtime.api import Buffer
+
+_NO_EPOCH = EpochEndOffset(-1, -1)
+
+
+class ReplicaManager:
+    """The broker's replicas. `start`, then images and requests, then `stop`."""
+
+    def __init__(self, context: BrokerContext, logs: LogManager) -> None:
+        """`logs` is started and stopped with this manager."""
+        self._context = context
+        self._config = context.config
+        self._broker_id = context.config.node_id
+        self._runtime = context.runtime
+        self._logs = logs
+        self._loop = asyncio.get_running_loop()
+        self._image = EMPTY_IMAGE
+        self._topic_defaults = topic_defaults(context.config)
+        self._hosted: dict[TopicPartition, HostedPartition] = {}
+        self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
+        self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
+        self._background = Background(context.fail)
+        self._isr = IsrManager(context, self._isr_answered)
+        self._fetchers = Fetchers(
+            context, logs, self._endpoint, lambda fetcher: self._background.start(fetcher.run())
+        )
+        self._rotation = 0
+
+    @property
+    def hosted(self) -> Mapping[TopicPartition, HostedPartition]:
+        """The partitions of which this broker has a replica; for reading only."""
+        return self._hosted
+
+    async def start(self) -> None:
+        """Recovers the logs; partitions are served once an image names them."""
+        await self._logs.start()
+        self._background.start(self._isr.run())
+        self._background.start(self._shrink_periodically())
+
+    async def stop(self) -> None:
+        """Stops copying, cancels what waits, closes the logs cleanly."""
+        await self._background.stop()
+        self._produces.close()
+        self._fetches.close()
+        await self._logs.stop()
+
+    # --- images ---------------------------------------------------------------------------------
+
+    def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Leads and follows what the image says; starts work and does not wait for it."""
+        self._image = image
+        for topic in delta.deleted_topics.values():
+            for partition_id in range(len(topic.partitions)):
+                self._drop(TopicPartition(topic.name, partition_id), topic.topic_id)
+        for resource_type, name in delta.changed_configs:
+            if resource_type == TOPIC_RESOURCE:
+                self._reconfigure(name)
+        for change in delta.changed_topics.values():
+            for partition_id in sorted(change.partitions):
+                partition = TopicPartition(change.name, partition_id)
+                self._apply(partition, change.topic_id, change.partitions[partition_id])
+
+    def _apply(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
+        if self._broker_id not in image.replicas:
+            self._drop(partition, topic_id)
+            return
+        try:
+            hosted = self._host(partition, topic_id)
+        except KafkaError as error:
+            self._context.fail(error)
+            return
+        if image.leader == self._broker_id:
+            self._lead(hosted, image)
+        else:
+            self._follow(hosted, image)
+        self._wake(partition)
+
+    def _lead(self, hosted: HostedPartition, image: PartitionImage) -> None:
+        end = hosted.log.log_end_offset
+        if hosted.rules.become_leader(image, log_end_offset=end, now_ms=self._now_ms()):
+            self._fetchers.unfollow(hosted.partition)
+            hosted.log.start_epoch(image.leader_epoch)
+            self._tell("leading", hosted, log_end_offset=end)
+        hosted.advance(self._now_ms())
+
+    def _follow(self, hosted: HostedPartition, image: PartitionImage) -> None:
+        if not hosted.rules.become_follower(image):
+            return
+        self._tell("following", hosted, leader=image.leader)
+        if image.leader == NO_LEADER:
+            self._fetchers.unfollow(hosted.partition)
+        else:
+            self._fetchers.follow(hosted, image.leader)
+
+    def _tell(self, event: str, hosted: HostedPartition, **values: object) -> None:
+        epoch = hosted.rules.leader_epoch
+        self._runtime.log.info(event, partition=str(hosted.partition), leader_epoch=epoch, **values)
+
+    def _host(self, partition: TopicPartition, topic_id: UUID) -> HostedPartition:
+        """The partition with this id; one of an earlier topic of its name makes room."""
+        hosted = self._hosted.get(partition)
+        if hosted is not None and hosted.topic_id == topic_id:
+            return hosted
+        log = self._open(partition, topic_id)
+        rules = Partition(
+            self._broker_id,
+            high_watermark=log.high_watermark,
+            lag_time_max_ms=self._config.replica_lag_time_max_ms,
+            may_join=self._may_join,
+        )
+        rules.min_insync_replicas = log.config.min_insync_replicas
+        hosted = self._hosted[partition] = HostedPartition(partition, topic_id, rules, log)
+        return hosted
+
+    def _open(self, partition: TopicPartition, topic_id: UUID) -> PartitionLog:
+        config = self._topic_config(partition.topic)
+        log = self._logs.get(partition)
+        if log is not None and log.topic_id is not None and log.topic_id != topic_id:
+            self._drop(partition, log.topic_id)
+            log = None
+        if log is None:
+            return self._logs.create(partition, topic_id, config)
+        if log.topic_id is None:
+            self._logs.identify(log, topic_id)
+        log.config = config
+        return log
+
+    def _drop(self, partition: TopicPartition, topic_id: UUID) -> None:
+        """The partition is deleted or has moved away: forgets it and removes its log."""
+        log = self._logs.get(partition)
+        if log is None or log.topic_id != topic_id:
+            return
+        self._fetchers.unfollow(partition)
+        hosted = self._hosted.pop(partition, None)
+        self._logs.delete(partition)
+        if hosted is not None:
+            hosted.rules.resign()
+            self._wake(partition)
+
+    def _reconfigure(self, topic: str) -> None:
+        config = self._topic_config(topic)
+        for partition, hosted in self._hosted.items():
+            if partition.topic == topic:
+                hosted.log.config = config
+                hosted.rules.min_insync_replicas = config.min_insync_replicas
+                hosted.advance(self._now_ms())
+                self._wake(partition)
+
+    def _topic_config(self, topic: str) -> TopicConfig:
+        return effective(self._image.config(TOPIC_RESOURCE, topic), self._topic_defaults)
+
+    def _endpoint(self, broker_id: int) -> Endpoint | None:
+        broker = self._image.brokers.get(broker_id)
+        return None if broker is None else broker.endpoint(self._config.inter_broker_listener)
+
+    def _may_join(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._image.brokers.get(broker_id)
+        return broker is not None and broker.active and broker_epoch in (-1, broker.broker_epoch)
+
+    # --- produce --------------------------------------------------------------------------------
+
+    def append(
+        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+    ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
+        """Appends to each partition; results in order of the entries, later if acks is -1."""
+        results: list[AppendResult] = []
+        awaited: dict[int, Awaited] = {}
+        for index, (partition, batch) in enumerate(entries):
+            result, required_offset = self._append_one(partition, batch, acks)
+            results.append(result)
+            if acks == ALL_IN_SYNC and result.error is ErrorCode.NONE:
+                awaited[index] = Awaited(self._hosted[partition], required_offset)
+        for partition, _ in entries:
+            self._wake(partition)
+        if not awaited:
+            return results
+        operation = DelayedProduce(self._loop, results, awaited)
+        if operation.settle_at_once():
+            return operation.answer()
+        return self._produces.wait(operation, operation.partitions, timeout_ms)
+
+    def _append_one(
+        self, partition: TopicPartition, batch: Buffer, acks: int
+    ) -> tuple[AppendResult, int]:
+        hosted = self._hosted.get(partition)
+        if hosted is None:
+            return AppendResult(self._absence(partition)), -1
+        try:
+            done = hosted.append(batch, acks, self._now_ms(), self._runtime.wall_ms())
+        except KafkaError as error:
+            hint = hosted.hint_for(error.code)
+            return AppendResult(error.code, message=error.message, current_leader=hint), -1
+        start = hosted.log.log_start_offset
+        result = AppendResult(ErrorCode.NONE, done.base_offset, done.log_append_time_ms, start)
+        return result, done.next_offset
+
+    # --- fetch ----------------------------------------------------------------------------------
+
+    def fetch(
+        self, params: FetchParams, partitions: Sequence[FetchPartition]
+    ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
+        """Reads from each partition; results in order of the partitions, later if there is little.
+
+        A follower's fetch also says how far it has come, which may commit records.
+        """
+        if params.replica_id != CONSUMER:
+            self._follower_fetched(params, partitions)
+        results = self._read(params, partitions)
+        if not partitions or params.max_wait_ms <= 0 or _is_enough(results, params.min_bytes):
+            return results
+        operation = DelayedFetch(self._loop, params, partitions, results, self._hosted, self._read)
+        watched = (wanted.partition for wanted in partitions)
+        return self._fetches.wait(operation, watched, params.max_wait_ms)
+
+    def _follower_fetched(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
+        now_ms = self._now_ms()
+        for wanted in partitions:
+            hosted = self._hosted.get(wanted.partition)
+            if hosted is None:
+                continue
+            error, moved = hosted.follower_fetched(wanted, params, now_ms)
+            if moved:
+                self._wake(wanted.partition)
+            if error is ErrorCode.NONE:
+                proposal = hosted.rules.propose_expansion(params.replica_id)
+                if proposal is not None:
+                    self._isr.submit(hosted, proposal)
+
+    def _read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> list[FetchResult]:
+        """Begins with another partition each time, so that the limit starves none (R10)."""
+        count = len(partitions)
+        results: dict[int, FetchResult] = {}
+        left, min_one = params.max_bytes, True
+        self._rotation += 1
+        for step in range(count):
+            index = (self._rotation + step) % count
+            result = self._read_one(params, partitions[index], max(left, 0), min_one)
+            results[index] = result
+            left -= result.size
+            min_one = min_one and not result.records
+        return [results[index] for index in range(count)]
+
+    def _read_one(
+        self, params: FetchParams, wanted: FetchPartition, max_bytes: int, min_one: bool
+    ) -> FetchResult:
+        hosted = self._hosted.get(wanted.partition)
+        if hosted is None:
+            return FetchResult(self._absence(wanted.partition))
+        if params.replica_id != CONSUMER and not hosted.rules.knows(params.replica_id):
+            error = hosted.rules.check_leader(wanted.current_leader_epoch)
+            return FetchResult(error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return hosted.fetch(wanted, params, max_bytes=max_bytes, min_one=min_one)
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    def list_offsets(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
+        """Results in order of the lookups."""
+        results = []
+        for lookup in lookups:
+            hosted = self._hosted.get(lookup.partition)
+            if hosted is None:
+                results.append(OffsetResult(self._absence(lookup.partition)))
+            else:
+                results.append(hosted.find_offset(lookup, replica_id))
+        return results
+
+    def offsets_for_leader_epoch(
+        self, lookups: Sequence[tuple[TopicPartition, int, int]]
+    ) -> list[tuple[ErrorCode, EpochEndOffset]]:
+        """Of (partition, current leader epoch, leader epoch); results in order."""
+        results = []
+        for partition, current_leader_epoch, leader_epoch in lookups:
+            hosted = self._hosted.get(partition)
+            if hosted is None:
+                results.append((self._absence(partition), _NO_EPOCH))
+            else:
+                results.append(hosted.end_offset_for_epoch(current_leader_epoch, leader_epoch))
+        return results
+
+    def _absence(self, partition: TopicPartition) -> ErrorCode:
+        """Why a partition is not here: somebody else's, or nobody's."""
+        topic = self._image.topics.by_name(partition.topic)
+        if topic is not None and partition.partition in topic.partitions:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    # --- in-sync replicas -----------------------------------------------------------------------
+
+    async def _shrink_periodically(self) -> None:
+        """Half the lag time apart, so that a lagging replica leaves after 1 to 1.5 times it."""
+        while True:
+            await asyncio.sleep(self._config.replica_lag_time_max_ms / 2000)
+            now_ms = self._now_ms()
+            for hosted in list(self._hosted.values()):
+                end = hosted.log.log_end_offset
+                proposal = hosted.rules.propose_shrinking(end, now_ms)
+                if proposal is not None:
+                    self._isr.submit(hosted, proposal)
+                if hosted.advance(now_ms):
+                    self._wake(hosted.partition)
+
+    def _isr_answered(self, hosted: HostedPartition) -> None:
+        hosted.advance(self._now_ms())
+        self._wake(hosted.partition)
+
+    def _wake(self, partition: TopicPartition) -> None:
+        self._produces.wake(partition)
+        self._fetches.wake(partition)
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+
+def _is_enough(results: Sequence[FetchResult], min_bytes: int) -> bool:
+    """Whether a fetch is answered at once: enough bytes, an error, or a divergence."""
+    if any(result.error or result.diverging for result in results):
+        return True
+    return sum(result.size for result in results) >= min_bytes

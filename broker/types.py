@@ -1,0 +1,127 @@
+"""The nouns that the broker's layers share: apis speak them to the ReplicaManager and back.
+
+    connection -> dispatch -> apis/* -> ReplicaManager -> Partition -> PartitionLog -> Segment
+
+Record batches are opaque bytes (magic 2, 61-byte header) on all of these seams.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from raftctl.errors import ErrorCode
+from raftctl.runtime.api import Buffer
+
+CONSUMER = -1
+"""The replica id of a client that is not a broker."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition by name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderHint:
+    """The current leader, told to a client with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """What became of one partition's records."""
+
+    error: ErrorCode
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    message: str | None = None
+    current_leader: LeaderHint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    """The part of a Fetch that holds for all its partitions."""
+
+    replica_id: int
+    """CONSUMER, or the id of the following broker."""
+    replica_epoch: int
+    """The broker epoch of the follower; -1 if not given."""
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+    client_rack: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPartition:
+    """One partition of a Fetch."""
+
+    partition: TopicPartition
+    topic_id: UUID | None
+    current_leader_epoch: int
+    """The epoch the client believes in; -1: does not say."""
+    fetch_offset: int
+    last_fetched_epoch: int
+    """Followers: epoch of their last record, for divergence (KIP-595); -1: does not say."""
+    log_start_offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndOffset:
+    """The end offset (exclusive) of a leader epoch; (-1, -1) for an unknown one."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """What one partition of a Fetch gets."""
+
+    error: ErrorCode
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    records: list[Buffer] = field(default_factory=list)
+    diverging: EpochEndOffset | None = None
+    current_leader: LeaderHint | None = None
+    preferred_read_replica: int = -1
+    aborted_transactions: tuple[tuple[int, int], ...] | None = None
+    """(producer id, first offset); None unless read_committed."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        return sum(len(piece) for piece in self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLookup:
+    """One partition of a ListOffsets."""
+
+    partition: TopicPartition
+    current_leader_epoch: int
+    timestamp: int
+    """Milliseconds, or -1 latest, -2 earliest, -3 the record of the largest timestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetResult:
+    """Where that is; offset -1 if no record qualifies."""
+
+    error: ErrorCode
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1

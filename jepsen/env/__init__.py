@@ -1,0 +1,1 @@
+"""Environments in which a cluster runs while it is tested."""

@@ -1,0 +1,168 @@
+"""The glue: whole raftctl nodes, production code unchanged, in the deterministic world.
+
+A `SimCluster` lays out controllers and brokers, formats their disks, and starts, kills and restarts
+them; scenarios drive it and unmodified Kafka clients talk to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from jepsen.env.sim.properties import Properties
+from jepsen.env.sim.watch import Watcher, quorum_history
+from jepsen.env.sim.world import World
+from raftctl.config import make_config
+from raftctl.ids import parse_uuid, uuid_text
+from raftctl.rpc.connector import LoopConnector
+from raftctl.server.node import Node
+from raftctl.storage.meta_properties import MetaProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jepsen.env.sim.runtime import SimRuntime
+
+CONTROLLER_PORT = 9093
+BROKER_PORT = 9092
+FIRST_CONTROLLER_ID = 101
+DATA = "/data"
+POLL_S = 0.05
+
+TIMEOUTS = {
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "1500",
+    "replica.lag.time.max.ms": "3000",
+}
+
+
+@dataclass
+class SimCluster:
+    """Controllers `controller-101`... and brokers `broker-1`... of one world.
+
+    With `watch`, every node is looked at after each of its steps and the properties of
+    `jepsen.env.sim.invariants` are checked.
+    """
+
+    world: World
+    controllers: int = 3
+    brokers: int = 3
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    cluster_id: str = uuid_text(parse_uuid("c2ltdWxhdGVkLWNsdXN0ZQ"))
+    watch: bool = True
+    nodes: dict[str, Node] = field(default_factory=dict, init=False)
+    """The newest life of each node; to be looked at only."""
+    properties: Properties = field(init=False)
+
+    def __post_init__(self) -> None:
+        disks = {node_id(name): self.world.node(name).disk for name in self.controller_names}
+        self.properties = Properties(quorum_history(disks, DATA))
+
+    @property
+    def controller_names(self) -> list[str]:
+        """The names of the controllers' nodes."""
+        return [f"controller-{FIRST_CONTROLLER_ID + i}" for i in range(self.controllers)]
+
+    @property
+    def broker_names(self) -> list[str]:
+        """The names of the brokers' nodes."""
+        return [f"broker-{1 + i}" for i in range(self.brokers)]
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """What clients take as bootstrap servers."""
+        return [f"{name}:{BROKER_PORT}" for name in self.broker_names]
+
+    def start_all(self) -> None:
+        """Starts every node."""
+        for name in [*self.controller_names, *self.broker_names]:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        """Starts one node, formatting its disk if that is empty."""
+        config = make_config(self._values(name))
+
+        async def main(runtime: SimRuntime) -> None:
+            self._format(runtime, config.node_id)
+            node = self.nodes[name] = Node(config, runtime)
+            if self.watch:
+                process.watch = Watcher(self.properties, node, process.incarnation)
+            await node.run()
+
+        process = self.world.start(name, main)
+
+    def power_off(self, name: str) -> None:
+        """The machine of a node loses power."""
+        self.world.power_off(name)
+        self.properties.lost_power(node_id(name))
+
+    def is_up(self, name: str) -> bool:
+        """Whether the node has a process that runs."""
+        process = self.world.node(name).process
+        return process is not None and process.running
+
+    def _format(self, runtime: SimRuntime, node_id: int) -> None:
+        files = runtime.files
+        if MetaProperties.load(files, DATA) is None:
+            files.make_directories(DATA)
+            files.sync_directory("/")
+            MetaProperties(self.cluster_id, node_id, runtime.uuid()).save(files, DATA)
+
+    def _values(self, name: str) -> dict[str, str]:
+        role = name.partition("-")[0]
+        listener, port = ("CONTROLLER", CONTROLLER_PORT)
+        if role == "broker":
+            listener, port = ("PLAINTEXT", BROKER_PORT)
+        voters = ",".join(
+            f"{node_id(voter)}@{voter}:{CONTROLLER_PORT}" for voter in self.controller_names
+        )
+        return {
+            "process.roles": role,
+            "node.id": str(node_id(name)),
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listener}://{name}:{port}",
+            "log.dirs": DATA,
+            **TIMEOUTS,
+            **self.overrides,
+        }
+
+
+def node_id(name: str) -> int:
+    """The id of the node of this name."""
+    return int(name.partition("-")[2])
+
+
+class Observer:
+    """A program on a node of its own that asks controllers for their status."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+
+    async def wait_for(
+        self, condition: Callable[[dict[str, Any]], bool], timeout_s: float = 60
+    ) -> dict[str, Any]:
+        """The first status of an active controller for which the condition holds."""
+        async with asyncio.timeout(timeout_s):
+            async with aiohttp.ClientSession(connector=LoopConnector()) as session:
+                while True:
+                    for name in self._cluster.controller_names:
+                        status = await self._ask(session, name)
+                        if status is not None and status["role"] == "leader" and condition(status):
+                            return status
+                    await asyncio.sleep(POLL_S)
+
+    async def _ask(self, session: aiohttp.ClientSession, name: str) -> dict[str, Any] | None:
+        url = f"http://{name}:{CONTROLLER_PORT}/api/v1/status"
+        try:
+            async with session.get(url, timeout=aiohttp.ClientTimeout(total=1)) as response:
+                status: dict[str, Any] = await response.json()
+                return status
+        except (aiohttp.ClientError, TimeoutError):
+            return None

@@ -1,0 +1,251 @@
+"""TCP as the operating systems at both ends keep it: flows, endpoints, listeners.
+
+An endpoint outlives a paused process (the kernel goes on buffering) and dies with a killed one. A
+flow is one direction of one connection: whatever is sent arrives once and in order, late if the
+link is slow, after the heal if it is blocked, never if an end vanished. What arrives is handled by
+the network; the process learns of it through a handle of its own.
+Source: RFC 9293 (segments, reset, half-closed connections), without loss, since loss only delays.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import errno
+import functools
+import os
+import zlib
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from jepsen.env.sim.network import Network
+    from jepsen.env.sim.process import Process, SimNode
+
+Address = tuple[str, int]
+
+WINDOW_BYTES = 256 * 1024
+SEGMENT_BYTES_MAX = 64 * 1024
+HEADER_BYTES = 40
+
+
+def os_error(number: int, what: str = "") -> OSError:
+    """The `OSError` subclass of an errno, with the usual text."""
+    text = os.strerror(number)
+    return OSError(number, f"{text}: {what}" if what else text)
+
+
+class Flow:
+    """One direction of a connection between two nodes."""
+
+    def __init__(self, network: Network, source: SimNode, target: SimNode) -> None:
+        self.network = network
+        self.source = source
+        self.target = target
+        self._arrival_s = 0.0
+        self._stalled: deque[Callable[[], object]] = deque()
+
+    def send(self, deliver: Callable[[], object], size: int = 0) -> None:
+        """Puts a segment of `size` payload bytes on the link; `deliver` runs when it arrives."""
+        network = self.network
+        arrival_s = network.arrival_s(self.source, self.target, size + HEADER_BYTES)
+        self._arrival_s = max(self._arrival_s, arrival_s)
+        network.loop.call_at(self._arrival_s, self._arrive, deliver, context=network.context)
+
+    def drain(self) -> None:
+        """Delivers what stalled, if the link lets it through now."""
+        while self._stalled and self.network.passes(self.source, self.target):
+            self._stalled.popleft()()
+        if self._stalled:
+            self.network.stall(self)
+
+    def _arrive(self, deliver: Callable[[], object]) -> None:
+        # Behind a stalled segment everything waits, or a connection would reorder.
+        if self._stalled:
+            self._stalled.append(deliver)
+        elif self.network.passes(self.source, self.target):
+            deliver()
+        else:
+            self._stalled.append(deliver)
+            self.network.stall(self)
+
+
+class Endpoint:
+    """One end of a connection. `wake` is called in the process when there is something to see."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        *,
+        serial: int,
+        process: Process | None,
+        context: contextvars.Context,
+        local: Address,
+        remote: Address,
+    ) -> None:
+        self.serial = serial
+        self.local = local
+        self.remote = remote
+        self.context = context
+        self.peer: Endpoint | None = None
+        self.wake: Callable[[], None] | None = None
+        self.end_of_stream = False
+        self.error: OSError | None = None
+        self.closed = False
+        self._flow = flow
+        self._process = process
+        self._unread: deque[bytes] = deque()
+        self._unread_bytes = 0
+        self._credit_bytes = WINDOW_BYTES
+        self._unannounced_bytes = 0
+        self._shut_down = False
+        self._waking: asyncio.Handle | None = None
+        if process is not None:
+            process.endpoints[serial] = self
+
+    @property
+    def remote_node(self) -> SimNode:
+        """The node at the other end."""
+        return self._flow.target
+
+    @property
+    def readable(self) -> bool:
+        """Whether bytes are waiting."""
+        return self._unread_bytes > 0
+
+    # Called by the process
+
+    def send(self, data: memoryview) -> int:
+        """Takes as many bytes as the window has room for and returns their number."""
+        peer = self.peer
+        if peer is None or self.closed or self._shut_down:
+            return 0
+        taken = 0
+        while taken < len(data) and self._credit_bytes > 0:
+            size = min(len(data) - taken, self._credit_bytes, self._flow.network.segment_bytes())
+            segment = bytes(data[taken : taken + size])
+            self._credit_bytes -= size
+            taken += size
+            self._flow.send(functools.partial(peer.on_data, segment), size)
+        return taken
+
+    def receive(self, size_max: int) -> bytes:
+        """Takes up to `size_max` waiting bytes and reopens the window by as much."""
+        parts = []
+        size = 0
+        while self._unread and size < size_max:
+            part = self._unread.popleft()
+            if size + len(part) > size_max:
+                keep = size_max - size
+                self._unread.appendleft(part[keep:])
+                part = part[:keep]
+            parts.append(part)
+            size += len(part)
+        self._unread_bytes -= size
+        self._announce(size)
+        return b"".join(parts)
+
+    def shut_down(self) -> None:
+        """Tells the peer that no more bytes follow."""
+        if not self._shut_down and not self.closed and self.peer is not None:
+            self._shut_down = True
+            self._flow.send(self.peer.on_end)
+
+    def close(self, *, reset: bool = False) -> None:
+        """Gives the connection up; unread bytes or `reset` make it a reset for the peer."""
+        if self.closed:
+            return
+        if reset or self._unread_bytes:
+            self._send_reset()
+        else:
+            self.shut_down()
+        self.vanish()
+
+    def vanish(self) -> None:
+        """Drops this end without telling the peer."""
+        self.closed = True
+        self._unread.clear()
+        self._unread_bytes = 0
+        if self._process is not None:
+            self._process.endpoints.pop(self.serial, None)
+
+    def notify(self) -> None:
+        """Makes the process look at this endpoint soon."""
+        if self.wake is not None and self._waking is None:
+            loop = self._flow.network.loop
+            self._waking = loop.call_soon(self._wake, context=self.context)
+
+    # Called when a segment arrives
+
+    def on_data(self, segment: bytes) -> None:
+        """Buffers bytes from the peer; a closed end answers with a reset."""
+        trace = self._flow.network.trace
+        digest = zlib.crc32(segment)
+        detail = f"connection={self.serial} bytes={len(segment)} crc={digest:08x}"
+        trace.add(self._flow.source.name, "receive" if not self.closed else "stray", detail)
+        if self.closed:
+            self._send_reset()
+            return
+        self._unread.append(segment)
+        self._unread_bytes += len(segment)
+        self.notify()
+
+    def on_window(self, size: int) -> None:
+        """The peer has consumed `size` bytes."""
+        self._credit_bytes += size
+        self.notify()
+
+    def on_end(self) -> None:
+        """The peer sends no more."""
+        self.end_of_stream = True
+        self.notify()
+
+    def on_reset(self) -> None:
+        """The peer, or the network between, has dropped the connection."""
+        if self.error is None and not self.closed:
+            self._flow.network.trace.add(
+                self._flow.source.name, "reset", f"connection={self.serial}"
+            )
+            self.error = os_error(errno.ECONNRESET)
+            self.notify()
+
+    def _wake(self) -> None:
+        self._waking = None
+        if self.wake is not None:
+            self.wake()
+
+    def _announce(self, size: int) -> None:
+        # A quarter of the window at a time: the sender never starves and most reads send nothing.
+        self._unannounced_bytes += size
+        if self._unannounced_bytes >= WINDOW_BYTES // 4 and self.peer is not None:
+            announced, self._unannounced_bytes = self._unannounced_bytes, 0
+            self._flow.send(functools.partial(self.peer.on_window, announced))
+
+    def _send_reset(self) -> None:
+        if self.peer is not None:
+            self._flow.send(self.peer.on_reset)
+
+
+class Listener:
+    """A listening port of one process."""
+
+    def __init__(
+        self,
+        process: Process,
+        addresses: frozenset[str],
+        port: int,
+        accept: Callable[[Endpoint], None],
+    ) -> None:
+        self.process = process
+        self.addresses = addresses
+        self.port = port
+        self.accept = accept
+        # What `create_server` ran in: accepted connections inherit it, as they do on a real loop.
+        self.context = contextvars.copy_context()
+
+    def close(self) -> None:
+        """Refuses new connections from now on."""
+        if self.process.listeners.get(self.port) is self:
+            del self.process.listeners[self.port]

@@ -1,0 +1,389 @@
+"""A disk that forgets: what was not synced may be lost, kept or half kept in a crash.
+
+Contents and names are durable separately, as POSIX has it. `File.sync` saves the bytes and length
+of a file but not the name it was created under; `sync_directory` saves the names in one directory,
+so a new directory is lost unless its parent is synced too. In a crash each unsynced write survives
+wholly, in part or not at all, independently of the others; of the unsynced changes of names a
+prefix survives, whole, as with a journal.
+Sources: POSIX fsync; Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jepsen.env.sim.connection import os_error
+from raftctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+    from raftctl.runtime.api import Buffer
+
+SYNC_MIN_S = 0.000_1
+SYNC_MAX_S = 0.002
+LOCK_NAME = ".lock"
+
+
+@dataclass(slots=True)
+class _Write:
+    """An unsynced change of a file: bytes at a position, or a cut when `data` is None."""
+
+    position: int
+    data: bytes | None
+
+    def apply(self, content: bytearray) -> None:
+        """Performs the write on `content`."""
+        if self.data is None:
+            del content[self.position :]
+            return
+        if self.position > len(content):
+            content.extend(bytes(self.position - len(content)))
+        content[self.position : self.position + len(self.data)] = self.data
+
+
+@dataclass(slots=True, eq=False)
+class _Content:
+    """A file: its bytes as programs see them, as a crash leaves them, and the difference."""
+
+    seen: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    unsynced: list[_Write] = field(default_factory=list)
+
+    def change(self, write: _Write) -> None:
+        """Writes what readers see at once; a crash may take it back until `sync`."""
+        write.apply(self.seen)
+        self.unsynced.append(write)
+
+    def sync(self) -> None:
+        """Makes everything written so far durable."""
+        for write in self.unsynced:
+            write.apply(self.durable)
+        self.unsynced.clear()
+
+    def crash(self, random: random.Random) -> None:
+        """Keeps what was synced and, by chance, some of what was not: whole, torn or none."""
+        for write in self.unsynced:
+            fate = random.random()
+            if fate < 1 / 3:
+                continue
+            if fate < 2 / 3 and write.data:
+                kept = random.randint(0, len(write.data))
+                # The length may be on disk before the bytes are: the rest is zeros.
+                tail = bytes(len(write.data) - kept) if random.random() < 0.5 else b""
+                write = _Write(write.position, write.data[:kept] + tail)
+            write.apply(self.durable)
+        self.unsynced.clear()
+        self.seen = bytearray(self.durable)
+
+
+@dataclass(slots=True, eq=False)
+class _Directory:
+    """A directory: names as programs see them and as a crash leaves them."""
+
+    seen: dict[str, _Entry] = field(default_factory=dict)
+    durable: dict[str, _Entry] = field(default_factory=dict)
+
+
+_Entry = _Content | _Directory
+
+
+@dataclass(slots=True)
+class _Naming:
+    """An unsynced change of names, made whole or not at all; None removes a name."""
+
+    changes: list[tuple[_Directory, str, _Entry | None]]
+
+    def apply(self) -> None:
+        """Makes the changes of names durable."""
+        for directory, name, entry in self.changes:
+            if entry is None:
+                directory.durable.pop(name, None)
+            else:
+                directory.durable[name] = entry
+
+    def touches(self, directory: _Directory) -> bool:
+        """Whether a change is in this directory."""
+        return any(changed is directory for changed, _, _ in self.changes)
+
+
+class SimFile:
+    """An open file of a `SimDisk`; see `raftctl.runtime.api.File`."""
+
+    def __init__(self, disk: SimDisk, path: str, content: _Content) -> None:
+        self._disk = disk
+        self._path = path
+        self._content = content
+        self._closed = False
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Writes the buffers at the end."""
+        self._use("write")
+        data = b"".join(buffers)
+        self._content.change(_Write(len(self._content.seen), data))
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Returns up to `size` bytes from `position`."""
+        self._use("read")
+        return bytes(self._content.seen[position : position + size])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrites bytes; a gap before them reads as zeros."""
+        self._use("write")
+        self._content.change(_Write(position, bytes(data)))
+
+    def size(self) -> int:
+        """The length in bytes."""
+        self._use("size")
+        return len(self._content.seen)
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file, or lengthens it with zeros."""
+        self._use("write")
+        grown = size - len(self._content.seen)
+        change = _Write(size, None) if grown <= 0 else _Write(size - grown, bytes(grown))
+        self._content.change(change)
+
+    def sync(self) -> None:
+        """Makes contents and length durable, at the cost of some virtual time."""
+        self._use("sync")
+        self._content.sync()
+        self._disk.charge_sync(f"{self._path} bytes={len(self._content.durable)}")
+
+    def close(self) -> None:
+        """Releases the file."""
+        self._closed = True
+
+    def _use(self, operation: str) -> None:
+        if self._closed:
+            raise os_error(errno.EBADF, self._path)
+        self._disk.fault(operation, self._path)
+
+
+class SimLock:
+    """A held directory lock."""
+
+    def __init__(self, locks: dict[str, SimLock], path: str) -> None:
+        self._locks = locks
+        self._path = path
+        locks[path] = self
+
+    def release(self) -> None:
+        """Gives the lock up; a second call does nothing."""
+        if self._locks.get(self._path) is self:
+            del self._locks[self._path]
+
+
+def no_fault(operation: str, path: str) -> None:
+    """The healthy disk: every operation passes."""
+
+
+class SimDisk:
+    """The file system of one node; see `raftctl.runtime.api.FileSystem`.
+
+    `fault(operation, path)` runs before every operation and may raise OSError: the seam for full
+    and failing disks. Operations are write, read, size, sync, open, name and sync_directory.
+    """
+
+    def __init__(self, random: random.Random, on_sync: Callable[[str], None]) -> None:
+        self.fault: Callable[[str, str], None] = no_fault
+        self._random = random
+        self._on_sync = on_sync
+        self._root = _Directory()
+        self._unsynced: list[_Naming] = []
+        self._locks: dict[str, SimLock] = {}
+        self._cost_s = 0.0
+        self.slowness = 1.0
+        """How many times longer a sync takes than usual."""
+        self.crashes = 0
+        """How often the power has failed."""
+
+    # The file system
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        """Opens a file for reading and writing."""
+        self.fault("open", path)
+        directory, name = self._parent(path)
+        entry = directory.seen.get(name)
+        if isinstance(entry, _Directory):
+            raise os_error(errno.EISDIR, path)
+        if entry is None:
+            if not create:
+                raise os_error(errno.ENOENT, path)
+            entry = _Content()
+            self._name([(directory, name, entry)])
+        return SimFile(self, path, entry)
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return self._find(path) is not None
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is there."""
+        return isinstance(self._find(path), _Directory)
+
+    def names(self, directory: str) -> list[str]:
+        """The names in a directory, sorted."""
+        return sorted(self._directory(directory).seen)
+
+    def make_directories(self, path: str) -> None:
+        """Creates a directory and its parents."""
+        self.fault("name", path)
+        here = self._root
+        for name in _parts(path):
+            entry = here.seen.get(name)
+            if entry is None:
+                entry = _Directory()
+                self._name([(here, name, entry)])
+            if not isinstance(entry, _Directory):
+                raise os_error(errno.EEXIST, path)
+            here = entry
+
+    def rename(self, source: str, target: str) -> None:
+        """Moves a file or directory in one step."""
+        self.fault("name", source)
+        old, old_name = self._parent(source)
+        new, new_name = self._parent(target)
+        entry = old.seen.get(old_name)
+        replaced = new.seen.get(new_name)
+        if entry is None:
+            raise os_error(errno.ENOENT, source)
+        if replaced is entry:
+            return
+        if isinstance(replaced, _Directory):
+            if not isinstance(entry, _Directory):
+                raise os_error(errno.EISDIR, target)
+            if replaced.seen:
+                raise os_error(errno.ENOTEMPTY, target)
+        elif replaced is not None and isinstance(entry, _Directory):
+            raise os_error(errno.ENOTDIR, target)
+        self._name([(old, old_name, None), (new, new_name, entry)])
+
+    def remove(self, path: str) -> None:
+        """Deletes one file; who has it open keeps it."""
+        self.fault("name", path)
+        directory, name = self._parent(path)
+        entry = directory.seen.get(name)
+        if entry is None:
+            raise os_error(errno.ENOENT, path)
+        if isinstance(entry, _Directory):
+            raise os_error(errno.EISDIR, path)
+        self._name([(directory, name, None)])
+
+    def remove_tree(self, path: str) -> None:
+        """Deletes a directory and all below it, names first from the leaves up."""
+        self.fault("name", path)
+        doomed = self._directory(path)
+        for name in sorted(doomed.seen):
+            child = f"{path}/{name}"
+            if isinstance(doomed.seen[name], _Directory):
+                self.remove_tree(child)
+            else:
+                self.remove(child)
+        directory, name = self._parent(path)
+        self._name([(directory, name, None)])
+
+    def sync_directory(self, path: str) -> None:
+        """Makes the names in one directory durable, at the cost of some virtual time."""
+        self.fault("sync_directory", path)
+        directory = self._directory(path)
+        waiting: list[_Naming] = []
+        for naming in self._unsynced:
+            if naming.touches(directory):
+                naming.apply()
+            else:
+                waiting.append(naming)
+        self._unsynced = waiting
+        self.charge_sync(path)
+
+    def lock_directory(self, path: str) -> SimLock:
+        """Takes the lock of a directory, which dies with the process."""
+        self.open(f"{path}/{LOCK_NAME}", create=True).close()
+        if path in self._locks:
+            raise ConfigError(f"{path} is locked by another process: stop it first")
+        return SimLock(self._locks, path)
+
+    # The machine
+
+    def release_locks(self) -> None:
+        """The process that held them is dead."""
+        self._locks.clear()
+
+    def crash(self) -> None:
+        """The power fails: programs now see what is durable, and some of what was not."""
+        self.crashes += 1
+        self.release_locks()
+        survivors = self._random.randint(0, len(self._unsynced))
+        for naming in self._unsynced[:survivors]:
+            naming.apply()
+        self._unsynced.clear()
+        self._crash_below(self._root)
+
+    def charge_sync(self, detail: str) -> None:
+        """Adds the time of one sync to what the caller has to wait."""
+        self._cost_s += self._random.uniform(SYNC_MIN_S, SYNC_MAX_S) * self.slowness
+        self._on_sync(detail)
+
+    def durable(self, path: str) -> dict[str, bytes]:
+        """Name and content of each file in a directory as even the worst crash leaves them.
+
+        Empty if the directory itself is not durable.
+        """
+        here: _Entry | None = self._root
+        for name in _parts(path):
+            here = here.durable.get(name) if isinstance(here, _Directory) else None
+        if not isinstance(here, _Directory):
+            return {}
+        entries = sorted(here.durable.items())
+        return {name: bytes(e.durable) for name, e in entries if isinstance(e, _Content)}
+
+    def take_cost_s(self) -> float:
+        """The virtual seconds spent since the last call, for the worker to wait."""
+        cost_s, self._cost_s = self._cost_s, 0.0
+        return cost_s
+
+    def _crash_below(self, directory: _Directory) -> None:
+        directory.seen = dict(directory.durable)
+        for name in sorted(directory.seen):
+            entry = directory.seen[name]
+            if isinstance(entry, _Directory):
+                self._crash_below(entry)
+            else:
+                entry.crash(self._random)
+
+    # Paths
+
+    def _name(self, changes: list[tuple[_Directory, str, _Entry | None]]) -> None:
+        for directory, name, entry in changes:
+            if entry is None:
+                directory.seen.pop(name, None)
+            else:
+                directory.seen[name] = entry
+        self._unsynced.append(_Naming(changes))
+
+    def _find(self, path: str) -> _Entry | None:
+        entry: _Entry | None = self._root
+        for name in _parts(path):
+            if not isinstance(entry, _Directory):
+                return None
+            entry = entry.seen.get(name)
+        return entry
+
+    def _directory(self, path: str) -> _Directory:
+        entry = self._find(path)
+        if entry is None:
+            raise os_error(errno.ENOENT, path)
+        if not isinstance(entry, _Directory):
+            raise os_error(errno.ENOTDIR, path)
+        return entry
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        return self._directory(parent), name
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]

@@ -1,0 +1,257 @@
+"""The nemesis: what goes wrong in a run, as data that follows from the seed, and how it is done.
+
+A plan is a tuple of `Fault`s, so that a failing run can be repeated with some of them left out
+(`jepsen.env.sim.shrink`). Faults overlap; the windows between bursts let the cluster recover, since
+some bugs show only when it does. A fault that makes no sense when its time comes (its node is
+down already) or that the scenario's guard refuses is skipped.
+
+kill          the process ends as by SIGKILL; the disk keeps what was written
+power_off     the machine stops; what was not synced may be lost or torn
+stop          the process is asked to end, as by SIGTERM, and killed when its time is over
+pause         the process stands still as by SIGSTOP, its timers and sockets wait
+block         what the first node sends does not reach the second
+isolate       the node and all other members do not reach each other
+halves        the named members and the others do not reach each other
+ring          the two do not reach each other, all others do: majorities overlap, but differ
+slow          both directions between two nodes get a long latency
+slow_disk     every sync takes many times as long
+clock         the node's wall clock is off
+
+A kill, power_off or pause may strike all members of one role at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jepsen.env.sim.network import Link
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator, Sequence
+
+    from jepsen.env.sim.world import World
+
+BURST_FAULTS_MAX = 4
+BURST_MS = 3_000
+FAULT_MS_MIN = 200
+FAULT_MS_MAX = 4_000
+QUIET_MS_MAX = 4_000
+SLOW_MS_MAX = 400.0
+CLOCK_MS_MAX = 120_000
+SLOW_DISK_TIMES_MAX = 400.0
+WHOLE_GROUP_CHANCE = 0.15
+KINDS = {
+    "kill": 5,
+    "power_off": 3,
+    "stop": 3,
+    "pause": 4,
+    "block": 3,
+    "isolate": 4,
+    "halves": 2,
+    "ring": 2,
+    "slow": 2,
+    "slow_disk": 2,
+    "clock": 1,
+}
+"""Each kind with its weight."""
+LINK_KINDS = ("block", "isolate", "halves", "ring")
+PROCESS_KINDS = ("kill", "power_off", "stop", "pause")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong for a while; times are virtual milliseconds of the plan."""
+
+    kind: str
+    at_ms: int
+    for_ms: int
+    nodes: tuple[str, ...]
+    amount: float = 0.0
+    """Milliseconds of latency or of clock error; how many times slower a disk is."""
+
+    def __str__(self) -> str:
+        extra = f" by {self.amount:.0f}" if self.amount else ""
+        return f"{self.kind} {' '.join(self.nodes)}{extra} at {self.at_ms} for {self.for_ms} ms"
+
+    def touches(self, nodes: Sequence[str]) -> bool:
+        """Whether one of these nodes is a target; halves concern everybody."""
+        return self.kind == "halves" or any(node in nodes for node in self.nodes)
+
+
+def plan_faults(
+    source: random.Random, groups: Sequence[Sequence[str]], duration_ms: int
+) -> tuple[Fault, ...]:
+    """Faults for members in groups of one role each, in order of their times.
+
+    Rings and slow links are laid within a group more often than across.
+    """
+    faults: list[Fault] = []
+    begin_ms = source.randint(0, 500)
+    while begin_ms < duration_ms:
+        for _ in range(source.randint(1, BURST_FAULTS_MAX)):
+            at_ms = begin_ms + source.randrange(BURST_MS)
+            if at_ms < duration_ms:
+                faults.append(_one_fault(source, groups, at_ms))
+        begin_ms += BURST_MS + source.randrange(QUIET_MS_MAX)
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def _one_fault(source: random.Random, groups: Sequence[Sequence[str]], at_ms: int) -> Fault:
+    members = [name for group in groups for name in group]
+    kind = source.choices(list(KINDS), list(KINDS.values()))[0]
+    for_ms = source.randint(FAULT_MS_MIN, FAULT_MS_MAX)
+    amount = 0.0
+    if kind in ("block", "ring", "slow"):
+        pool = source.choice([*groups, *groups, members])
+        nodes = tuple(source.sample(list(pool), 2))
+    elif kind == "halves":
+        nodes = tuple(sorted(source.sample(members, len(members) // 2)))
+    elif kind in PROCESS_KINDS and kind != "stop" and source.random() < WHOLE_GROUP_CHANCE:
+        nodes = tuple(source.choice(groups))
+    else:
+        nodes = (source.choice(members),)
+    if kind == "slow":
+        amount = source.uniform(10, SLOW_MS_MAX)
+    elif kind == "slow_disk":
+        amount = source.uniform(10, SLOW_DISK_TIMES_MAX)
+    elif kind == "clock":
+        amount = source.uniform(-CLOCK_MS_MAX, CLOCK_MS_MAX)
+    return Fault(kind, at_ms, for_ms, nodes, amount)
+
+
+def blocked_links(fault: Fault, members: Sequence[str]) -> list[tuple[str, str]]:
+    """The directed links that a fault of the network blocks."""
+    match fault.kind:
+        case "block":
+            return [(fault.nodes[0], fault.nodes[1])]
+        case "ring":
+            return _both_ways(fault.nodes[:1], fault.nodes[1:])
+        case "isolate" | "halves":
+            others = [name for name in members if name not in fault.nodes]
+            return _both_ways(fault.nodes, others)
+    return []
+
+
+def _both_ways(one: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
+    pairs = [(a, b) for a in one for b in other]
+    return pairs + [(b, a) for a, b in pairs]
+
+
+class Nemesis:
+    """Does what a plan says to the members of a world, and undoes it."""
+
+    def __init__(
+        self,
+        world: World,
+        members: Sequence[str],
+        *,
+        start: Callable[[str], None],
+        power_off: Callable[[str], None],
+        guard: Callable[[Fault], bool],
+    ) -> None:
+        """`start` begins a node's next life; `guard` may refuse a fault when its time comes."""
+        self._world = world
+        self._members = tuple(members)
+        self._start = start
+        self._power_off = power_off
+        self._guard = guard
+        self._blocked: Counter[tuple[str, str]] = Counter()
+        self.active: dict[int, Fault] = {}
+        """The faults that were done and are not undone yet, by their place in the plan."""
+
+    async def run(self, faults: Sequence[Fault]) -> None:
+        """Goes through the plan; returns when the last fault is over."""
+        began_s = asyncio.get_running_loop().time()
+        for at_ms, number, begins in _moments(faults):
+            await asyncio.sleep(began_s + at_ms / 1000 - asyncio.get_running_loop().time())
+            if begins:
+                self._begin(number, faults[number])
+            else:
+                self._end(number)
+
+    def heal(self) -> None:
+        """Undoes what is left, and starts every member that does not run."""
+        for number in list(self.active):
+            self._end(number)
+        for name in self._members:
+            if self._world.node(name).process is None:
+                self._start(name)
+
+    def _begin(self, number: int, fault: Fault) -> None:
+        processes = [self._world.node(name).process for name in fault.nodes]
+        running = all(one is not None and one.running for one in processes)
+        if (fault.kind in PROCESS_KINDS and not running) or not self._guard(fault):
+            self._world.trace.add("-", "fault", f"{number} skipped: {fault}")
+            return
+        self._world.trace.add("-", "fault", f"{number} begins: {fault}")
+        self.active[number] = fault
+        for name in fault.nodes:
+            self._strike(fault, name)
+        if fault.kind == "slow":
+            self._set_latency(fault, fault.amount)
+        for link in blocked_links(fault, self._members):
+            self._blocked[link] += 1
+            self._world.network.block(*link)
+
+    def _strike(self, fault: Fault, name: str) -> None:
+        match fault.kind:
+            case "kill":
+                self._world.kill(name)
+            case "power_off":
+                self._power_off(name)
+            case "stop":
+                self._world.terminate(name)
+            case "pause":
+                self._world.pause(name)
+            case "slow_disk":
+                self._world.node(name).disk.slowness = fault.amount
+            case "clock":
+                self._world.node(name).clock_offset_ms += round(fault.amount)
+
+    def _end(self, number: int) -> None:
+        fault = self.active.pop(number, None)
+        if fault is None:
+            return
+        self._world.trace.add("-", "fault", f"{number} ends")
+        for name in fault.nodes:
+            self._relieve(fault, name)
+        if fault.kind == "slow":
+            self._set_latency(fault, None)
+        for link in blocked_links(fault, self._members):
+            self._blocked[link] -= 1
+            if not self._blocked[link]:
+                self._world.network.unblock(*link)
+
+    def _relieve(self, fault: Fault, name: str) -> None:
+        node = self._world.node(name)
+        if fault.kind == "stop" and node.process is not None and node.process.terminating:
+            self._world.kill(name)
+        match fault.kind:
+            case "kill" | "power_off" | "stop":
+                if node.process is None:
+                    self._start(name)
+            case "pause":
+                if node.process is not None:
+                    self._world.resume(name)
+            case "slow_disk":
+                node.disk.slowness = 1.0
+            case "clock":
+                node.clock_offset_ms -= round(fault.amount)
+
+    def _set_latency(self, fault: Fault, mean_ms: float | None) -> None:
+        for source, target in _both_ways(fault.nodes[:1], fault.nodes[1:]):
+            link = self._world.network.link(source, target)
+            link.latency_extra_mean_ms = (
+                Link().latency_extra_mean_ms if mean_ms is None else mean_ms
+            )
+
+
+def _moments(faults: Sequence[Fault]) -> Iterator[tuple[int, int, bool]]:
+    """(time, place in the plan, whether it begins), in order; ends come before beginnings."""
+    moments = [(fault.at_ms, 1, number) for number, fault in enumerate(faults)]
+    moments += [(fault.at_ms + fault.for_ms, 0, number) for number, fault in enumerate(faults)]
+    return ((at_ms, number, bool(begins)) for at_ms, begins, number in sorted(moments))

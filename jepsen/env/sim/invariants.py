@@ -1,0 +1,496 @@
+"""What must hold of a whole cluster at every moment, whatever goes wrong: one function a property.
+
+A property looks at one change (a view of a node or replica before and after one step of its
+process) and at the history so far; it answers with a complaint, or None. Nothing here knows how
+nodes are built: views come from `jepsen.env.sim.watch`, and `jepsen.env.sim.properties` runs all.
+
+"Committed" is what some node has called so by its high watermark; the history remembers it for
+ever. Sources: Raft figure 3; KIP-101, KIP-497 and KIP-966 for partitions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+NO_LEADER = -1
+
+
+class Entry(NamedTuple):
+    """A batch of a log: what it is, not where it stands."""
+
+    base_offset: int
+    end_offset: int
+    epoch: int
+    digest: int
+
+
+class Log:
+    """The committed batches of one log, as the history knows them."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    @property
+    def end_offset(self) -> int:
+        """Everything below has been called committed by somebody."""
+        return self.entries[-1].end_offset if self.entries else 0
+
+    def conflict(self, found: Sequence[Entry]) -> str | None:
+        """What is wrong with batches of a replica, where they should equal the committed ones."""
+        if not found:
+            return None
+        at = bisect_left(self.entries, found[0].base_offset, key=attrgetter("base_offset"))
+        for entry, known in zip(found, self.entries[at:], strict=False):
+            if entry != known:
+                return f"{entry} instead of the committed {known}"
+        return None
+
+    def commit(self, found: Sequence[Entry]) -> list[Entry]:
+        """Adds those that are new, and returns them."""
+        new = [entry for entry in found if entry.base_offset >= self.end_offset]
+        self.entries += new
+        return new
+
+
+ReadLog = Callable[[int, int], list[Entry]]
+"""`read(from offset, to offset)`: the batches of a replica's log in between, as it sees them."""
+
+
+# --- the quorum -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumView:
+    """One node's replica of the metadata log at one moment."""
+
+    node_id: int
+    life: int
+    """Which process of the node this is."""
+    epoch: int
+    leads: bool
+    high_watermark: int
+    log_end: int
+    read: ReadLog = field(compare=False)
+    granting: tuple[int, ...] = ()
+    """Who voted for it, where it has just become leader."""
+
+
+@dataclass(slots=True)
+class QuorumHistory:
+    """What the quorum did so far. `durable_...` read a voter's disk, as a crash would leave it:
+    the log from its start, in order, and (epoch, id of whom it voted for).
+    """
+
+    voters: tuple[int, ...]
+    durable_entries: Callable[[int], Mapping[int, Entry]]
+    durable_vote: Callable[[int], tuple[int, int]]
+    leaders: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    """The newest epoch in which each node has led."""
+    committed: Log = field(default_factory=Log)
+    views: dict[int, QuorumView] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumChange:
+    """One step; `before` is None at the first look at a life."""
+
+    before: QuorumView | None
+    after: QuorumView
+
+    @property
+    def begins_to_lead(self) -> bool:
+        """Whether leadership of this epoch began with this step."""
+        before, after = self.before, self.after
+        return after.leads and not (before and before.leads and before.epoch == after.epoch)
+
+
+def one_leader_per_epoch(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """Election safety: an epoch has at most one leader, ever."""
+    after = change.after
+    if not after.leads:
+        return None
+    leader = history.leaders.setdefault(after.epoch, after.node_id)
+    return None if leader == after.node_id else f"{leader} and {after.node_id} lead {after.epoch}"
+
+
+def no_epoch_is_led_twice(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """A restarted leader does not go on in its old epoch: what it had not flushed is lost."""
+    after = change.after
+    if not change.begins_to_lead:
+        return None
+    last = history.epochs.get(after.node_id, -1)
+    history.epochs[after.node_id] = after.epoch
+    return None if after.epoch > last else f"{after.node_id} leads {after.epoch} after {last}"
+
+
+def epoch_never_goes_back(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """A node's epoch grows while it lives, and a later life forgets none that is on its disk."""
+    after = change.after
+    least = change.before.epoch if change.before else history.durable_vote(after.node_id)[0]
+    return None if after.epoch >= least else f"{after.node_id}: {after.epoch} after {least}"
+
+
+def vote_is_durable_before_it_counts(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """A leader was elected by votes that no crash of a voter can undo (Raft figure 2)."""
+    after = change.after
+    for voter in after.granting if change.begins_to_lead else ():
+        epoch, voted = history.durable_vote(voter)
+        if epoch < after.epoch or (epoch == after.epoch and voted != after.node_id):
+            return f"{voter} elects {after.node_id} in {after.epoch}, on disk {epoch, voted}"
+    return None
+
+
+def high_watermark_never_goes_back(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """While a node lives, what it called committed stays so."""
+    before, after = change.before, change.after
+    if before is None or after.high_watermark >= before.high_watermark:
+        return None
+    return f"{after.node_id}: {after.high_watermark} after {before.high_watermark}"
+
+
+def committed_is_never_truncated(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """A log never ends below its own high watermark."""
+    after = change.after
+    return None if after.log_end >= after.high_watermark else str(after)
+
+
+def leader_only_appends(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """Leader append-only: a leader's log does not shrink."""
+    before, after = change.before, change.after
+    if change.begins_to_lead or not after.leads or before is None:
+        return None
+    return None if after.log_end >= before.log_end else f"{after.node_id}: {after.log_end}"
+
+
+def committed_never_changes(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """State machine safety: an offset that was committed holds the same batch for ever."""
+    after = change.after
+    begin = change.before.high_watermark if change.before else 0
+    if after.high_watermark <= begin:
+        return None
+    found = after.read(begin, after.high_watermark)
+    return history.committed.conflict(found)
+
+
+def committed_is_durable_on_a_majority(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """What is called committed survives the crash of all nodes at once (row Q3)."""
+    after = change.after
+    if after.high_watermark <= history.committed.end_offset:
+        return None
+    found = after.read(history.committed.end_offset, after.high_watermark)
+    disks = [history.durable_entries(voter) for voter in history.voters]
+    for entry in history.committed.commit(found):
+        having = sum(_has(disk, entry) for disk in disks)
+        if having <= len(disks) // 2:
+            return f"{entry} is on {having} of {len(disks)} disks"
+    return None
+
+
+def _has(disk: Mapping[int, Entry], entry: Entry) -> bool:
+    return disk.get(entry.base_offset) == entry or entry.base_offset < next(iter(disk), -1)
+
+
+def new_leader_has_all_committed(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """Leader completeness: nobody is elected who lacks a committed batch."""
+    if not change.begins_to_lead:
+        return None
+    return _lacks(history.committed, change.after)
+
+
+def _lacks(committed: Log, replica: QuorumView | PartitionView) -> str | None:
+    if replica.log_end < committed.end_offset:
+        return f"{replica.node_id} ends at {replica.log_end}, committed to {committed.end_offset}"
+    return committed.conflict(replica.read(0, committed.end_offset))
+
+
+def all_committed_stays_durable_on_a_majority(history: QuorumHistory) -> str | None:
+    """At rest: nothing that was ever committed has left the disks of a majority since."""
+    disks = [history.durable_entries(voter) for voter in history.voters]
+    for entry in history.committed.entries:
+        having = sum(_has(disk, entry) for disk in disks)
+        if having <= len(disks) // 2:
+            return f"{entry} is on {having} of {len(disks)} disks"
+    return None
+
+
+def no_voter_differs_from_committed(history: QuorumHistory) -> str | None:
+    """At rest: no voter holds anything else where something was committed; one may lag."""
+    committed = history.committed
+    found = (committed.conflict(v.read(0, committed.end_offset)) for v in history.views.values())
+    return next((complaint for complaint in found if complaint), None)
+
+
+QUORUM_PROPERTIES = (
+    one_leader_per_epoch,
+    epoch_never_goes_back,
+    no_epoch_is_led_twice,
+    vote_is_durable_before_it_counts,
+    high_watermark_never_goes_back,
+    committed_is_never_truncated,
+    leader_only_appends,
+    new_leader_has_all_committed,
+    committed_never_changes,
+    committed_is_durable_on_a_majority,
+)
+
+
+# --- the metadata -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A partition as one image has it."""
+
+    partition: str
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageView:
+    """A node's newest published image; `image` compares equal if its content is equal."""
+
+    node_id: int
+    offset: int
+    image: object
+    high_watermark: int
+    assignments: Callable[[], Sequence[Assignment]]
+    unfenced: Mapping[int, int]
+    """The epoch of each broker that is not fenced."""
+
+
+@dataclass(slots=True)
+class ImageHistory:
+    """The first image seen at each offset."""
+
+    images: dict[int, object] = field(default_factory=dict)
+    assignments: dict[str, Assignment] = field(default_factory=dict)
+    newest: int = -1
+    """The offset of the newest image of all, which the assignments are of."""
+    reached: dict[int, int] = field(default_factory=dict)
+    """The newest offset that each node has published."""
+    partitions: dict[str, PartitionHistory] = field(default_factory=dict)
+
+
+def image_is_committed(history: ImageHistory, view: ImageView) -> str | None:
+    """Nobody is told of metadata that may still be lost."""
+    if view.offset < view.high_watermark:
+        return None
+    return f"{view.node_id} publishes {view.offset}, committed to {view.high_watermark}"
+
+
+def images_agree(history: ImageHistory, view: ImageView) -> str | None:
+    """Active controller, standbys and brokers have equal images at equal offsets (row Q13)."""
+    known = history.images.setdefault(view.offset, view.image)
+    if known is view.image or known == view.image:
+        return None
+    return f"{view.node_id} differs at offset {view.offset}: {view.image} instead of {known}"
+
+
+def leader_is_in_isr_and_isr_in_replicas(history: ImageHistory, view: ImageView) -> str | None:
+    """A partition's leader is in sync, and who is in sync is a replica."""
+    for one in view.assignments() if view.offset > history.newest else ():
+        led = one.leader == NO_LEADER or one.leader in one.isr
+        if not (led and one.isr and set(one.isr) <= set(one.replicas)):
+            return str(one)
+    return None
+
+
+def leader_is_not_fenced(history: ImageHistory, view: ImageView) -> str | None:
+    """Whoever is fenced leads nothing."""
+    for one in view.assignments() if view.offset > history.newest else ():
+        if one.leader != NO_LEADER and one.leader not in view.unfenced:
+            return str(one)
+    return None
+
+
+def new_isr_member_has_all_committed(history: ImageHistory, view: ImageView) -> str | None:
+    """Whoever enters an ISR has every record that is committed then (KIP-497)."""
+    for one in view.assignments() if view.offset > history.newest else ():
+        old = history.assignments.get(one.partition)
+        partition = history.partitions.get(one.partition)
+        if old is None or partition is None:
+            continue
+        for member in one.isr:
+            replica = partition.views.get(member)
+            if member in old.isr or replica is None or member in partition.forgetful:
+                continue
+            if replica.log_end < partition.committed.end_offset:
+                return f"{one}, but {member} ends at {replica.log_end}"
+    return None
+
+
+def unfenced_broker_has_caught_up(history: ImageHistory, view: ImageView) -> str | None:
+    """A broker is unfenced only after it has seen its own registration."""
+    reached = history.reached
+    reached[view.node_id] = max(view.offset, reached.get(view.node_id, -1))
+    for broker_id, broker_epoch in view.unfenced.items():
+        if reached.get(broker_id, -1) < broker_epoch:
+            return f"{broker_id} of {broker_epoch} has seen {reached.get(broker_id)}"
+    return None
+
+
+def partition_epochs_never_go_back(history: ImageHistory, view: ImageView) -> str | None:
+    """Leader and partition epochs grow from image to image, and with each change."""
+    if view.offset <= history.newest:
+        return None
+    history.newest = view.offset
+    for one in view.assignments():
+        old = history.assignments.get(one.partition)
+        history.assignments[one.partition] = one
+        if old is None or old == one:
+            continue
+        told = one.partition_epoch > old.partition_epoch and one.leader_epoch >= old.leader_epoch
+        if not told or (one.leader != old.leader and one.leader_epoch == old.leader_epoch):
+            return f"{one} after {old}"
+    return None
+
+
+IMAGE_PROPERTIES = (
+    image_is_committed,
+    images_agree,
+    leader_is_in_isr_and_isr_in_replicas,
+    leader_is_not_fenced,
+    new_isr_member_has_all_committed,
+    unfenced_broker_has_caught_up,
+    partition_epochs_never_go_back,
+)
+
+
+# --- partitions -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One broker's replica of a partition at one moment."""
+
+    node_id: int
+    life: int
+    partition: str
+    leads: bool
+    leader_epoch: int
+    high_watermark: int
+    log_end: int
+    isr: tuple[int, ...]
+    min_isr: int
+    """How many must be in sync for records to be committed."""
+    read: ReadLog = field(compare=False)
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """What one partition's replicas did so far."""
+
+    committed: Log = field(default_factory=Log)
+    leaders: dict[int, int] = field(default_factory=dict)
+    views: dict[int, PartitionView] = field(default_factory=dict)
+    forgetful: set[int] = field(default_factory=set)
+    """Who lost power and may still be taken for in sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """One step, as in `QuorumChange`."""
+
+    before: PartitionView | None
+    after: PartitionView
+
+    @property
+    def begins_to_lead(self) -> bool:
+        """Whether leadership in this leader epoch began with this step."""
+        before, after = self.before, self.after
+        known = before is not None and before.leads and before.leader_epoch == after.leader_epoch
+        return after.leads and not known
+
+
+def one_leader_per_leader_epoch(history: PartitionHistory, change: PartitionChange) -> str | None:
+    """At most one broker takes writes in a leader epoch."""
+    after = change.after
+    if not after.leads:
+        return None
+    leader = history.leaders.setdefault(after.leader_epoch, after.node_id)
+    return None if leader == after.node_id else f"{leader} leads as well as {after}"
+
+
+def replica_never_truncates_committed(
+    history: PartitionHistory, change: PartitionChange
+) -> str | None:
+    """A replica's log never shrinks below what it called committed, nor does its high watermark."""
+    before, after = change.before, change.after
+    if before is None or after.log_end >= before.high_watermark <= after.high_watermark:
+        return None
+    return f"{after} after {before}"
+
+
+def committed_record_never_changes(
+    history: PartitionHistory, change: PartitionChange
+) -> str | None:
+    """One offset is one record on every replica, up to its high watermark, for ever."""
+    after = change.after
+    begin = change.before.high_watermark if change.before else 0
+    if after.high_watermark <= begin:
+        return None
+    found = after.read(begin, after.high_watermark)
+    return history.committed.conflict(found)
+
+
+def committed_record_is_on_the_isr(
+    history: PartitionHistory, change: PartitionChange
+) -> str | None:
+    """A record is committed when every in-sync replica has it, not before."""
+    after = change.after
+    if after.high_watermark <= history.committed.end_offset:
+        return None
+    history.committed.commit(after.read(history.committed.end_offset, after.high_watermark))
+    for member in after.isr if after.leads else ():
+        replica = history.views.get(member)
+        if replica is None or member in history.forgetful:
+            continue
+        if replica.log_end < after.high_watermark:
+            return f"{after.partition} committed to {after.high_watermark}, but {replica}"
+    return None
+
+
+def high_watermark_waits_for_min_isr(
+    history: PartitionHistory, change: PartitionChange
+) -> str | None:
+    """A leader commits nothing while fewer than `min.insync.replicas` are in sync (KIP-966)."""
+    before, after = change.before, change.after
+    if not after.leads or before is None or change.begins_to_lead:
+        return None
+    if len(after.isr) >= after.min_isr or after.high_watermark == before.high_watermark:
+        return None
+    return f"{after.partition} committed to {after.high_watermark} by {after.isr}"
+
+
+def new_partition_leader_has_all_committed(
+    history: PartitionHistory, change: PartitionChange
+) -> str | None:
+    """A clean election chooses a replica that has every committed record."""
+    if not change.begins_to_lead:
+        return None
+    return _lacks(history.committed, change.after)
+
+
+def every_replica_has_all_committed(history: PartitionHistory) -> str | None:
+    """At rest: every replica has caught up with all that was ever committed."""
+    found = (_lacks(history.committed, view) for view in history.views.values())
+    return next((complaint for complaint in found if complaint), None)
+
+
+PARTITION_PROPERTIES = (
+    one_leader_per_leader_epoch,
+    replica_never_truncates_committed,
+    new_partition_leader_has_all_committed,
+    committed_record_never_changes,
+    committed_record_is_on_the_isr,
+    high_watermark_waits_for_min_isr,
+)

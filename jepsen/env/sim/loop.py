@@ -1,0 +1,322 @@
+"""The event loop of a world: virtual time, one queue, every handle tagged with its process.
+
+Nothing here waits: when no handle is ready, time jumps to the next timer. Handles run in the order
+they became ready, timers in the order of their time and then of their making, so the order depends
+on nothing but the program and the seed. Tasks and futures hash by serial number instead of by
+address, because asyncio and libraries iterate over sets of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import gc
+import heapq
+import itertools
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+
+from jepsen.env.sim.process import Process, current_process
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from jepsen.env.sim.network import Network
+    from jepsen.env.sim.transport import SimServer
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
+
+START_S = 1_000.0
+HANDLES_PER_INSTANT_MAX = 200_000
+HANDLES_PER_COLLECTION = 200_000
+CANCELLED_TIMERS_MIN = 1_000
+EXECUTOR_DELAY_MAX_S = 0.002
+
+
+class WorldStuck(RuntimeError):
+    """Nothing is left to run although the awaited result is not there: a deadlock."""
+
+
+class Livelock(RuntimeError):
+    """Too many handles ran, in all or without time passing."""
+
+
+class SimTask(asyncio.Task[T]):
+    """A task that knows its process and hashes by serial number."""
+
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        *,
+        serial: int,
+        loop: asyncio.AbstractEventLoop,
+        name: str | None,
+        context: contextvars.Context,
+    ) -> None:
+        self._serial = serial
+        self.process = context.get(current_process)
+        super().__init__(coroutine, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self._serial
+
+
+class SimFuture(asyncio.Future[T]):
+    """A future that hashes by serial number."""
+
+    def __init__(self, *, serial: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._serial = serial
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._serial
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """An asyncio event loop on virtual time. `network` is set by the world that owns it."""
+
+    network: Network
+
+    def __init__(self, random: random.Random, *, handles_max: int) -> None:
+        super().__init__()
+        self._random = random
+        self._now_s = START_S
+        self._queue: deque[tuple[Process | None, asyncio.Handle]] = deque()
+        self._timers: list[tuple[float, int, Process | None, asyncio.TimerHandle]] = []
+        self._timers_cancelled = 0
+        self._serials = itertools.count(1)
+        self._handles_left = handles_max
+        self._handles_left_at_instant = HANDLES_PER_INSTANT_MAX
+        self.handles_run = 0
+        self.timers_fired = 0
+
+    # Time and handles
+
+    def time(self) -> float:
+        """Virtual seconds; starts at `START_S`."""
+        return self._now_s
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """Queues a callback behind all that are ready."""
+        self._check_open()
+        where = contextvars.copy_context() if context is None else context
+        handle = asyncio.Handle(callback, args, self, where)
+        self._queue.append((where.get(current_process), handle))
+        return handle
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        """The same as `call_soon`: there are no threads."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Queues a callback for `delay` virtual seconds from now."""
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Queues a callback for the virtual time `when`; equal times keep their order."""
+        self._check_open()
+        where = contextvars.copy_context() if context is None else context
+        handle = asyncio.TimerHandle(when, callback, args, self, where)
+        process = where.get(current_process)
+        heapq.heappush(self._timers, (when, next(self._serials), process, handle))
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future whose hash does not depend on its address."""
+        return SimFuture(serial=next(self._serials), loop=self)
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: object = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[Any]:
+        """A task that belongs to the process of its context."""
+        self._check_open()
+        serial = next(self._serials)
+        where = contextvars.copy_context() if context is None else context
+        label = f"task-{serial}" if name is None else str(name)
+        task = SimTask(coro, serial=serial, loop=self, name=label, context=where)
+        if task.process is not None:
+            task.process.tasks.add(task)
+        return task
+
+    def _check_open(self) -> None:
+        if self.is_closed():
+            raise RuntimeError("the world is over")
+
+    # Running
+
+    def _run_once(self) -> None:
+        """Runs what is ready now; the hook that `run_forever` calls in a circle."""
+        self._take_due_timers()
+        for _ in range(len(self._queue)):
+            process, handle = self._queue.popleft()
+            if handle.cancelled():
+                continue
+            if process is not None and not process.running:
+                process.hold(handle)
+                continue
+            self._count_handle()
+            handle._run()
+            if process is not None and process.watch is not None:
+                process.watch()
+
+    def _take_due_timers(self) -> None:
+        timers = self._timers
+        while timers and timers[0][3].cancelled():
+            heapq.heappop(timers)
+        if not self._queue:
+            if not timers:
+                raise WorldStuck("nothing is left to run: no ready handle and no timer")
+            if timers[0][0] > self._now_s:
+                self._now_s = timers[0][0]
+                self._handles_left_at_instant = HANDLES_PER_INSTANT_MAX
+        while timers and timers[0][0] <= self._now_s:
+            _, _, process, handle = heapq.heappop(timers)
+            if not handle.cancelled():
+                self.timers_fired += 1
+                self._queue.append((process, handle))
+
+    def _count_handle(self) -> None:
+        self.handles_run += 1
+        self._handles_left -= 1
+        self._handles_left_at_instant -= 1
+        if self._handles_left < 0:
+            raise Livelock(f"{self.handles_run} handles ran, more than this world allows")
+        if self._handles_left_at_instant < 0:
+            raise Livelock(f"{HANDLES_PER_INSTANT_MAX} handles ran without time passing")
+        # Where the collector's own moments are switched off, it runs at these.
+        if self.handles_run % HANDLES_PER_COLLECTION == 0 and not gc.isenabled():
+            gc.collect()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Called by `TimerHandle.cancel`: sweeps when most timers are cancelled ones."""
+        self._timers_cancelled += 1
+        if self._timers_cancelled > max(CANCELLED_TIMERS_MIN, len(self._timers) // 2):
+            self._timers = [entry for entry in self._timers if not entry[3].cancelled()]
+            heapq.heapify(self._timers)
+            self._timers_cancelled = 0
+
+    def take_timers(self, process: Process) -> list[asyncio.Handle]:
+        """Removes and returns the timers of a process that died; its ready handles get buried."""
+        taken: list[asyncio.Handle] = [item[3] for item in self._timers if item[2] is process]
+        self._timers = [item for item in self._timers if item[2] is not process]
+        heapq.heapify(self._timers)
+        return taken
+
+    def requeue(self, process: Process, handles: Sequence[asyncio.Handle]) -> None:
+        """Makes handles that were held while the process was paused ready again."""
+        self._queue.extend((process, handle) for handle in handles)
+
+    # Threads that are not there
+
+    def run_in_executor(
+        self, executor: Any, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Runs the call inline after a short seeded delay; belongs to the calling process."""
+        future: asyncio.Future[T] = self.create_future()
+        delay_s = self._random.uniform(0, EXECUTOR_DELAY_MAX_S)
+        self.call_later(delay_s, resolve, future, functools.partial(func, *args))
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """There is no executor to shut down."""
+
+    # Network
+
+    async def getaddrinfo(
+        self,
+        host: bytes | str | None,
+        port: bytes | str | int | None,
+        *,
+        family: int = 0,
+        type: int = 0,  # noqa: A002 - the name is asyncio's
+        proto: int = 0,
+        flags: int = 0,
+    ) -> Any:
+        """Resolves names and addresses of nodes, IPv4 only; `socket.gaierror` for others."""
+        name = host.decode() if isinstance(host, bytes) else host
+        address = self.network.resolve(name, current_process.get())
+        entry = (
+            socket.AF_INET,
+            socket.SOCK_STREAM,
+            socket.IPPROTO_TCP,
+            "",
+            (address, int(port or 0)),
+        )
+        return [entry]
+
+    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
+        """The numeric form of an address."""
+        return sockaddr[0], str(sockaddr[1])
+
+    async def create_connection(
+        self,
+        protocol_factory: Callable[[], ProtocolT],
+        host: str | None = None,
+        port: int | None = None,
+        **options: Any,
+    ) -> tuple[asyncio.Transport, ProtocolT]:
+        """Connects to a simulated listener; sockets and TLS are not there."""
+        _refuse_options(options, "ssl", "sock", "local_addr")
+        return await self.network.connect(protocol_factory, host, port)
+
+    async def create_server(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | Sequence[str] | None = None,
+        port: int | None = None,
+        *,
+        start_serving: bool = True,
+        **options: Any,
+    ) -> SimServer:
+        """Listens on simulated addresses of the calling process's node; port 0 gets a free one."""
+        _refuse_options(options, "ssl", "sock")
+        return self.network.listen(protocol_factory, host, port or 0, start=start_serving)
+
+
+def resolve(future: asyncio.Future[T], call: Callable[[], T]) -> None:
+    """Runs a call as a thread would and hands its result or exception to the future."""
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001 - a thread hands every failure to its future
+        if not future.cancelled():
+            future.set_exception(error)
+    else:
+        if not future.cancelled():
+            future.set_result(result)
+
+
+def _refuse_options(options: dict[str, Any], *names: str) -> None:
+    for name in names:
+        if options.get(name):
+            raise ValueError(f"the simulated network has no {name!r}")

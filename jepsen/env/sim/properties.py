@@ -1,0 +1,88 @@
+"""Runs all properties of a whole cluster as views of its nodes come in.
+
+The properties are in `jepsen.env.sim.invariants`; the first that does not hold ends the run, by its
+name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jepsen.env.sim.invariants import (
+    IMAGE_PROPERTIES,
+    PARTITION_PROPERTIES,
+    QUORUM_PROPERTIES,
+    ImageHistory,
+    PartitionHistory,
+    all_committed_stays_durable_on_a_majority,
+    every_replica_has_all_committed,
+    no_voter_differs_from_committed,
+)
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.invariants import (
+        ImageView,
+        PartitionChange,
+        QuorumChange,
+        QuorumHistory,
+    )
+
+
+class Violation(AssertionError):
+    """A property does not hold; `name` is that of its function."""
+
+    def __init__(self, name: str, complaint: str) -> None:
+        self.name = name
+        super().__init__(f"{name}: {complaint}")
+
+
+class Properties:
+    """All properties of one run, checked as views come in; counts what it looked at."""
+
+    def __init__(self, quorum: QuorumHistory) -> None:
+        self.quorum = quorum
+        self.partitions: dict[str, PartitionHistory] = {}
+        self.images = ImageHistory(partitions=self.partitions)
+        self.checks = 0
+
+    def quorum_changed(self, change: QuorumChange) -> None:
+        """A replica of the metadata log made a step."""
+        self.checks += 1
+        self.quorum.views[change.after.node_id] = change.after
+        for holds in QUORUM_PROPERTIES:
+            _raise_if(holds.__name__, holds(self.quorum, change))
+
+    def image_published(self, view: ImageView) -> None:
+        """A node has a newer image."""
+        self.checks += 1
+        for holds in IMAGE_PROPERTIES:
+            _raise_if(holds.__name__, holds(self.images, view))
+
+    def partition_changed(self, change: PartitionChange) -> None:
+        """A replica of a partition made a step."""
+        self.checks += 1
+        after = change.after
+        history = self.partitions.setdefault(after.partition, PartitionHistory())
+        history.views[after.node_id] = after
+        if after.leads:
+            history.forgetful.intersection_update(after.isr)
+        for holds in PARTITION_PROPERTIES:
+            _raise_if(holds.__name__, holds(history, change))
+
+    def come_to_rest(self) -> None:
+        """All nodes live, nothing goes wrong any more, and the last write is long ago."""
+        for rests in (no_voter_differs_from_committed, all_committed_stays_durable_on_a_majority):
+            _raise_if(rests.__name__, rests(self.quorum))
+        for history in self.partitions.values():
+            complaint = every_replica_has_all_committed(history)
+            _raise_if(every_replica_has_all_committed.__name__, complaint)
+
+    def lost_power(self, node_id: int) -> None:
+        """A broker's machine went down with what was not synced."""
+        for history in self.partitions.values():
+            history.forgetful.add(node_id)
+
+
+def _raise_if(name: str, complaint: str | None) -> None:
+    if complaint:
+        raise Violation(name, complaint)

@@ -1,0 +1,132 @@
+"""The `Runtime` of a simulated process: its seeded randomness, clock, disk, workers and logger.
+
+The random source is derived from the world's seed, the node's name and the number of this life of
+it, so one node's draws do not shift another's, and a restarted node does not repeat itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+
+from jepsen.env.sim.loop import resolve
+from jepsen.env.sim.wall import wall_ms
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
+
+    from jepsen.env.sim.disk import SimDisk
+    from jepsen.env.sim.loop import SimLoop
+    from jepsen.env.sim.process import Process
+    from jepsen.env.sim.trace import Trace
+
+T = TypeVar("T")
+
+CALLS_MAX = 10_000
+HAND_OVER_MAX_S = 0.000_1
+LOG_LEVEL_DEBUG = 10
+
+
+def stream(seed: int, *parts: object) -> random.Random:
+    """An independent random source for one purpose; the same in every process for equal parts."""
+    return random.Random("/".join(map(str, (seed, *parts))))
+
+
+class SimWorker:
+    """One worker thread, played by timers: calls run in order, each takes its time.
+
+    A call waits a little to be picked up, runs at one instant, and its result arrives after the
+    time its syncs cost. A kill in between leaves the effect without the answer.
+    """
+
+    def __init__(self, loop: SimLoop, disk: SimDisk, source: random.Random) -> None:
+        self._loop = loop
+        self._disk = disk
+        self._random = source
+        self._queue: deque[tuple[asyncio.Future[Any], Callable[[], Any]]] = deque()
+        self._busy = False
+        self._closed = False
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Queues the call; KafkaError (KAFKA_STORAGE_ERROR) after `close` or if it is full."""
+        if self._closed or len(self._queue) >= CALLS_MAX:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the worker takes no calls")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.append((future, call))
+        if not self._busy:
+            self._pick_up()
+        return future
+
+    def close(self) -> None:
+        """Takes no more calls; those queued still run."""
+        self._closed = True
+
+    def _pick_up(self) -> None:
+        self._busy = bool(self._queue)
+        if self._busy:
+            self._loop.call_later(self._random.uniform(0, HAND_OVER_MAX_S), self._run)
+
+    def _run(self) -> None:
+        future, call = self._queue.popleft()
+        outcome: asyncio.Future[Any] = self._loop.create_future()
+        self._disk.take_cost_s()
+        resolve(outcome, call)
+        delay_s = self._disk.take_cost_s() + self._random.uniform(0, HAND_OVER_MAX_S)
+        self._loop.call_later(delay_s, self._hand_over, future, outcome)
+
+    def _hand_over(self, future: asyncio.Future[Any], outcome: asyncio.Future[Any]) -> None:
+        resolve(future, outcome.result)
+        self._pick_up()
+
+
+class SimRuntime:
+    """The world as one simulated process sees it; see `raftctl.runtime.api.Runtime`."""
+
+    def __init__(self, loop: SimLoop, process: Process, trace: Trace, seed: int) -> None:
+        self._loop = loop
+        self._process = process
+        self._seed = seed
+        node = process.node
+        self.files = node.disk
+        self.random = stream(seed, "runtime", node.name, process.incarnation)
+        self.log: FilteringBoundLogger = structlog.wrap_logger(
+            trace,
+            processors=[
+                structlog.processors.format_exc_info,
+                functools.partial(_write_to, trace, node.name),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(LOG_LEVEL_DEBUG),
+            context_class=dict,
+            cache_logger_on_first_use=False,
+        ).bind()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970 by this node's clock."""
+        return int(wall_ms(self._loop.time(), self._process))
+
+    def uuid(self) -> uuid.UUID:
+        """A version 4 UUID from the node's random source."""
+        return uuid.UUID(int=self.random.getrandbits(128), version=4)
+
+    def worker(self, name: str) -> SimWorker:
+        """A worker that belongs to this process."""
+        node = self._process.node
+        source = stream(self._seed, "worker", node.name, self._process.incarnation, name)
+        return SimWorker(self._loop, node.disk, source)
+
+
+def _write_to(
+    trace: Trace, node: str, logger: WrappedLogger, method: str, event: EventDict
+) -> EventDict:
+    fields = " ".join(f"{key}={value!r}" for key, value in event.items() if key != "event")
+    trace.add(node, "log", f"{method} {event.get('event')} {fields}".rstrip())
+    raise structlog.DropEvent

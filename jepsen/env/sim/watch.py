@@ -1,0 +1,273 @@
+"""Looks into running nodes after each step of their processes, and checks the properties.
+
+A watcher belongs to one life of one node. It only reads; to be cheap it first compares the few
+numbers that any change of interest moves. Brokers are known by the attributes they show
+(`broker.replicas.hosted`), since the harness imports none.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jepsen.env.sim.invariants import (
+    Assignment,
+    Entry,
+    ImageView,
+    PartitionChange,
+    PartitionView,
+    QuorumChange,
+    QuorumHistory,
+    QuorumView,
+)
+from raftctl.metadata.record_codec import unpack_records
+from raftctl.metadata.records import LeaderChangeRecord
+from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
+from raftctl.raft.messages import Offset
+from raftctl.server.replica import METADATA_LOG_NAME
+from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from jepsen.env.sim.disk import SimDisk
+    from jepsen.env.sim.properties import Properties
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.server.driver import RaftDriver
+    from raftctl.server.node import Node
+
+READ_BYTES_MAX = 1 << 30
+LOG_SUFFIX = ".log"
+NO_VOTE = (0, -1)
+_KAFKA_HEADER = struct.Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
+_KAFKA_PREFIX_BYTES = 12
+
+
+def quorum_history(voters: Mapping[int, SimDisk], data: str) -> QuorumHistory:
+    """An empty history of the voters with these disks."""
+    directory = f"{data}/{METADATA_LOG_NAME}"
+    readers = {voter: _DurableLog(disk, directory) for voter, disk in voters.items()}
+    return QuorumHistory(
+        voters=tuple(voters),
+        durable_entries=lambda voter: readers[voter].entries(),
+        durable_vote=lambda voter: _durable_vote(voters[voter], directory),
+    )
+
+
+def _entry(batch: Batch) -> Entry:
+    return Entry(
+        batch.base_offset,
+        batch.end_offset,
+        batch.epoch,
+        hash((batch.timestamp_ms, batch.control, batch.payload)),
+    )
+
+
+def _durable_vote(disk: SimDisk, directory: str) -> tuple[int, int]:
+    content = disk.durable(directory).get(QUORUM_STATE)
+    if content is None:
+        return NO_VOTE
+    fields = json.loads(content)
+    return fields["epoch"], fields["voted_id"]
+
+
+class _DurableLog:
+    """The metadata log on one disk; what was decoded once and still stands is not read again."""
+
+    def __init__(self, disk: SimDisk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._entries: dict[int, Entry] = {}
+        self._segments: dict[str, bytes] = {}
+
+    def entries(self) -> Mapping[int, Entry]:
+        """The whole batches by base offset."""
+        files = self._disk.durable(self._directory)
+        segments = {name: data for name, data in files.items() if name.endswith(LOG_SUFFIX)}
+        grown = set(self._segments) <= set(segments) and all(
+            segments[name].startswith(known) for name, known in self._segments.items()
+        )
+        if not grown:
+            self._entries, self._segments = {}, {}
+        for name in sorted(segments):
+            known = self._segments.get(name, b"")
+            if len(known) < len(segments[name]):
+                whole = self._decode(segments[name], len(known))
+                self._segments[name] = segments[name][:whole]
+        return self._entries
+
+    def _decode(self, data: bytes, position: int) -> int:
+        """Notes the batches from there on; returns where the last whole one ends."""
+        try:
+            for at, batch in decode_batches(data, position):
+                self._entries[batch.base_offset] = _entry(batch)
+                position = at + HEADER_BYTES + len(batch.payload)
+        except CorruptBatchError as error:
+            return error.position
+        return position
+
+
+class _PartitionState(NamedTuple):
+    """The numbers of a replica that move with anything of interest."""
+
+    leads: bool
+    leader_epoch: int
+    high_watermark: int
+    log_end: int
+    isr: tuple[int, ...]
+
+
+class Watcher:
+    """Watches one life of a node; call it after each step."""
+
+    def __init__(self, properties: Properties, node: Node, life: int) -> None:
+        self._properties = properties
+        self._node = node
+        self._life = life
+        self._id = node.config.node_id
+        self._is_voter = node.config.is_controller
+        self._quorum_state: tuple[int, ...] = ()
+        self._quorum_view: QuorumView | None = None
+        self._image: MetadataImage | None = None
+        self._partitions: dict[Any, tuple[_PartitionState, PartitionView]] = {}
+
+    def __call__(self) -> None:
+        """Looks, and raises `Violation` if a property does not hold any more."""
+        driver, loader = self._node.driver, self._node.loader
+        if driver is None:
+            return
+        if self._is_voter:
+            self._look_at_quorum(driver)
+        if loader is not None and loader.image is not self._image:
+            self._image = loader.image
+            if self._image.offset >= 0:
+                self._properties.image_published(self._image_view(self._image, driver))
+        # Another plug-in than ours may have no replicas.
+        replicas = getattr(self._node.broker, "replicas", None)
+        if replicas is not None:
+            self._look_at_partitions(replicas)
+
+    # --- the quorum -----------------------------------------------------------------------------
+
+    def _look_at_quorum(self, driver: RaftDriver) -> None:
+        core = driver.core
+        state = (core.epoch, core.is_leader, core.high_watermark, core.log.end_offset)
+        if state == self._quorum_state:
+            return
+        self._quorum_state = state
+        before = self._quorum_view
+        view = QuorumView(
+            node_id=self._id,
+            life=self._life,
+            epoch=core.epoch,
+            leads=core.is_leader,
+            high_watermark=core.high_watermark,
+            log_end=core.log.end_offset,
+            read=functools.partial(_read_metadata, driver),
+            granting=_granting(driver) if core.is_leader else (),
+        )
+        self._quorum_view = view
+        self._properties.quorum_changed(QuorumChange(before, view))
+
+    def _image_view(self, image: MetadataImage, driver: RaftDriver) -> ImageView:
+        return ImageView(
+            node_id=self._id,
+            offset=image.offset,
+            image=image,
+            high_watermark=driver.high_watermark,
+            assignments=lambda: list(_assignments(image)),
+            unfenced={b.broker_id: b.broker_epoch for b in image.brokers.values() if not b.fenced},
+        )
+
+    # --- partitions -----------------------------------------------------------------------------
+
+    def _look_at_partitions(self, replicas: Any) -> None:
+        for hosted in replicas.hosted.values():
+            rules, log = hosted.rules, hosted.log
+            state = _PartitionState(
+                rules.is_leader,
+                rules.leader_epoch,
+                rules.high_watermark,
+                log.log_end_offset,
+                rules.isr,
+            )
+            known = self._partitions.get(hosted)
+            if known is not None and known[0] == state:
+                continue
+            view = PartitionView(
+                node_id=self._id,
+                life=self._life,
+                partition=f"{hosted.partition}/{hosted.topic_id}",
+                leads=state.leads,
+                leader_epoch=state.leader_epoch,
+                high_watermark=state.high_watermark,
+                log_end=state.log_end,
+                isr=state.isr,
+                min_isr=rules.effective_min_insync,
+                read=functools.partial(_read_partition, log),
+            )
+            self._partitions[hosted] = (state, view)
+            before = None if known is None else known[1]
+            self._properties.partition_changed(PartitionChange(before, view))
+
+
+def _read_metadata(driver: RaftDriver, begin: int, end: int) -> list[Entry]:
+    """What stands in the log; a snapshot may have taken the place of the beginning."""
+    found: list[Entry] = []
+    begin = max(begin, driver.log.start_offset)
+    while begin < end:
+        batches = driver.log.batches(Offset(begin), READ_BYTES_MAX)
+        found += [_entry(batch) for batch in batches if batch.base_offset < end]
+        if not batches:
+            break
+        begin = batches[-1].end_offset
+    return found
+
+
+def _granting(driver: RaftDriver) -> tuple[int, ...]:
+    """The voters that the leader's first record of the epoch names."""
+    epoch, start = driver.core.log.epoch_starts[-1]
+    if epoch != driver.core.epoch:
+        return ()
+    batch = driver.log.batches(start, 1)[0]
+    record = unpack_records(batch.payload, batch.count)[0]
+    return record.granting_voters if isinstance(record, LeaderChangeRecord) else ()
+
+
+def _assignments(image: MetadataImage) -> Iterator[Assignment]:
+    for topic in image.topics.in_order():
+        for partition_id, one in topic.items():
+            yield Assignment(
+                partition=f"{topic.name}-{partition_id}/{topic.topic_id}",
+                replicas=one.replicas,
+                isr=one.isr,
+                leader=one.leader,
+                leader_epoch=one.leader_epoch,
+                partition_epoch=one.partition_epoch,
+            )
+
+
+def _read_partition(log: Any, begin: int, end: int) -> list[Entry]:
+    """The batches of a partition's log, taken from the bytes that a reader would get."""
+    found: list[Entry] = []
+    begin = max(begin, log.log_start_offset)
+    while begin < end:
+        buffers = log.read(begin, max_bytes=READ_BYTES_MAX, up_to_offset=end, min_one=True)
+        entries = [entry for buffer in buffers for entry in _kafka_entries(bytes(buffer))]
+        if not entries:
+            break
+        found += entries
+        begin = entries[-1].end_offset
+    return found
+
+
+def _kafka_entries(data: bytes) -> Iterator[Entry]:
+    position = 0
+    while position < len(data):
+        header = _KAFKA_HEADER.unpack_from(data, position)
+        base_offset, length, epoch, _magic, crc, _attributes, delta = header
+        yield Entry(base_offset, base_offset + delta + 1, epoch, crc)
+        position += _KAFKA_PREFIX_BYTES + length

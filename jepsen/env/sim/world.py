@@ -1,0 +1,301 @@
+"""The world: starts, kills, pauses and cuts off nodes, runs virtual time, and keeps the story.
+
+    with World(seed=7) as world:
+        world.run(scenario(world))
+
+A scenario is a coroutine outside every node: it starts processes, breaks things and waits. A
+process is a coroutine that gets its `SimRuntime`; unmodified clients are processes of nodes of
+their own. `run` raises what went wrong in any process that was alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from jepsen.env.sim.cuts import Cuts
+from jepsen.env.sim.disk import SimDisk
+from jepsen.env.sim.loop import SimLoop, SimTask
+from jepsen.env.sim.network import Network
+from jepsen.env.sim.process import (
+    Process,
+    ProcessKilled,
+    ProcessState,
+    SimNode,
+    current_process,
+    keep_forever,
+)
+from jepsen.env.sim.runtime import SimRuntime, stream
+from jepsen.env.sim.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+
+T = TypeVar("T")
+
+HANDLES_MAX = 100_000_000
+FAILURES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An exception nobody handled in a living process; `node` is empty outside all nodes."""
+
+    node: str
+    at_s: float
+    error: BaseException
+
+    def __str__(self) -> str:
+        return f"{self.node or 'scenario'} at {self.at_s:.6f} s: {self.error!r}"
+
+
+class WorldFailed(Exception):
+    """Processes failed; the first failure is the cause."""
+
+    def __init__(self, failures: list[Failure]) -> None:
+        self.failures = failures
+        super().__init__("\n".join(str(failure) for failure in failures))
+
+
+class World:
+    """One deterministic world. `tolerated` exceptions are traced but do not fail `run`."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        handles_max: int = HANDLES_MAX,
+        tolerated: tuple[type[BaseException], ...] = (),
+        cuts: Cuts | None = None,
+    ) -> None:
+        self.seed = seed
+        self.cuts = cuts or Cuts()
+        self.loop = SimLoop(stream(seed, "executor"), handles_max=handles_max)
+        self.trace = Trace(self.loop.time)
+        self.random = stream(seed, "scenario")
+        self.network = Network(self.loop, stream(seed, "network"), self.trace)
+        self.loop.network = self.network
+        self.loop.set_exception_handler(self._on_unhandled)
+        self.failures: list[Failure] = []
+        self._tolerated = tolerated
+        self._context = contextvars.Context()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Nodes and processes
+
+    def node(self, name: str) -> SimNode:
+        """The node of that name, made on first use."""
+        nodes = self.network.nodes
+        if name not in nodes:
+            number = len(nodes) + 1
+
+            def on_sync(detail: str) -> None:
+                self.trace.add(name, "sync", detail)
+
+            disk = SimDisk(stream(self.seed, "disk", name), on_sync)
+            nodes[name] = SimNode(name, f"10.0.{number // 250}.{number % 250 + 1}", disk)
+        return nodes[name]
+
+    def start(
+        self, name: str, main: Callable[[SimRuntime], Coroutine[Any, Any, object]]
+    ) -> Process:
+        """Starts a program on a node; its end, good or bad, is the end of the process.
+
+        Await `process.done` for its result, its exception, or `ProcessKilled`.
+        """
+        node = self.node(name)
+        if node.process is not None:
+            raise RuntimeError(f"{name} already runs a process")
+        node.incarnations += 1
+        process = Process(node, node.incarnations, self.loop.create_future())
+        # A killed process that nobody waits for is not a failure.
+        process.done.add_done_callback(_retrieve)
+        node.process = process
+        node.reachable = True
+        self.network.retry_stalled()
+        self.trace.add(name, "start", f"incarnation={process.incarnation}")
+        runtime = SimRuntime(self.loop, process, self.trace, self.seed)
+
+        def launch() -> asyncio.Task[object]:
+            return self.loop.create_task(main(runtime), context=process.context)
+
+        task = process.main = process.context.run(launch)
+        task.add_done_callback(lambda task: self._on_exit(process, task), context=self._context)
+        return process
+
+    def kill(self, name: str, *, silent: bool = False) -> None:
+        """Kills a process as SIGKILL does; the disk keeps what was written.
+
+        Peers see their connections end, or with `silent` nothing at all until the next start.
+        """
+        self._end(self._process(name), "kill", silent=silent)
+
+    def power_off(self, name: str) -> None:
+        """The machine loses power: no goodbye to peers, and what was not synced is at risk."""
+        node = self.node(name)
+        if node.process is not None:
+            self._end(node.process, "power_off", silent=True)
+        node.reachable = False
+        node.disk.crash()
+
+    def terminate(self, name: str) -> None:
+        """Asks a process to end, as SIGTERM does: cancels its main coroutine, which may take time.
+
+        `process.done` raises `ProcessKilled` when it has ended.
+        """
+        process = self._process(name)
+        process.terminating = True
+        self.trace.add(name, "terminate", f"incarnation={process.incarnation}")
+        if process.main is not None:
+            process.main.cancel()
+
+    def pause(self, name: str) -> None:
+        """Stops a process as SIGSTOP does; the machine still answers for its connections."""
+        process = self._process(name)
+        process.state = ProcessState.PAUSED
+        self.trace.add(name, "pause")
+
+    def resume(self, name: str) -> None:
+        """Lets a paused process go on; what it missed runs first, in order."""
+        process = self._process(name)
+        if process.state is ProcessState.PAUSED:
+            process.state = ProcessState.RUNNING
+            self.trace.add(name, "resume")
+            self.loop.requeue(process, process.release())
+
+    def _process(self, name: str) -> Process:
+        process = self.node(name).process
+        if process is None:
+            raise RuntimeError(f"{name} runs no process")
+        return process
+
+    def _on_exit(self, process: Process, task: asyncio.Task[object]) -> None:
+        if process.state is ProcessState.DEAD:
+            return
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if isinstance(error, asyncio.CancelledError) and process.terminating:
+            # `_end` tells those who wait.
+            pass
+        elif error is not None:
+            self._record(process.node.name, error)
+            process.done.set_exception(error)
+        else:
+            process.done.set_result(task.result())
+        self._end(process, "exit", silent=False)
+
+    def _end(self, process: Process, kind: str, *, silent: bool) -> None:
+        node = process.node
+        self.trace.add(node.name, kind, f"incarnation={process.incarnation}")
+        endpoints = list(process.endpoints.values())
+        for endpoint in endpoints:
+            if silent:
+                endpoint.vanish()
+            else:
+                endpoint.close()
+        listeners = list(process.listeners.values())
+        process.listeners.clear()
+        process.bury(self.loop.take_timers(process), endpoints, listeners)
+        node.process = None
+        node.reachable = not silent
+        node.disk.release_locks()
+        if not process.done.done():
+            process.done.set_exception(ProcessKilled(f"{node.name}: {kind}"))
+
+    # Network
+
+    def partition(self, one: str, other: str, *, cut: bool = False) -> None:
+        """Blocks both directions between two nodes; `cut` also resets their connections."""
+        self.trace.add(one, "partition", f"{other} cut={cut}")
+        self.network.block(one, other)
+        self.network.block(other, one)
+        if cut:
+            self.network.reset_between(self.node(one), self.node(other))
+
+    def block(self, source: str, target: str) -> None:
+        """Blocks one direction: what `source` sends does not reach `target`."""
+        self.trace.add(source, "block", target)
+        self.network.block(source, target)
+
+    def heal(self) -> None:
+        """Opens every link."""
+        self.trace.add("-", "heal")
+        self.network.unblock_all()
+
+    # Running
+
+    def run(self, until: Coroutine[Any, Any, T] | float) -> T | None:
+        """Runs a scenario to its end, or the world for a number of virtual seconds.
+
+        Raises the scenario's exception, WorldStuck or Livelock; or WorldFailed with all of them if
+        a process failed, and again in every later run.
+        """
+        scenario: Coroutine[Any, Any, Any]
+        scenario = asyncio.sleep(until) if isinstance(until, int | float) else until
+        task = self.loop.create_task(scenario, name="scenario", context=self._context)
+        try:
+            result: T | None = self.loop.run_until_complete(task)
+        except Exception as error:
+            # What went wrong in a node is the likelier cause, so it is told first.
+            others = [failure for failure in self.failures if failure.error is not error]
+            if not others:
+                raise
+            mine = Failure("", self.loop.time(), error)
+            raise WorldFailed([*others, mine]) from others[0].error
+        finally:
+            counts = f"handles={self.loop.handles_run} timers={self.loop.timers_fired}"
+            self.trace.add("-", "ran", counts)
+        if self.failures:
+            raise WorldFailed(self.failures) from self.failures[0].error
+        return result
+
+    def trace_hash(self) -> str:
+        """The digest of everything that happened so far."""
+        return self.trace.hash()
+
+    def close(self) -> None:
+        """Ends every process without running any of their code, and closes the loop."""
+        if self.loop.is_closed():
+            return
+        for node in self.network.nodes.values():
+            if node.process is not None:
+                self._end(node.process, "end", silent=True)
+        self.loop.close()
+        keep_forever((self, asyncio.all_tasks(self.loop)))
+
+    # Failures
+
+    def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        owner = context.get("task") or context.get("future")
+        process = owner.process if isinstance(owner, SimTask) else current_process.get()
+        if process is not None and process.state is ProcessState.DEAD:
+            return
+        name = process.node.name if process is not None else ""
+        error = context.get("exception")
+        if error is None:
+            self.trace.add(name or "-", "complaint", str(context.get("message")))
+        else:
+            self._record(name, error)
+
+    def _record(self, name: str, error: BaseException) -> None:
+        text = "".join(traceback.format_exception_only(error)).strip()
+        self.trace.add(name or "-", "failure", text)
+        if not isinstance(error, self._tolerated) and len(self.failures) < FAILURES_MAX:
+            self.failures.append(Failure(name, self.loop.time(), error))
+
+
+def _retrieve(done: asyncio.Future[Any]) -> None:
+    done.exception()

@@ -1,0 +1,44 @@
+"""All commands put together; each group is a module of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from raftctl.cli import cluster, info, kv, log, metadata_shell, quorum, start, storage, topics
+from raftctl.cli.demo import command as demo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+app = typer.Typer(
+    name="raftctl",
+    help="A KRaft-style consensus controller with pluggable brokers that speak Kafka's protocol.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(storage.app, name="storage")
+app.add_typer(topics.app, name="topics")
+app.add_typer(quorum.app, name="quorum")
+app.add_typer(kv.app, name="kv")
+app.add_typer(log.app, name="log")
+app.add_typer(metadata_shell.app, name="metadata")
+app.command()(start.start)
+app.command()(cluster.up)
+app.command()(cluster.down)
+app.command()(cluster.status)
+app.command()(demo.demo)
+app.command()(info.plugins)
+app.command()(info.version)
+
+
+def run_app(arguments: Sequence[str]) -> int:
+    """Parses and runs; returns the exit status. Raises what the command raises."""
+    try:
+        app(args=list(arguments), prog_name="raftctl")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    return 0

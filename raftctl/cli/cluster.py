@@ -1,0 +1,117 @@
+"""`raftctl up`, `down` and `status`: a local cluster in a directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftctl.cli.files import parse_overrides
+from raftctl.cli.output import Output, OutputOption, OverrideOption, say, say_progress, show
+from raftctl.errors import ConfigError
+
+DEFAULT_DIRECTORY = "raftctl-cluster"
+_CLEAR_SCREEN = "\x1b[2J\x1b[H"
+
+DirectoryOption = Annotated[
+    str, typer.Option("--dir", metavar="DIR", help="The directory of the cluster.")
+]
+
+
+def up(
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+    controllers: Annotated[int | None, typer.Option(help="Controllers; new: 3.")] = None,
+    brokers: Annotated[int | None, typer.Option(help="Brokers; new: 3.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65_000, help="The first port; new: any free ones.")
+    ] = None,
+    override: OverrideOption = None,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait until it is ready.")] = 60.0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Starts a local cluster, or what does not run of it, and leaves it running.
+
+    Prints the bootstrap address when the cluster is ready for a produce. If that fails, or on
+    Ctrl-C, everything started is stopped.
+    """
+    from raftctl.cli.preloaded import start_all
+    from raftctl.cli.storage import format_storage, random_uuid_text
+    from raftctl.cli.termination import terminate_as_interrupt, uninterrupted
+    from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+
+    spec = ClusterSpec(controllers, brokers, port, parse_overrides(override or ()))
+    with terminate_as_interrupt():
+        cluster = LocalCluster.open(Path(directory), spec, random_uuid_text, format_storage)
+        before = [node for node in cluster.layout.nodes if cluster.is_running(node)]
+        try:
+            start_all(cluster)
+            cluster.wait_ready(timeout, say_progress)
+        except BaseException:
+            with uninterrupted():
+                cluster.kill_all(spare=before)
+            raise
+    document = {
+        "bootstrap_servers": cluster.layout.bootstrap,
+        "cluster_id": cluster.layout.cluster_id,
+        "nodes": [dataclasses.asdict(node) for node in cluster.layout.nodes],
+    }
+    show(output, document, f"bootstrap.servers={cluster.layout.bootstrap}")
+
+
+def down(
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+    grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 10.0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Stops the nodes of a local cluster: brokers first, then controllers. Data stays."""
+    from raftctl.localcluster.cluster import LocalCluster
+
+    cluster = LocalCluster.load(Path(directory))
+    running = [node.name for node in cluster.layout.nodes if cluster.is_running(node)]
+    killed = [node.name for node in cluster.stop_all(grace)]
+    late = f", {', '.join(killed)} killed after {grace:g} s" if killed else ""
+    show(output, {"stopped": running, "killed": killed}, f"stopped {len(running)} nodes{late}")
+
+
+def status(
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+    controllers: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,...", help="Ask these controllers instead of --dir's."),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat every second.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Shows quorum, brokers and the health of topics. Exit status 1 if no controller leads."""
+    from raftctl.cli.status_view import status_document, status_text
+    from raftctl.localcluster.status import ask_controllers
+
+    addresses = _controller_addresses(directory, controllers)
+    while True:
+        answers = ask_controllers(list(addresses.values()))
+        if watch and output is Output.TABLE and typer.get_text_stream("stdout").isatty():
+            say(_CLEAR_SCREEN)
+        show(output, status_document(addresses, answers), status_text(addresses, answers))
+        if not watch:
+            raise typer.Exit(0 if answers.leader else 1)
+        time.sleep(1.0)
+
+
+def _controller_addresses(directory: str, controllers: str | None) -> dict[str, str]:
+    """Name -> `host:port` of each controller to ask."""
+    from raftctl.localcluster.cluster import LocalCluster
+
+    if controllers is None:
+        nodes = LocalCluster.load(Path(directory)).layout.controllers
+        return {node.name: node.address for node in nodes}
+    addresses = [one.strip() for one in controllers.split(",") if one.strip()]
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigError(f"--controllers {address}: write host:port")
+    if not addresses:
+        raise ConfigError("--controllers is empty: write host:port,...")
+    return {address: address for address in addresses}

@@ -1,0 +1,91 @@
+"""How commands reach the controllers: over HTTP for what is, over the RPC for operations."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from raftctl.config.addresses import split_list
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from raftctl.localcluster.status import ClusterStatus
+    from raftctl.server.kv_client import KvClient
+
+T = TypeVar("T")
+
+ControllersOption = Annotated[
+    str, typer.Option("--controllers", metavar="HOST:PORT,...", help="Controllers to ask.")
+]
+TimeoutOption = Annotated[float, typer.Option(help="Seconds to wait for the controllers.")]
+TIMEOUT_S = 10.0
+
+
+def parse_controllers(text: str) -> list[str]:
+    """The addresses; ConfigError for one that is not `host:port`."""
+    addresses = split_list(text)
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not (host and colon and port.isdigit() and 0 < int(port) < 65_536):
+            raise ConfigError(f"--controllers {address}: write host:port")
+    if not addresses:
+        raise ConfigError("--controllers: name at least one host:port")
+    return list(addresses)
+
+
+def ask(controllers: str, timeout_s: float) -> ClusterStatus:
+    """What the controllers say; KafkaError if none answers."""
+    from raftctl.localcluster.status import ask_controllers
+
+    status = ask_controllers(parse_controllers(controllers), timeout_s)
+    if status.best is None:
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no controller answers at {controllers}")
+    return status
+
+
+def ask_leader(controllers: str, timeout_s: float) -> dict[str, Any]:
+    """What the active controller says; KafkaError if there is none."""
+    leader = ask(controllers, timeout_s).leader
+    if leader is None:
+        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no controller is active; ask again")
+    return leader
+
+
+def with_kv_client(
+    controllers: str, timeout_s: float, use: Callable[[KvClient], Awaitable[T]]
+) -> T:
+    """Runs `use` with a client of the cluster's keys and values."""
+    status = ask(controllers, timeout_s)
+    addresses = parse_controllers(controllers)
+    leading = [address for address, told in status.answers.items() if told is status.leader]
+    ordered = [*leading, *(address for address in addresses if address not in leading)]
+    cluster_id = (status.best or {})["cluster_id"]
+    return asyncio.run(_with_client(ordered, cluster_id, use))
+
+
+async def _with_client(
+    addresses: list[str], cluster_id: str, use: Callable[[KvClient], Awaitable[T]]
+) -> T:
+    from raftctl.rpc.client import RpcClient
+    from raftctl.runtime.real import RealRuntime
+    from raftctl.server.kv_client import CLIENT_ID, KvClient
+
+    runtime = RealRuntime(log_level="critical")
+    clients = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        clients.append(
+            RpcClient(
+                runtime, host.strip("[]"), int(port), cluster_id=cluster_id, node_id=CLIENT_ID
+            )
+        )
+    try:
+        return await use(KvClient(clients, runtime))
+    finally:
+        for client in clients:
+            await client.close()
+        runtime.close()

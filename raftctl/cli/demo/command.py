@@ -1,0 +1,64 @@
+"""The command `raftctl demo`."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftctl.cli.files import parse_overrides
+from raftctl.cli.output import Output, OutputOption, OverrideOption, show
+
+
+def demo(
+    lines: Annotated[int | None, typer.Option(min=2, help="Write no more lines than this.")] = None,
+    input_file: Annotated[
+        str | None,
+        typer.Option("--input", metavar="FILE", help="Write this text, not Python's own sources."),
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Keep data and logs in this directory.")
+    ] = None,
+    override: OverrideOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Writes a large text into a local cluster while nodes are killed, and reads it back.
+
+    Starts 3 controllers and 3 brokers. Half way it kills the active controller and a partition
+    leader, and starts both again. Then two clients read everything. Exit status 0 if nothing is
+    lost, duplicated or out of order, else 1.
+    """
+    from raftctl.cli.demo.progress import show_progress
+    from raftctl.cli.demo.report import result_document, result_text
+    from raftctl.cli.demo.run import DemoRun
+    from raftctl.cli.demo.source import one_file, standard_library
+    from raftctl.cli.preloaded import start_all
+    from raftctl.cli.storage import format_storage, random_uuid_text
+    from raftctl.cli.termination import terminate_as_interrupt, uninterrupted
+    from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+
+    spec = ClusterSpec(controllers=3, brokers=3, overrides=parse_overrides(override or ()))
+    source = standard_library(lines) if input_file is None else one_file(Path(input_file), lines)
+    with terminate_as_interrupt():
+        directory = Path(tempfile.mkdtemp(prefix="raftctl-demo-") if keep is None else keep)
+        try:
+            cluster = LocalCluster.open(directory, spec, random_uuid_text, format_storage)
+            try:
+                begun_s = time.monotonic()
+                # Before the progress bar: its thread must not be there when nodes are forked.
+                start_all(cluster)
+                with show_progress(output) as progress:
+                    result = DemoRun(cluster, source, progress, begun_s).run()
+            finally:
+                with uninterrupted():
+                    cluster.kill_all()
+        finally:
+            if keep is None:
+                with uninterrupted():
+                    shutil.rmtree(directory, ignore_errors=True)
+    show(output, result_document(result), result_text(result))
+    raise typer.Exit(0 if result.is_good else 1)

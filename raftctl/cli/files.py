@@ -1,0 +1,45 @@
+"""Reads a node's configuration from its file and the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from raftctl.config import NodeConfig, load_config
+from raftctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def read_config_file(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
+    """The node's configuration with absolute directories; ConfigError names the file or key."""
+    given = parse_overrides(overrides)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(f"--config {path}: cannot be read: {reason}") from None
+    config = load_config(text, given)
+    metadata = config.metadata_log_dir
+    return config.model_copy(
+        update={
+            "log_dirs": tuple(map(_absolute, config.log_dirs)),
+            "metadata_log_dir": metadata and _absolute(metadata),
+        }
+    )
+
+
+def parse_overrides(items: Iterable[str]) -> dict[str, str]:
+    """`key=value` items as a mapping; ConfigError for one without `=`."""
+    overrides = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"-o {item}: write key=value")
+        overrides[key.strip()] = value
+    return overrides
+
+
+def _absolute(directory: str) -> str:
+    return str(Path(directory).absolute())

@@ -1,0 +1,25 @@
+"""`raftctl plugins` and `raftctl version`."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import entry_points
+
+import raftctl
+from raftctl.cli.output import Output, OutputOption, show, table
+from raftctl.plugins import BROKER_GROUP
+
+
+def plugins(output: OutputOption = Output.TABLE) -> None:
+    """Lists the installed broker plug-ins: what `broker.plugin` can name."""
+    rows = [
+        {"name": point.name, "object": point.value, "package": point.dist and point.dist.name}
+        for point in sorted(entry_points(group=BROKER_GROUP), key=lambda point: point.name)
+    ]
+    show(output, rows, table(("NAME", "OBJECT", "PACKAGE"), [list(row.values()) for row in rows]))
+
+
+def version(output: OutputOption = Output.TABLE) -> None:
+    """Prints the versions of raftctl and Python."""
+    document = {"raftctl": raftctl.__version__, "python": platform.python_version()}
+    show(output, document, " ".join(f"{name} {number}" for name, number in document.items()))

@@ -1,0 +1,89 @@
+"""`raftctl log`: what stands in a metadata log, batch by batch."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftctl.cli.log_files import DamagedLogError, log_files, read_batches, size_of
+from raftctl.cli.output import Output, OutputOption, say, say_progress
+from raftctl.cli.record_json import plain, record_json
+from raftctl.codec import CodecError
+from raftctl.metadata.record_codec import unpack_records
+
+if TYPE_CHECKING:
+    from raftctl.cli.log_files import Place
+    from raftctl.raft.batch import Batch
+
+app = typer.Typer(help="Shows what stands in a metadata log.", no_args_is_help=True)
+
+
+@app.callback()
+def log() -> None:
+    """Keeps the group a group while it has one command."""
+
+
+@app.command()
+def dump(
+    target: Annotated[
+        str, typer.Argument(metavar="PATH", help="A segment, a log directory, or one above it.")
+    ],
+    records: Annotated[bool, typer.Option(help="Also the records of each batch.")] = True,
+    start: Annotated[int, typer.Option("--from", help="The first offset to show.")] = 0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Prints the batches and records of a metadata log; with JSON, a line for each batch.
+
+    Exit status 1 where the log is damaged, after all that is whole before it. The node may be
+    running: then the tail may be cut short by a write that is under way.
+    """
+    try:
+        for place, batch in read_batches(log_files(target)):
+            if batch.end_offset > start:
+                document = batch_json(place, batch, records=records)
+                say(json.dumps(document) if output is Output.JSON else batch_text(document))
+    except DamagedLogError as error:
+        say_progress(f"{error} ({'a torn tail' if error.torn else 'corrupt'})")
+        raise typer.Exit(1) from None
+
+
+def batch_json(place: Place, batch: Batch, *, records: bool) -> dict[str, Any]:
+    """The batch's header, and its records with their offsets."""
+    document: dict[str, Any] = {
+        "file": place.path,
+        "position": place.position,
+        "base_offset": batch.base_offset,
+        "last_offset": batch.end_offset - 1,
+        "epoch": batch.epoch,
+        "timestamp_ms": batch.timestamp_ms,
+        "control": batch.control,
+        "bytes": size_of(batch),
+    }
+    if records:
+        document["records"] = _records(batch)
+    return document
+
+
+def _records(batch: Batch) -> list[dict[str, Any]]:
+    try:
+        unpacked = unpack_records(batch.payload, batch.count)
+    except CodecError as error:
+        # Written by a newer version, or a bug: the bytes are as they were appended.
+        return [{"unreadable": str(error), "payload": plain(batch.payload)}]
+    return [
+        {"offset": offset, **record_json(record)}
+        for offset, record in enumerate(unpacked, batch.base_offset)
+    ]
+
+
+def batch_text(document: dict[str, Any]) -> str:
+    """A line for the batch and one, set in, for each record."""
+    header = ", ".join(f"{key} {value}" for key, value in document.items() if key != "records")
+    lines = [header]
+    for record in document.get("records", ()):
+        fields = {key: value for key, value in record.items() if key not in ("offset", "type")}
+        what = record.get("type", "?")
+        lines.append(f"  {record.get('offset', '-')}: {what} {json.dumps(fields)}")
+    return "\n".join(lines)

@@ -1,0 +1,101 @@
+"""Reads a metadata log from its files without changing anything, as far as it is whole."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from raftctl.errors import ConfigError
+from raftctl.raft.batch import CorruptBatchError
+from raftctl.raft.messages import Offset
+from raftctl.runtime.real import RealFileSystem
+from raftctl.storage.segment import batch_bytes, find_batch, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.raft.batch import Batch
+
+METADATA_LOG_NAME = "__cluster_metadata-0"
+_SEGMENT = re.compile(r"[0-9]{20}\.log")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a batch stands."""
+
+    path: str
+    position: int
+
+
+class DamagedLogError(Exception):
+    """What stands in a file is no batch, or not the one that belongs there."""
+
+    def __init__(self, place: Place, why: str, *, torn: bool) -> None:
+        self.place = place
+        self.why = why
+        self.torn = torn
+        """True for a tail that a crash has cut short: it was never acknowledged."""
+        super().__init__(f"{place.path}: byte {place.position}: {why}")
+
+
+def log_files(target: str) -> list[str]:
+    """The file itself, or the segments of a log directory (or of the directory above it)."""
+    path = Path(target)
+    if path.is_file():
+        return [str(path)]
+    if (path / METADATA_LOG_NAME).is_dir():
+        path = path / METADATA_LOG_NAME
+    found = sorted(str(p) for p in path.glob("*.log") if _SEGMENT.fullmatch(p.name))
+    if not found:
+        raise ConfigError(f"{target}: no metadata log there; name a segment or its directory")
+    return found
+
+
+def read_batches(paths: list[str]) -> Iterator[tuple[Place, Batch]]:
+    """Every batch, checked: CRC, offsets without gaps, epochs that never go back.
+
+    Raises DamagedLogError at the first that is not as it must be.
+    """
+    previous: Batch | None = None
+    for path in paths:
+        for position, batch in _read_file(path, last=path == paths[-1]):
+            place = Place(path, position)
+            if previous is not None and batch.base_offset != previous.end_offset:
+                why = f"offset {batch.base_offset} after {previous.end_offset - 1}"
+                raise DamagedLogError(place, why, torn=False)
+            if previous is not None and batch.epoch < previous.epoch:
+                why = f"epoch {batch.epoch} after {previous.epoch}"
+                raise DamagedLogError(place, why, torn=False)
+            previous = batch
+            yield place, batch
+
+
+def _read_file(path: str, *, last: bool) -> Iterator[tuple[int, Batch]]:
+    try:
+        file = RealFileSystem().open(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    name = Path(path).name
+    end_offset = Offset(int(name[:20]) if _SEGMENT.fullmatch(name) else 0)
+    try:
+        size = file.size()
+        for position, batch in scan(file, 0, size):
+            if position == 0 and _SEGMENT.fullmatch(name) and batch.base_offset != end_offset:
+                why = f"begins with offset {batch.base_offset}"
+                raise DamagedLogError(Place(path, 0), why, torn=False)
+            end_offset = batch.end_offset
+            yield position, batch
+    except CorruptBatchError as error:
+        # As in recovery: damage that a whole batch follows is no torn tail.
+        torn = last and find_batch(file, error.position + 1, size, end_offset) is None
+        raise DamagedLogError(Place(path, error.position), error.why, torn=torn) from None
+    finally:
+        file.close()
+
+
+def size_of(batch: Batch) -> int:
+    """The bytes that the batch takes in its file."""
+    return batch_bytes(batch)

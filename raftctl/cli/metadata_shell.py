@@ -1,0 +1,134 @@
+"""`raftctl metadata shell`: looks around in a cluster's metadata.
+
+It comes from a live controller, as of now, or from a metadata log on disk, where the newest records
+may not be committed. With a command (`ls`, `cat`, `find`, `tree`) that is done; without one, lines
+are read from standard input until it ends or says `exit`.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raftctl.cli import metadata_tree as tree
+from raftctl.cli.controllers import TIMEOUT_S, TimeoutOption, ask, parse_controllers
+from raftctl.cli.log_files import log_files, read_batches
+from raftctl.cli.output import Output, OutputOption, say, say_progress
+from raftctl.cli.verify import replayed
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.metadata.image import EMPTY_IMAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from raftctl.metadata.image import MetadataImage
+
+app = typer.Typer(help="Looks around in a cluster's metadata.", no_args_is_help=True)
+
+HELP = "ls [PATH] | cat PATH | find [PATH] [PATTERN] | tree [PATH] | cd PATH | pwd | exit"
+
+
+@app.callback()
+def metadata() -> None:
+    """Keeps the group a group while it has one command."""
+
+
+@app.command()
+def shell(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[COMMAND...]", help=f"One of: {HELP}")
+    ] = None,
+    controllers: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT,...", help="A live cluster's controllers.")
+    ] = None,
+    directory: Annotated[
+        str | None, typer.Option(metavar="DIR", help="A directory with a metadata log.")
+    ] = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Shows the metadata as files in directories: ls, cat, find, tree."""
+    if (controllers is None) == (directory is None):
+        raise ConfigError("give either --controllers or --directory")
+    image = load_live(controllers, timeout) if controllers else load_log(directory or "")
+    session = Shell(image)
+    if command:
+        _print(output, session.run(command))
+        return
+    for line in sys.stdin:
+        try:
+            words = shlex.split(line)
+            if words == ["exit"]:
+                return
+            _print(output, session.run(words) if words else ())
+        except (KafkaError, ValueError) as error:
+            say_progress(str(error))
+
+
+def _print(output: Output, lines: Iterable[str]) -> None:
+    if output is Output.JSON:
+        import json
+
+        say(json.dumps(list(lines)))
+        return
+    for line in lines:
+        say(line)
+
+
+class Shell:
+    """A place in the tree, and the commands."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._root = tree.image_tree(image)
+        self._here = "/"
+
+    def run(self, words: list[str]) -> Iterable[str]:
+        """The lines of a command. KafkaError says what is wrong with it."""
+        name, *arguments = words
+        paths = [tree.absolute(self._here, argument) for argument in arguments]
+        match name, paths:
+            case ("ls", [] | [_]):
+                return tree.list_names(self._root, paths[0] if paths else self._here)
+            case ("cat", [path]):
+                return [tree.read_value(self._root, path)]
+            case ("tree", [] | [_]):
+                return tree.tree_lines(self._root, paths[0] if paths else self._here)
+            case ("find", [] | [_] | [_, _]):
+                return self._find(arguments)
+            case ("cd", [path]):
+                tree.find_node(self._root, path)
+                self._here = path
+                return ()
+            case ("pwd", []):
+                return [self._here]
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{' '.join(words)}: write {HELP}")
+
+    def _find(self, arguments: list[str]) -> Iterator[str]:
+        path = tree.absolute(self._here, arguments[0] if arguments else ".")
+        return tree.find_paths(self._root, path, arguments[1] if len(arguments) > 1 else "*")
+
+
+def load_live(controllers: str, timeout_s: float) -> MetadataImage:
+    """The newest committed image of the controller to believe most."""
+    from raftctl.localcluster.status import fetch_image
+
+    status = ask(controllers, timeout_s)
+    for address in parse_controllers(controllers):
+        if status.answers[address] is status.best:
+            image = fetch_image(address, timeout_s)
+            if image is not None:
+                return image
+    raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the controller gave no metadata; ask again")
+
+
+def load_log(directory: str) -> MetadataImage:
+    """The image of everything in a metadata log, committed or not."""
+    image = EMPTY_IMAGE
+    for place, batch in read_batches(log_files(directory)):
+        if image.offset + 1 != batch.base_offset:
+            raise ConfigError(f"{place.path}: begins with offset {batch.base_offset}, not with 0")
+        image = replayed(image, batch.payload, batch.count, batch.base_offset)
+    return image

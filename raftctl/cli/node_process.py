@@ -1,0 +1,41 @@
+"""Runs one node in this process: the plain form of `raftctl start`, with no more than it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from raftctl.cli.files import read_config_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def preload() -> None:
+    """Imports what `run_start` will, for a process that forks nodes."""
+    import raftctl.runtime.real
+    import raftctl.server.node  # noqa: F401
+
+
+def run_start(config_path: str, overrides: Sequence[str]) -> None:
+    """Runs the node; ConfigError before anything is changed on disk."""
+    config = read_config_file(config_path, overrides)
+    from raftctl.runtime.real import RealRuntime
+    from raftctl.server.node import run_node
+
+    async def until_stopped() -> None:
+        node = asyncio.ensure_future(run_node(config, runtime, owns_loop=True))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, node.cancel)
+        try:
+            await node
+        except asyncio.CancelledError:
+            runtime.log.info("node_stopped", node_id=config.node_id)
+
+    runtime = RealRuntime()
+    try:
+        asyncio.run(until_stopped())
+    finally:
+        runtime.close()

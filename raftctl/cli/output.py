@@ -1,0 +1,77 @@
+"""What commands print: a table for people, JSON for programs. Plain text, no colour."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Output(enum.StrEnum):
+    """The form of what a command prints."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", metavar="table|json", help="How to print the result.")
+]
+OverrideOption = Annotated[
+    list[str] | None,
+    typer.Option("--override", "-o", metavar="KEY=VALUE", help="Sets a configuration key."),
+]
+ConfigOption = Annotated[
+    str, typer.Option("--config", metavar="FILE", help="The node's .properties file.")
+]
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Rows under their headings; columns of numbers are set right, None is shown as a dash."""
+    body = [[_cell(value) for value in row] for row in rows]
+    lines = [list(columns), *body]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
+    right = [
+        bool(body) and all(_is_number(line[column]) for line in body)
+        for column in range(len(columns))
+    ]
+    return "".join(
+        "  ".join(
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(line, widths, right, strict=True)
+        ).rstrip()
+        + "\n"
+        for line in lines
+    )
+
+
+def _is_number(cell: str) -> bool:
+    """Also true of a dash, which stands for a number that is not known."""
+    return cell == "-" or cell.lstrip("-").replace(",", "").isdigit()
+
+
+def show(output: Output, document: Any, text: str) -> None:
+    """Prints the document as JSON, or the text."""
+    say(json.dumps(document, indent=2) if output is Output.JSON else text)
+
+
+def say(text: str) -> None:
+    """Prints text to stdout at once."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
+
+
+def say_progress(sentence: str) -> None:
+    """Tells on stderr how work goes on, so that stdout holds only the result."""
+    sys.stderr.write(sentence + "\n")
+    sys.stderr.flush()
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else str(value)

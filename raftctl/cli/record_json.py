@@ -1,0 +1,44 @@
+"""Records and values as JSON, for people and for programs. Pure."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from raftctl.ids import uuid_text
+
+if TYPE_CHECKING:
+    from raftctl.metadata.records import Record
+
+
+def record_json(record: Record) -> dict[str, Any]:
+    """The record's type and fields; fields that are None are left out."""
+    fields = {
+        field.name: plain(getattr(record, field.name)) for field in dataclasses.fields(record)
+    }
+    told = {name: value for name, value in fields.items() if value is not None}
+    return {"type": type(record).__name__, **told}
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it: ids and bytes as text, tuples as lists."""
+    if isinstance(value, UUID):
+        return uuid_text(value)
+    if isinstance(value, bytes):
+        return value_json(value).get("value", value_json(value))
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: plain(getattr(value, name)) for name in names}
+    return value
+
+
+def value_json(value: bytes) -> dict[str, str]:
+    """`value` if the bytes are UTF-8, else `value_base64`."""
+    try:
+        return {"value": value.decode()}
+    except UnicodeDecodeError:
+        return {"value_base64": base64.b64encode(value).decode()}

@@ -1,0 +1,44 @@
+"""Lets a command clean up when it is told to end."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from types import FrameType
+
+    Handler = Callable[[int, FrameType | None], NoReturn] | signal.Handlers
+
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def terminate_as_interrupt() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP raise KeyboardInterrupt as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with _handled(_ENDING, interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Inside, nothing but SIGKILL ends this process: for short work that cleans up."""
+    with _handled((signal.SIGINT, *_ENDING), signal.SIG_IGN):
+        yield
+
+
+@contextlib.contextmanager
+def _handled(signals: Iterable[signal.Signals], handler: Handler) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)

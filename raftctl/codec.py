@@ -1,0 +1,354 @@
+"""Dataclass <-> MessagePack, driven by type hints that are resolved once per class.
+
+An object of a tagged class becomes the array `[type id, field, ...]`; a dataclass within it becomes
+an array of its fields, a UUID 16 bytes, an IntEnum its number, None and the primitives themselves.
+Evolution is by position: a reader ignores trailing fields that it does not know and gives those
+that are missing their defaults; so fields are only ever added at the end, with a default.
+
+Bytes come from disks and peers, so unpacking checks every type and raises `CodecError`; packing
+trusts the type checker. The converters are closures put together when the `Codec` is made: a class
+of nothing but primitives costs one `attrgetter` to pack and one look at its types to unpack.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import types
+import typing
+from itertools import product
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from uuid import UUID
+
+import msgpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    Row = tuple[Any, ...]
+    Convert = Callable[[Any], Any]
+
+T = TypeVar("T")
+
+UNPACK_BYTES_MAX = 64 * 1024 * 1024
+"""No record, message or payload is larger; more is refused before it is parsed."""
+
+_LIMITS = {"use_list": False, "max_map_len": 0, "max_ext_len": 0}
+"""Arrays become tuples. Nothing here is ever a map or an extension type."""
+_PRIMITIVES = (int, str, bytes, bool)
+_SHAPES_MAX = 64
+"""Of one class. One with more has its fields checked one by one."""
+
+
+class CodecError(Exception):
+    """Bytes that do not hold what they should; the message names the class and the field."""
+
+
+class _WrongTypeError(Exception):
+    """A value does not fit; whoever knows the field turns it into a `CodecError`."""
+
+
+class _Plan(NamedTuple):
+    """How values of one type travel; None where the value travels as it is."""
+
+    arrives: tuple[type, ...]
+    """What MessagePack may make of such a value; others are wrong or rare, and looked at closer."""
+    plain: bool
+    """Whether a value that has arrived as one of these needs no conversion."""
+    pack: Convert | None
+    unpack: Convert
+
+
+class Codec(Generic[T]):
+    """A table of tagged classes, fixed when it is made."""
+
+    def __init__(self, classes: Mapping[int, type[T]]) -> None:
+        """Takes type id -> class. Raises TypeError for a field of a type that cannot travel."""
+        plans: dict[type, _Plan] = {}
+        self._to_fields: dict[type, tuple[tuple[int], Convert | None]] = {}
+        self._from_fields: dict[int, Convert] = {}
+        for type_id, cls in classes.items():
+            if cls in self._to_fields:
+                raise TypeError(f"{cls.__name__} has two type ids")
+            plan = _plan(cls, plans)
+            self._to_fields[cls] = ((type_id,), plan.pack)
+            self._from_fields[type_id] = plan.unpack
+        self._packer = msgpack.Packer()
+
+    @classmethod
+    def tagged(cls, *classes: type[T]) -> Codec[T]:
+        """A codec of classes that carry their id as `TYPE_ID: ClassVar[int]`."""
+        return cls(by_type_id(classes))
+
+    def to_row(self, value: T) -> Row:
+        """`(type id, field, ...)`, ready for MessagePack. CodecError for an unknown class."""
+        try:
+            tag, pack = self._to_fields[type(value)]
+        except KeyError:
+            raise CodecError(f"{type(value).__name__} has no type id here") from None
+        fields: Row = pack(value) if pack is not None else ()
+        return tag + fields
+
+    def from_row(self, row: object) -> T:
+        """The object of an unpacked `(type id, field, ...)`. Raises CodecError."""
+        if type(row) is not tuple or not row or type(row[0]) is not int:
+            raise CodecError("not an array that begins with a type id")
+        unpack = self._from_fields.get(row[0])
+        if unpack is None:
+            raise CodecError(f"unknown type id {row[0]}")
+        value: T = unpack(row[1:])
+        return value
+
+    def pack(self, value: T) -> bytes:
+        """The bytes of one object. CodecError for a class not in the table."""
+        packed: bytes = self._packer.pack(self.to_row(value))
+        return packed
+
+    def unpack(self, data: bytes) -> T:
+        """The object that is all of `data`. Raises CodecError."""
+        return self.from_row(unpack_row(data))
+
+    def pack_all(self, values: Iterable[T]) -> bytes:
+        """The bytes of several objects, one after the other."""
+        return b"".join([self.pack(value) for value in values])
+
+    def unpack_all(self, data: bytes) -> Iterator[T]:
+        """The objects that `data` holds one after the other. Raises CodecError on the way."""
+        _check_size(data)
+        unpacker = msgpack.Unpacker(max_buffer_size=UNPACK_BYTES_MAX, **_LIMITS)
+        unpacker.feed(data)
+        end = 0
+        while True:
+            try:
+                row = unpacker.unpack()
+            except msgpack.OutOfData:
+                break
+            except (ValueError, TypeError) as error:
+                raise CodecError(f"malformed MessagePack: {error}") from error
+            end = unpacker.tell()
+            yield self.from_row(row)
+        if end != len(data):
+            raise CodecError(f"cut short: the object at byte {end} is not whole")
+
+
+def by_type_id(classes: Iterable[type[T]]) -> dict[int, type[T]]:
+    """The table of classes that carry `TYPE_ID`, to be joined with others."""
+    table: dict[int, type[T]] = {}
+    for cls in classes:
+        type_id: int = vars(cls)["TYPE_ID"]
+        if type_id in table:
+            raise TypeError(f"type id {type_id}: {cls.__name__} and {table[type_id].__name__}")
+        table[type_id] = cls
+    return table
+
+
+def unpack_row(data: bytes) -> object:
+    """The one MessagePack value that is all of `data`, arrays as tuples. Raises CodecError."""
+    _check_size(data)
+    try:
+        value: object = msgpack.unpackb(data, **_LIMITS)
+    except (ValueError, TypeError) as error:
+        raise CodecError(f"malformed MessagePack: {error}") from error
+    return value
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > UNPACK_BYTES_MAX:
+        raise CodecError(f"{len(data)} bytes; at most {UNPACK_BYTES_MAX} are unpacked")
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def _plan(hint: Any, plans: dict[type, _Plan]) -> _Plan:
+    """How a value of this type hint travels; `plans` keeps those of dataclasses already seen."""
+    while isinstance(hint, typing.NewType):
+        hint = hint.__supertype__
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _optional_plan(typing.get_args(hint), plans)
+    if origin is tuple:
+        return _tuple_plan(typing.get_args(hint), plans)
+    if hint in _PRIMITIVES:
+        return _Plan((hint,), True, None, _exactly(hint))
+    if hint is float:
+        return _Plan((float,), True, None, _to_float)
+    if hint is UUID:
+        return _Plan((bytes,), False, attrgetter("bytes"), _to_uuid)
+    if isinstance(hint, type) and issubclass(hint, enum.IntEnum):
+        return _Plan((int,), False, int, _to_member(hint))
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if hint not in plans:
+            plans[hint] = _dataclass_plan(hint, plans)
+        return plans[hint]
+    raise TypeError(f"{hint!r} cannot travel")
+
+
+def _exactly(expected: type) -> Convert:
+    def check(value: Any) -> Any:
+        if type(value) is not expected:  # not isinstance: a bool is no int here
+            raise _WrongTypeError(f"{expected.__name__} expected, got {type(value).__name__}")
+        return value
+
+    return check
+
+
+def _to_float(value: Any) -> float:
+    if type(value) is not float and type(value) is not int:
+        raise _WrongTypeError(f"float expected, got {type(value).__name__}")
+    return float(value)
+
+
+def _to_uuid(value: Any) -> UUID:
+    if type(value) is not bytes or len(value) != 16:
+        raise _WrongTypeError("16 bytes of a UUID expected")
+    return UUID(bytes=value)
+
+
+def _to_member(enumeration: type[enum.IntEnum]) -> Convert:
+    members = {int(member): member for member in enumeration}
+
+    def unpack(value: Any) -> Any:
+        if type(value) is not int or value not in members:
+            raise _WrongTypeError(f"{value!r:.40} is no {enumeration.__name__}")
+        return members[value]
+
+    return unpack
+
+
+def _optional_plan(choices: tuple[Any, ...], plans: dict[type, _Plan]) -> _Plan:
+    others = [choice for choice in choices if choice is not type(None)]
+    if len(others) != 1 or len(choices) != 2:
+        raise TypeError(f"{choices} cannot travel: only `X | None` can")
+    arrives, plain, pack_other, unpack_other = _plan(others[0], plans)
+    pack: Convert | None = None
+    if pack_other is not None:
+        pack = lambda value: None if value is None else pack_other(value)  # noqa: E731
+
+    def unpack(value: Any) -> Any:
+        return None if value is None else unpack_other(value)
+
+    return _Plan((*arrives, types.NoneType), plain, pack, unpack)
+
+
+def _tuple_plan(hints: tuple[Any, ...], plans: dict[type, _Plan]) -> _Plan:
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        return _sequence_plan(_plan(hints[0], plans))
+    items = [_plan(hint, plans) for hint in hints]
+    packs = [item.pack or _identity for item in items]
+    unpacks = [item.unpack for item in items]
+
+    def pack(value: Row) -> Row:
+        return tuple([convert(item) for convert, item in zip(packs, value, strict=True)])
+
+    def unpack(value: Any) -> Row:
+        if type(value) is not tuple or len(value) != len(unpacks):
+            raise _WrongTypeError(f"array of {len(unpacks)} expected")
+        return tuple([convert(item) for convert, item in zip(unpacks, value, strict=True)])
+
+    return _Plan((tuple,), False, pack if any(item.pack for item in items) else None, unpack)
+
+
+def _sequence_plan(item: _Plan) -> _Plan:
+    arrives, plain, pack_item, unpack_item = item
+    expected = frozenset(arrives if plain else ())
+    pack: Convert | None = None
+    if pack_item is not None:
+        pack = lambda value: tuple([pack_item(one) for one in value])  # noqa: E731
+
+    def unpack(value: Any) -> Row:
+        if type(value) is not tuple:
+            raise _WrongTypeError(f"array expected, got {type(value).__name__}")
+        if expected.issuperset(map(type, value)):
+            return value
+        return tuple([unpack_item(one) for one in value])
+
+    return _Plan((tuple,), False, pack, unpack)
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+# --- dataclasses ----------------------------------------------------------------------------------
+
+
+def _dataclass_plan(cls: type[Any], plans: dict[type, _Plan]) -> _Plan:
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    items = []
+    for name in names:
+        try:
+            items.append(_plan(hints[name], plans))
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}.{name}: {error}") from error
+    return _Plan((tuple,), False, _pack_fields(names, items), _unpack_fields(cls, names, items))
+
+
+def _pack_fields(names: list[str], items: list[_Plan]) -> Convert | None:
+    if not names:
+        return None
+    if len(names) == 1:
+        get_one, convert_one = attrgetter(names[0]), items[0].pack or _identity
+        return lambda value: (convert_one(get_one(value)),)
+    get_all: Convert = attrgetter(*names)
+    conversions = [(index, item.pack) for index, item in enumerate(items) if item.pack is not None]
+    if not conversions:
+        return get_all
+
+    def pack(value: Any) -> Row:
+        fields = list(get_all(value))
+        for index, convert in conversions:
+            fields[index] = convert(fields[index])
+        return tuple(fields)
+
+    return pack
+
+
+def _unpack_fields(cls: type[Any], names: list[str], items: list[_Plan]) -> Convert:
+    shapes = _shapes(items)
+    conversions = [(index, item.unpack) for index, item in enumerate(items) if not item.plain]
+    unpacks = [item.unpack for item in items]
+    required = sum(
+        field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        for field in dataclasses.fields(cls)
+    )
+
+    def unpack(fields: Any) -> Any:
+        if type(fields) is not tuple:
+            raise _WrongTypeError(f"array of {cls.__name__} expected")
+        try:
+            if tuple(map(type, fields)) in shapes:
+                if not conversions:
+                    return cls(*fields)
+                converted = list(fields)
+                for index, convert in conversions:
+                    converted[index] = convert(converted[index])
+                return cls(*converted)
+            if len(fields) < required:
+                raise CodecError(f"{cls.__name__}.{names[len(fields)]} is missing")
+            # Not strict: fields may be missing at the end, or unknown ones follow.
+            return cls(*[convert(field) for convert, field in zip(unpacks, fields, strict=False)])
+        except _WrongTypeError:
+            raise _explain(cls, names, unpacks, fields) from None
+
+    return unpack
+
+
+def _shapes(items: list[_Plan]) -> frozenset[Row]:
+    """The types of the fields of an object as they arrive from a writer of the same version."""
+    if math.prod(len(item.arrives) for item in items) > _SHAPES_MAX:
+        return frozenset()
+    return frozenset(product(*[item.arrives for item in items]))
+
+
+def _explain(cls: type, names: list[str], unpacks: list[Convert], fields: Row) -> CodecError:
+    """Finds the field that does not fit, on the way out, so that the way in need not know it."""
+    for name, convert, field in zip(names, unpacks, fields, strict=False):
+        try:
+            convert(field)
+        except _WrongTypeError as error:
+            return CodecError(f"{cls.__name__}.{name}: {error}")
+    return CodecError(f"{cls.__name__}: fields do not fit")

@@ -1,0 +1,362 @@
+"""Every key once: Apache Kafka's name, our type, default, bounds and description.
+
+A section is a model whose fields are keys: the attribute is the key with dots as underscores. Times
+are milliseconds where the name ends in `ms`, sizes are bytes. Where a default differs from Apache
+Kafka's the description says so. `raftctl.config.model` joins the sections and checks across keys.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from raftctl.config.addresses import (
+    Listener,
+    Voter,
+    parse_listeners,
+    parse_protocols,
+    parse_voters,
+    split_list,
+)
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+Role = Literal["controller", "broker"]
+
+
+def key_of(attribute: str) -> str:
+    """`node_id` -> `node.id`."""
+    return attribute.replace("_", ".")
+
+
+def _key(
+    default: Any,
+    description: str,
+    *,
+    at_least: int | None = None,
+    at_most: int | None = None,
+    example: str = "",
+) -> Any:
+    """A key; `...` as default makes it required. Bounds are inclusive."""
+    limit = INT_MAX if at_least is not None and at_most is None else at_most
+    return Field(
+        default, description=description, ge=at_least, le=limit, examples=[example or None]
+    )
+
+
+def _parsed_by(parser: Any) -> BeforeValidator:
+    """Parses text; a value that is not text is taken as parsed."""
+    return BeforeValidator(lambda value: parser(value) if isinstance(value, str) else value)
+
+
+def _parse_flag(text: str) -> bool:
+    flags = {"true": True, "false": False}
+    if text.strip().lower() not in flags:
+        raise ValueError(f"{text!r} is neither true nor false: write one of them")
+    return flags[text.strip().lower()]
+
+
+def _parse_name(text: str) -> str | None:
+    return text.strip().upper() or None
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    return tuple(name.upper() for name in split_list(text))
+
+
+Flag = Annotated[bool, _parsed_by(_parse_flag)]
+Names = Annotated[tuple[str, ...], _parsed_by(_parse_names)]
+Directories = Annotated[tuple[str, ...], _parsed_by(split_list)]
+Roles = Annotated[tuple[Role, ...], _parsed_by(split_list)]
+Voters = Annotated[tuple[Voter, ...], _parsed_by(parse_voters)]
+Listeners = Annotated[tuple[Listener, ...], _parsed_by(parse_listeners)]
+Protocols = Annotated[dict[str, str], _parsed_by(parse_protocols)]
+ListenerName = Annotated[str | None, _parsed_by(_parse_name)]
+
+
+class Section(BaseModel):
+    """A group of keys. Frozen; unknown keys are refused; fields are set by key or by attribute."""
+
+    model_config = ConfigDict(
+        alias_generator=key_of, validate_by_name=True, frozen=True, extra="forbid"
+    )
+
+
+class NodeKeys(Section):
+    """Node"""
+
+    process_roles: Roles = _key(
+        ..., "What the node is: `controller`, `broker`, or both.", example="controller,broker"
+    )
+    node_id: int = _key(
+        ...,
+        "The number of this node, unique in the cluster, controllers and brokers together.",
+        at_least=0,
+        example="1",
+    )
+    broker_rack: str | None = _key(
+        None, "The rack of this broker; replicas of a partition are spread over racks."
+    )
+    broker_plugin: str = _key(
+        "kafka", "Which broker runs here: a name of the entry points `raftctl.brokers`. Ours."
+    )
+    log_dirs: Directories = _key(
+        ...,
+        "The directories that hold the partitions' logs, separated by commas. No default here.",
+        example="/var/lib/raftctl",
+    )
+    metadata_log_dir: str | None = _key(
+        None, "The directory of the metadata log. Default: the first of `log.dirs`."
+    )
+
+
+class ListenerKeys(Section):
+    """Listeners and connections"""
+
+    listeners: Listeners = _key(
+        (Listener("PLAINTEXT", "127.0.0.1", 9092),),
+        "Where the node listens, `NAME://host:port,...`. Without a host it is 127.0.0.1 (Apache "
+        "Kafka: every interface).",
+    )
+    advertised_listeners: Listeners = _key(
+        (), "The addresses told to clients and brokers. Default: the broker's `listeners`."
+    )
+    listener_security_protocol_map: Protocols = _key(
+        {"PLAINTEXT": "PLAINTEXT"},
+        "The protocol of each listener, `NAME:PROTOCOL,...`. Only PLAINTEXT so far. Controller "
+        "listeners need no entry.",
+    )
+    inter_broker_listener_name: ListenerName = _key(
+        None,
+        "The listener over which brokers replicate. Default: PLAINTEXT if there is one, else the "
+        "first.",
+    )
+    queued_max_requests: int = _key(
+        500,
+        "Produce requests of all connections started behind an unanswered one; beyond it sockets "
+        "wait.",
+        at_least=1,
+    )
+    max_connections: int = _key(
+        INT_MAX, "Connections open at once; beyond it new ones are closed.", at_least=0
+    )
+    connections_max_idle_ms: int = _key(
+        600_000, "An idle connection is closed after this long.", at_least=1, at_most=LONG_MAX
+    )
+    socket_request_max_bytes: int = _key(
+        104_857_600, "The largest request; a larger one closes its connection.", at_least=1
+    )
+
+
+class QuorumKeys(Section):
+    """Quorum"""
+
+    controller_quorum_voters: Voters = _key(
+        ...,
+        "All controllers of the cluster: `id@host:port,...`.",
+        example="1@127.0.0.1:9093",
+    )
+    controller_listener_names: Names = _key(
+        ("CONTROLLER",),
+        "The listeners that controllers use; the first is how others reach them. Apache Kafka has "
+        "no default.",
+    )
+    controller_quorum_election_timeout_ms: int = _key(
+        1_000, "A vote without majority ends after this long, up to doubled at random.", at_least=1
+    )
+    controller_quorum_fetch_timeout_ms: int = _key(
+        2_000,
+        "A follower that cannot fetch from the leader for so long asks for an election; a leader "
+        "without a fetching majority for 1.5 times as long resigns.",
+        at_least=1,
+    )
+    controller_quorum_election_backoff_max_ms: int = _key(
+        1_000, "The longest wait of a candidate before it tries again.", at_least=0
+    )
+    controller_quorum_request_timeout_ms: int = _key(
+        2_000, "A request to another node fails after this long without an answer.", at_least=1
+    )
+    controller_quorum_retry_backoff_ms: int = _key(
+        20, "The wait before a failed request is sent again.", at_least=0
+    )
+    metadata_log_segment_bytes: int = _key(
+        1 << 30, "The size at which the metadata log starts a new segment.", at_least=12
+    )
+    metadata_log_max_record_bytes_between_snapshots: int = _key(
+        20 * 1024 * 1024,
+        "A snapshot of the metadata is taken when the log has grown by so much since the last.",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    metadata_log_max_snapshot_interval_ms: int = _key(
+        3_600_000,
+        "A snapshot of the metadata is taken this long after the last if anything changed; 0: only "
+        "by size.",
+        at_least=0,
+        at_most=LONG_MAX,
+    )
+    metadata_max_retention_bytes: int = _key(
+        100 * 1024 * 1024,
+        "The size of metadata log and snapshots above which the oldest snapshots, and what stands "
+        "before the next, are deleted, -1: no limit. The newest snapshot always stays.",
+        at_least=-1,
+        at_most=LONG_MAX,
+    )
+    metadata_max_retention_ms: int = _key(
+        604_800_000,
+        "The age at which a snapshot that has a newer one is deleted, -1: never.",
+        at_least=-1,
+        at_most=LONG_MAX,
+    )
+    metadata_max_idle_interval_ms: int = _key(
+        500,
+        "An idle active controller writes a no-op record this often, so that lag shows in time; 0: "
+        "never.",
+        at_least=0,
+    )
+
+
+class ClusterKeys(Section):
+    """Brokers in the cluster"""
+
+    broker_heartbeat_interval_ms: int = _key(
+        2_000, "How often a broker reports to the active controller.", at_least=1
+    )
+    broker_session_timeout_ms: int = _key(
+        9_000, "A broker silent for this long is fenced and loses its leaders.", at_least=1
+    )
+    initial_broker_registration_timeout_ms: int = _key(
+        60_000, "A broker that cannot register for this long stops.", at_least=1
+    )
+    controlled_shutdown_enable: Flag = _key(
+        True, "Whether a stopping broker first hands its leaders over."
+    )
+    unclean_leader_election_enable: Flag = _key(
+        False, "Whether a replica outside the in-sync set may lead: available, but loses records."
+    )
+
+
+class TopicKeys(Section):
+    """Topics"""
+
+    num_partitions: int = _key(1, "The partitions of a topic created without a count.", at_least=1)
+    default_replication_factor: int = _key(
+        1, "The replicas of a topic created without a count.", at_least=1, at_most=32_767
+    )
+    min_insync_replicas: int = _key(
+        1, "A produce with acks=all is refused while fewer replicas are in sync.", at_least=1
+    )
+    auto_create_topics_enable: Flag = _key(
+        True, "Whether a topic is created when a client that may ask for it names it."
+    )
+    delete_topic_enable: Flag = _key(True, "Whether topics can be deleted.")
+    message_max_bytes: int = _key(
+        1_048_588, "The largest record batch, as compressed by the client.", at_least=0
+    )
+    compression_type: Literal["producer"] = _key(
+        "producer", "How batches are stored: as the producer compressed them. No other way yet."
+    )
+    log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = _key(
+        "CreateTime", "Whether a record keeps its client's time or gets the broker's."
+    )
+
+
+class LogKeys(Section):
+    """Partition logs"""
+
+    log_segment_bytes: int = _key(
+        1 << 30, "The size at which a log starts a new segment.", at_least=14
+    )
+    log_roll_ms: int | None = _key(
+        None,
+        "The age at which a log starts a new segment. Default: `log.roll.hours`.",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    log_roll_hours: int = _key(168, "The same in hours.", at_least=1)
+    log_index_interval_bytes: int = _key(
+        4_096, "About one entry of the offset index per so many bytes of log.", at_least=0
+    )
+    log_index_size_max_bytes: int = _key(
+        10 << 20, "The largest index; a full one starts a new segment.", at_least=12
+    )
+    log_retention_ms: int | None = _key(
+        None,
+        "The age at which a segment is deleted, -1: never. Default: `log.retention.minutes`.",
+        at_least=-1,
+        at_most=LONG_MAX,
+    )
+    log_retention_minutes: int | None = _key(
+        None, "The same in minutes. Default: `log.retention.hours`.", at_least=-1
+    )
+    log_retention_hours: int = _key(168, "The same in hours.", at_least=-1)
+    log_retention_bytes: int = _key(
+        -1,
+        "The size of a partition above which its oldest segments are deleted, -1: no limit.",
+        at_least=-1,
+        at_most=LONG_MAX,
+    )
+    log_flush_interval_messages: int = _key(
+        LONG_MAX,
+        "Records after which a log is flushed to disk. Default: left to replication.",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    log_flush_interval_ms: int | None = _key(
+        None,
+        "Time after which a log is flushed to disk. Default: left to replication.",
+        at_least=0,
+        at_most=LONG_MAX,
+    )
+    producer_id_expiration_ms: int = _key(
+        86_400_000, "An idempotent producer silent for this long is forgotten.", at_least=1
+    )
+
+
+class ReplicationKeys(Section):
+    """Replication and fetching"""
+
+    replica_lag_time_max_ms: int = _key(
+        30_000,
+        "A follower that has not caught up for this long leaves the in-sync set.",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    replica_fetch_wait_max_ms: int = _key(
+        500, "The longest wait of a follower's fetch for new records.", at_least=0
+    )
+    replica_fetch_min_bytes: int = _key(
+        1, "What a follower's fetch waits for, at most `replica.fetch.wait.max.ms`.", at_least=0
+    )
+    replica_fetch_max_bytes: int = _key(
+        1_048_576, "The bytes fetched of one partition; a larger first batch passes.", at_least=0
+    )
+    replica_fetch_response_max_bytes: int = _key(
+        10_485_760,
+        "The bytes of one answer to a follower; a larger first batch passes.",
+        at_least=0,
+    )
+    replica_fetch_backoff_ms: int = _key(
+        1_000, "The wait of a follower after a failed fetch.", at_least=0
+    )
+    replica_socket_timeout_ms: int = _key(
+        30_000, "A follower's request fails after this long without an answer.", at_least=1
+    )
+    fetch_max_bytes: int = _key(
+        57_671_680,
+        "The bytes of one answer to a consumer; a larger first batch passes.",
+        at_least=1_024,
+    )
+
+
+SECTIONS: tuple[type[Section], ...] = (
+    NodeKeys,
+    ListenerKeys,
+    QuorumKeys,
+    ClusterKeys,
+    TopicKeys,
+    LogKeys,
+    ReplicationKeys,
+)

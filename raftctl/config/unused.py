@@ -1,0 +1,110 @@
+"""Apache Kafka's keys that mean nothing here: accepted with one warning, never an error.
+
+So a file written for Apache Kafka works, while a misspelt key is still found. Source: the broker
+configuration reference of Apache Kafka 4.
+"""
+
+from __future__ import annotations
+
+_THREADS = "one event loop serves all requests"
+_ZOOKEEPER = "the controllers replace ZooKeeper, set controller.quorum.voters"
+_SECURITY = "only PLAINTEXT listeners are supported"
+_NOT_BUILT = "not supported yet"
+
+_EXPLAINED = {
+    "broker.id": "use node.id",
+    "log.dir": "use log.dirs",
+    "controller.quorum.bootstrap.servers": "use controller.quorum.voters",
+    "security.inter.broker.protocol": "use inter.broker.listener.name",
+    "controller.quorum.append.linger.ms": "appends share a flush without waiting for each other",
+    "num.io.threads": _THREADS,
+    "num.network.threads": _THREADS,
+    "num.replica.fetchers": _THREADS,
+    "background.threads": _THREADS,
+    "num.recovery.threads.per.data.dir": _THREADS,
+    "num.replica.alter.log.dirs.threads": _THREADS,
+}
+
+_FAMILIES = {
+    "zookeeper.": _ZOOKEEPER,
+    "ssl.": _SECURITY,
+    "sasl.": _SECURITY,
+    "listener.name.": _SECURITY,
+    "security.": _SECURITY,
+    "connections.max.reauth.": _SECURITY,
+    "delegation.token.": _SECURITY,
+    "authorizer.": _NOT_BUILT,
+    "password.encoder.": _NOT_BUILT,
+    "group.": _NOT_BUILT,
+    "share.coordinator.": _NOT_BUILT,
+    "offsets.": _NOT_BUILT,
+    "transaction.": _NOT_BUILT,
+    "transactional.": _NOT_BUILT,
+    "log.cleaner.": _NOT_BUILT,
+    "log.local.": _NOT_BUILT,
+    "remote.": _NOT_BUILT,
+    "quota.": _NOT_BUILT,
+    "replication.quota.": _NOT_BUILT,
+    "alter.log.dirs.replication.quota.": _NOT_BUILT,
+    "controller.quota.": _NOT_BUILT,
+    "client.quota.": _NOT_BUILT,
+    "metric.": _NOT_BUILT,
+    "metrics.": _NOT_BUILT,
+    "telemetry.": _NOT_BUILT,
+    "auto.include.jmx.": _NOT_BUILT,
+    "leader.imbalance.": _NOT_BUILT,
+    "inter.broker.protocol.": _NOT_BUILT,
+    "confluent.": "a key of another distribution",
+}
+
+_PLAIN_TEXT = """
+add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
+alter.config.policy.class.name auto.leader.rebalance.enable broker.id.generation.enable
+compression.gzip.level compression.lz4.level compression.zstd.level config.providers
+connection.failed.authentication.delay.ms controlled.shutdown.max.retries
+controlled.shutdown.retry.backoff.ms controller.performance.always.log.threshold.ms
+controller.performance.sample.period.ms controller.quorum.auto.join.enable
+controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
+controller.socket.timeout.ms create.topic.policy.class.name
+delete.records.purgatory.purge.interval.requests early.start.listeners
+eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
+fetch.share.purgatory.purge.interval.requests kafka.metrics.polling.interval.secs
+kafka.metrics.reporters log.cleanup.policy log.dir.failure.timeout.ms
+log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
+log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms
+log.message.downconversion.enable log.message.format.version log.message.timestamp.after.max.ms
+log.message.timestamp.before.max.ms log.message.timestamp.difference.max.ms log.preallocate
+log.retention.check.interval.ms log.roll.jitter.hours log.roll.jitter.ms
+log.segment.delete.delay.ms max.connection.creation.rate max.connections.per.ip
+max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
+producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
+queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms replica.selector.class
+replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id
+server.max.startup.time.ms socket.connection.setup.timeout.max.ms
+socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
+socket.send.buffer.bytes unclean.leader.election.interval.ms unstable.api.versions.enable
+unstable.feature.versions.enable
+"""
+
+_PLAIN = frozenset(_PLAIN_TEXT.split())
+
+
+def why_unused(key: str) -> str | None:
+    """Why a key of Apache Kafka has no effect here; None if it is not known to be one."""
+    if key in _EXPLAINED:
+        return _EXPLAINED[key]
+    for family, reason in _FAMILIES.items():
+        if key.startswith(family):
+            return reason
+    return _NOT_BUILT if key in _PLAIN else None
+
+
+def unused_keys() -> list[str]:
+    """The keys known one by one, sorted; families are not listed."""
+    return sorted({*_EXPLAINED, *_PLAIN})
+
+
+def explained_keys() -> list[tuple[str, str]]:
+    """(key, or beginning of keys with a dot at its end; why it has no effect), sorted."""
+    plain = dict.fromkeys(_PLAIN, _NOT_BUILT)
+    return sorted({**plain, **_FAMILIES, **_EXPLAINED}.items())

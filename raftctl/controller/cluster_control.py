@@ -1,0 +1,274 @@
+"""The brokers of the cluster: who may register, who is fenced, who may stop (row C2).
+
+A broker is FENCED when it registers, becomes active by a heartbeat once it has replayed its own
+registration, and is fenced again when it asks for it or is silent for the session timeout. In a
+controlled shutdown it gives up its leaders first, and may stop when every active broker has
+replayed that, so that nobody sends clients to it any more:
+
+    fenced ──caught up──▶ active ──wants to stop, leads──▶ shutting down
+      ▲  ◀──wants it, silent──┘ │                                │
+      └────────────── wants to stop, leads nothing ──────────────┘
+
+Sources: KIP-631, KIP-841.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raftctl.controller.partition_change import broker_changes
+from raftctl.controller.result import ControllerResult
+from raftctl.controller.sessions import Sessions
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.records import (
+    LEADER_UNCHANGED,
+    BrokerRegistrationChangeRecord,
+    Record,
+    RegisterBrokerRecord,
+)
+from raftctl.metadata.requests import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from raftctl.controller.config import ControllerConfig
+    from raftctl.controller.sessions import Session
+    from raftctl.metadata.image import BrokerImage, MetadataImage
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> ErrorCode:
+    """NONE if this is the broker's current incarnation."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return ErrorCode.BROKER_ID_NOT_REGISTERED
+    return ErrorCode.NONE if broker.broker_epoch == broker_epoch else ErrorCode.STALE_BROKER_EPOCH
+
+
+class ClusterControl:
+    """Registrations and heartbeats of brokers on the active controller."""
+
+    def __init__(self, config: ControllerConfig) -> None:
+        self._config = config
+        self._sessions = Sessions(config.session_timeout_ms)
+
+    def claim(self, image: MetadataImage, now_ms: int) -> None:
+        """Gives every broker that is not fenced a fresh session.
+
+        Otherwise one that died together with the last active controller would never be fenced
+        (KAFKA-18138). A fenced broker without a heartbeat is gone and needs no session.
+        """
+        self._sessions.clear()
+        for broker_id in sorted(image.brokers):
+            if not image.brokers[broker_id].fenced:
+                self._sessions.open(broker_id, now_ms)
+
+    def renounce(self) -> None:
+        """Forgets all sessions."""
+        self._sessions.clear()
+
+    def deadline_ms(self) -> int | None:
+        """When `fence_silent` has something to do."""
+        return self._sessions.deadline_ms()
+
+    def fence_silent(self, image: MetadataImage, now_ms: int) -> list[Record]:
+        """Ends the sessions that have expired; their brokers are fenced, all at once."""
+        expired = self._sessions.expired(now_ms)
+        for broker_id in expired:
+            self._sessions.close(broker_id)
+        brokers = [image.brokers[broker_id] for broker_id in expired if broker_id in image.brokers]
+        return self._fence(image, [broker for broker in brokers if not broker.fenced])
+
+    # --- registration ---------------------------------------------------------------------------
+
+    def register(
+        self, image: MetadataImage, request: RegisterBrokerRequest, now_ms: int
+    ) -> ControllerResult:
+        """Registers an incarnation; its epoch is the offset of its record.
+
+        The same incarnation again changes its registration and keeps its epoch. Errors:
+        INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and DUPLICATE_BROKER_REGISTRATION while
+        another incarnation of the broker has a session.
+        """
+        broker = image.brokers.get(request.broker_id)
+        try:
+            self._check_registration(image, request, broker, now_ms)
+        except KafkaError as error:
+            return ControllerResult((), RegisterBrokerResponse(error.code, error.message, -1))
+        self._sessions.open(request.broker_id, now_ms)
+        if broker is not None and broker.incarnation_id == request.incarnation_id:
+            return self._amend(request, broker)
+        # The old incarnation is silent but perhaps not fenced yet: what it led must move first.
+        fencing = [] if broker is None or broker.fenced else self._fence(image, [broker])
+        record = RegisterBrokerRecord(
+            request.broker_id,
+            request.incarnation_id,
+            request.endpoints,
+            request.rack,
+            request.log_directories,
+        )
+        return ControllerResult(
+            (*fencing, record),
+            lambda base_offset: RegisterBrokerResponse(
+                ErrorCode.NONE, "", base_offset + len(fencing)
+            ),
+        )
+
+    def _check_registration(
+        self,
+        image: MetadataImage,
+        request: RegisterBrokerRequest,
+        broker: BrokerImage | None,
+        now_ms: int,
+    ) -> None:
+        if request.cluster_id != self._config.cluster_id:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f"The broker is of cluster {request.cluster_id}, not {self._config.cluster_id}",
+            )
+        _check_contents(request)
+        _check_directories(image, request)
+        if broker is None or broker.incarnation_id == request.incarnation_id:
+            return
+        if self._sessions.lives(broker.broker_id, now_ms) and not broker.in_controlled_shutdown:
+            raise KafkaError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"Another broker with id {broker.broker_id} is alive, or was until a moment ago",
+            )
+
+    def _amend(self, request: RegisterBrokerRequest, broker: BrokerImage) -> ControllerResult:
+        record = RegisterBrokerRecord(
+            request.broker_id,
+            request.incarnation_id,
+            request.endpoints,
+            request.rack,
+            request.log_directories,
+            broker.fenced,
+            broker.in_controlled_shutdown,
+            broker.broker_epoch,
+        )
+        same = (broker.endpoints, broker.rack, broker.log_directories) == (
+            request.endpoints,
+            request.rack,
+            request.log_directories,
+        )
+        response = RegisterBrokerResponse(ErrorCode.NONE, "", broker.broker_epoch)
+        return ControllerResult(() if same else (record,), response)
+
+    # --- heartbeats -----------------------------------------------------------------------------
+
+    def heartbeat(
+        self, image: MetadataImage, request: BrokerHeartbeatRequest, now_ms: int
+    ) -> ControllerResult:
+        """Keeps the session and moves the broker to the state it wants and may have.
+
+        Errors: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+        """
+        error = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+        if error != ErrorCode.NONE:
+            return ControllerResult((), BrokerHeartbeatResponse(error, False, True, False))
+        broker = image.brokers[request.broker_id]
+        session = self._sessions.touch(request.broker_id, request.metadata_offset, now_ms)
+        if broker.fenced:
+            return self._heartbeat_of_fenced(image, broker, request)
+        if broker.in_controlled_shutdown:
+            return self._heartbeat_of_leaving(image, broker, session)
+        return self._heartbeat_of_active(image, broker, request)
+
+    def _heartbeat_of_fenced(
+        self, image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
+    ) -> ControllerResult:
+        # The epoch is the offset of the registration: a broker behind it would serve stale leaders.
+        caught_up = request.metadata_offset >= broker.broker_epoch
+        if request.want_shut_down:
+            return self._let_go(image, broker)
+        if request.want_fence or not caught_up:
+            return _answer([], caught_up=caught_up, fenced=True)
+        change = BrokerRegistrationChangeRecord(
+            broker.broker_id, broker.broker_epoch, fenced=False, in_controlled_shutdown=False
+        )
+        changes = broker_changes(image, {broker.broker_id: True}, self._config.topic_defaults)
+        return _answer([change, *changes], caught_up=True, fenced=False)
+
+    def _heartbeat_of_active(
+        self, image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
+    ) -> ControllerResult:
+        if request.want_shut_down:
+            return self._drain(image, broker)
+        if request.want_fence:
+            return _answer(self._fence(image, [broker]), caught_up=True, fenced=True)
+        return _answer([], caught_up=True, fenced=False)
+
+    def _heartbeat_of_leaving(
+        self, image: MetadataImage, broker: BrokerImage, session: Session
+    ) -> ControllerResult:
+        if session.drained_offset is None:
+            session.drained_offset = image.offset
+        active = [one for one in sorted(image.brokers) if image.brokers[one].active]
+        if self._sessions.all_have_reached(session.drained_offset, active):
+            return self._let_go(image, broker)
+        return _answer([], caught_up=True, fenced=False)
+
+    def _drain(self, image: MetadataImage, broker: BrokerImage) -> ControllerResult:
+        """Takes its leaders from the broker; if there are none, it may stop at once."""
+        changes = broker_changes(image, {broker.broker_id: False}, self._config.topic_defaults)
+        if all(change.leader == LEADER_UNCHANGED for change in changes):
+            return self._let_go(image, broker)
+        change = BrokerRegistrationChangeRecord(
+            broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
+        )
+        return _answer([change, *changes], caught_up=True, fenced=False)
+
+    def _let_go(self, image: MetadataImage, broker: BrokerImage) -> ControllerResult:
+        """The broker may stop. Its session ends, so that it may come back at once."""
+        self._sessions.close(broker.broker_id)
+        records = [] if broker.fenced else self._fence(image, [broker])
+        return _answer(records, caught_up=True, fenced=True, should_shut_down=True)
+
+    def _fence(self, image: MetadataImage, brokers: Sequence[BrokerImage]) -> list[Record]:
+        if not brokers:
+            return []
+        fencing = [
+            BrokerRegistrationChangeRecord(broker.broker_id, broker.broker_epoch, fenced=True)
+            for broker in brokers
+        ]
+        leaving = {broker.broker_id: False for broker in brokers}
+        return [*fencing, *broker_changes(image, leaving, self._config.topic_defaults)]
+
+
+def _check_contents(request: RegisterBrokerRequest) -> None:
+    names = [endpoint.listener for endpoint in request.endpoints]
+    problem = None
+    if request.broker_id < 0:
+        problem = f"{request.broker_id} is no broker id"
+    elif not names:
+        problem = "The broker names no listener"
+    elif len(set(names)) < len(names):
+        problem = "The broker names a listener twice"
+    elif len(set(request.log_directories)) < len(request.log_directories):
+        problem = "The broker names a log directory twice"
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, problem)
+
+
+def _check_directories(image: MetadataImage, request: RegisterBrokerRequest) -> None:
+    """A directory that another broker has registered was copied or moved between machines."""
+    directories = frozenset(request.log_directories)
+    for other in sorted(image.brokers):
+        if other == request.broker_id:
+            continue
+        if not directories.isdisjoint(image.brokers[other].log_directories):
+            raise KafkaError(
+                ErrorCode.INVALID_REGISTRATION, f"Broker {other} has one of the log directories"
+            )
+
+
+def _answer(
+    records: Sequence[Record], *, caught_up: bool, fenced: bool, should_shut_down: bool = False
+) -> ControllerResult:
+    response = BrokerHeartbeatResponse(ErrorCode.NONE, caught_up, fenced, should_shut_down)
+    return ControllerResult(tuple(records), response)

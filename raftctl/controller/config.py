@@ -1,0 +1,41 @@
+"""What the controller needs to know of its node's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from raftctl.metadata.topic_config import TopicConfig, topic_defaults
+
+if TYPE_CHECKING:
+    from raftctl.config import NodeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Fixed for the life of a controller; the same on all controllers of a cluster."""
+
+    cluster_id: str = ""
+    session_timeout_ms: int = 9_000
+    """A broker silent for this long is fenced."""
+    default_partitions: int = 1
+    default_replication_factor: int = 1
+    topic_deletion: bool = True
+    topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    """What holds for a topic without overrides."""
+    producer_id_block: int = 1_000
+    """Producer ids given out at a time."""
+    request_partitions_max: int = 10_000
+    """Partitions that one CreateTopics request may ask for; they become one batch of records."""
+
+    @classmethod
+    def of(cls, config: NodeConfig, cluster_id: str) -> ControllerConfig:
+        """The controller's part of a node's configuration."""
+        return cls(
+            cluster_id=cluster_id,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            default_partitions=config.num_partitions,
+            default_replication_factor=config.default_replication_factor,
+            topic_deletion=config.delete_topic_enable,
+            topic_defaults=topic_defaults(config),
+        )

@@ -1,0 +1,106 @@
+"""Keys and values on the metadata log: get, put, compare-and-set, delete (row Q10).
+
+The version of a key is the offset of the record that set it. Offsets are one total order over all
+keys and all controllers, so a version serves as a fencing token: whoever holds a greater one came
+later. Answers that write nothing (a get, an expectation that does not hold) must be confirmed,
+since a controller that was deposed unawares would tell what was once true; writes must not be
+repeated unasked, since a put that is applied again later undoes another's.
+Source: the guarantees of ZooKeeper's and etcd's compare-and-set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raftctl.controller.result import ControllerResult
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.records import KvRecord
+from raftctl.metadata.requests import (
+    ANY_VERSION,
+    NO_VERSION,
+    KvCasRequest,
+    KvDeleteRequest,
+    KvGetRequest,
+    KvGetResponse,
+    KvPutRequest,
+    KvRequest,
+    KvWriteResponse,
+)
+
+if TYPE_CHECKING:
+    from raftctl.metadata.delta import MetadataDelta
+    from raftctl.metadata.image import KvEntry, MetadataImage
+
+KEY_LENGTH_MAX = 1024
+"""Characters of a key."""
+VALUE_BYTES_MAX = 1024 * 1024
+ENTRIES_MAX = 1_000_000
+"""Keys; every node of the cluster keeps all of them in memory."""
+
+
+def handle_kv(state: MetadataImage | MetadataDelta, request: KvRequest) -> ControllerResult:
+    """What becomes of a request, given the newest state.
+
+    Raises KafkaError: INVALID_REQUEST for a key that is empty or too long or an expectation that
+    expects nothing, MESSAGE_TOO_LARGE for the value, POLICY_VIOLATION for a key too many.
+    """
+    key = request.key
+    if not 0 < len(key) <= KEY_LENGTH_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a key has 1 to {KEY_LENGTH_MAX} characters")
+    match request:
+        case KvPutRequest():
+            return _set(state, key, request.value)
+        case KvGetRequest():
+            entry = state.kv_entry(key)
+            value, version = (None, NO_VERSION) if entry is None else entry
+            return ControllerResult((), KvGetResponse(value, version), confirm=True)
+        case KvCasRequest():
+            return _compare_and_set(state, request)
+        case KvDeleteRequest():
+            if state.kv_entry(key) is None:
+                return _refused(ErrorCode.RESOURCE_NOT_FOUND, None)
+            return _written(KvRecord(key, None))
+
+
+def _set(state: MetadataImage | MetadataDelta, key: str, value: bytes) -> ControllerResult:
+    if len(value) > VALUE_BYTES_MAX:
+        why = f"a value has at most {VALUE_BYTES_MAX} bytes"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
+    if state.kv_count >= ENTRIES_MAX and state.kv_entry(key) is None:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"there are {ENTRIES_MAX} keys already")
+    return _written(KvRecord(key, value))
+
+
+def _compare_and_set(
+    state: MetadataImage | MetadataDelta, request: KvCasRequest
+) -> ControllerResult:
+    entry = state.kv_entry(request.key)
+    if request.expected_version == ANY_VERSION and request.expected_value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a version or a value must be expected")
+    if not _is_expected(entry, request):
+        return _refused(ErrorCode.INVALID_UPDATE_VERSION, entry)
+    if request.value is not None:
+        return _set(state, request.key, request.value)
+    if entry is None:
+        return _refused(ErrorCode.RESOURCE_NOT_FOUND, None)
+    return _written(KvRecord(request.key, None))
+
+
+def _is_expected(entry: KvEntry | None, request: KvCasRequest) -> bool:
+    value, version = (None, NO_VERSION) if entry is None else entry
+    if request.expected_version not in (ANY_VERSION, version):
+        return False
+    return request.expected_value is None or request.expected_value == value
+
+
+def _written(record: KvRecord) -> ControllerResult:
+    return ControllerResult((record,), _write_response, lost=ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _write_response(offset: int) -> KvWriteResponse:
+    return KvWriteResponse(ErrorCode.NONE, offset)
+
+
+def _refused(error: ErrorCode, entry: KvEntry | None) -> ControllerResult:
+    version = NO_VERSION if entry is None else entry.version
+    return ControllerResult((), KvWriteResponse(error, version), confirm=True)

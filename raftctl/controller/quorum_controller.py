@@ -1,0 +1,195 @@
+"""The active controller: turns operations into records, and holds what is not committed yet.
+
+The controller's state is the newest image. An operation reads it and answers with records; these
+are appended to the log and at once replayed into the next image, so that the next operation sees
+them; they are published and answered when they commit. What is not committed stands on a stack of
+(last offset, delta, image), so that losing leadership is going back to the committed image (row C1,
+decision 0003). Writes of keys and values are many and small: those that follow each other gather in
+one open delta, which becomes an image when somebody asks for it or `seal` is called. Nothing but
+`appended` changes the state; the managers only compute.
+
+    claim ─▶ handle | tick ─▶ (records are appended to the log) ─▶ appended ─▶ committed ─▶ …
+      ▲                                                                                     │
+      └──────────────────────────────────── renounce ◀──────────────────────────────────────┘
+
+Sources: KIP-500, KIP-631.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from raftctl.controller.cluster_control import ClusterControl
+from raftctl.controller.config import ControllerConfig
+from raftctl.controller.kv_control import handle_kv
+from raftctl.controller.producer_ids import allocate_producer_ids
+from raftctl.controller.replication_control import alter_partitions
+from raftctl.controller.result import ControllerResult
+from raftctl.controller.topic_control import TopicControl
+from raftctl.errors import invariant
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
+from raftctl.metadata.records import FeatureLevelRecord, NoOpRecord, Record
+from raftctl.metadata.requests import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    BrokerHeartbeatRequest,
+    ControllerRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    KvCasRequest,
+    KvDeleteRequest,
+    KvGetRequest,
+    KvPutRequest,
+    RegisterBrokerRequest,
+)
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+__all__ = ["METADATA_VERSION", "ControllerConfig", "ControllerResult", "QuorumController"]
+
+METADATA_VERSION_FEATURE = "metadata.version"
+METADATA_VERSION = 1
+"""The level of the records that this controller writes; a log says so at its beginning."""
+
+
+class _Uncommitted(NamedTuple):
+    """The records up to `last_offset`, replayed."""
+
+    last_offset: int
+    delta: MetadataDelta
+    image: MetadataImage
+
+
+class QuorumController:
+    """One node's controller; active between `claim` and `renounce`."""
+
+    def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
+        self._config = config
+        self._cluster = ClusterControl(config)
+        self._topics = TopicControl(config, rng)
+        self._active = False
+        self._epoch = 0
+        self._committed_image = EMPTY_IMAGE
+        self._uncommitted: deque[_Uncommitted] = deque()
+        """In offset order; each entry's delta starts from the image before it."""
+        self._open: MetadataDelta | None = None
+        """What was replayed since, up to `_open_last_offset`, and is not an image yet."""
+        self._open_last_offset = -1
+        self._open_timestamp_ms = 0
+
+    @property
+    def active(self) -> bool:
+        """Whether operations may be handled."""
+        return self._active
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest state, committed or not."""
+        self.seal()
+        return self._uncommitted[-1].image if self._uncommitted else self._committed_image
+
+    @property
+    def committed_image(self) -> MetadataImage:
+        """The newest state that no failure takes back, as far as this controller was active."""
+        return self._committed_image
+
+    def claim(self, epoch: int, image: MetadataImage, now_ms: int) -> list[Record]:
+        """Becomes active in the quorum's `epoch`, from the image of all that is committed.
+
+        Returns the records to append first.
+        """
+        invariant(not self._active, "a controller renounces before it claims again")
+        self._active = True
+        self._epoch = epoch
+        self._committed_image = image
+        self._cluster.claim(image, now_ms)
+        if METADATA_VERSION_FEATURE in image.features:
+            return []
+        return [FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION)]
+
+    def renounce(self) -> None:
+        """Gives up being active and everything that is not committed."""
+        self._active = False
+        self._uncommitted.clear()
+        self._open = None
+        self._cluster.renounce()
+
+    def handle(self, request: ControllerRequest, now_ms: int) -> ControllerResult:
+        """What becomes of a request. Its records must be appended before the next call."""
+        invariant(self._active, "only the active controller handles requests")
+        match request:
+            case KvPutRequest() | KvGetRequest() | KvCasRequest() | KvDeleteRequest():
+                # Not `self.image`: an image for each write would cost more than all the rest.
+                return handle_kv(self._open or self.image, request)
+            case BrokerHeartbeatRequest():
+                return self._cluster.heartbeat(self.image, request, now_ms)
+            case AlterPartitionRequest():
+                return alter_partitions(self.image, request)
+            case AllocateProducerIdsRequest():
+                return allocate_producer_ids(self.image, request, self._config.producer_id_block)
+            case RegisterBrokerRequest():
+                return self._cluster.register(self.image, request, now_ms)
+            case CreateTopicsRequest():
+                return self._topics.create(self.image, request)
+            case DeleteTopicsRequest():
+                return self._topics.delete(self.image, request)
+
+    def tick(self, now_ms: int) -> list[Record]:
+        """What is due by now: the brokers that have been silent for too long are fenced."""
+        invariant(self._active, "only the active controller has deadlines")
+        return self._cluster.fence_silent(self.image, now_ms)
+
+    def deadline_ms(self) -> int | None:
+        """When to call `tick`; None while nothing can become due."""
+        return self._cluster.deadline_ms()
+
+    def idle_records(self) -> list[Record]:
+        """What to append when nothing else happens, so that lag can be told in time."""
+        return [NoOpRecord()]
+
+    def appended(
+        self, records: Sequence[Record], last_offset: int, epoch: int, timestamp_ms: int
+    ) -> None:
+        """Replays records that now stand in the log, the last of them at `last_offset`."""
+        invariant(self._active and epoch == self._epoch, "only the active controller appends")
+        delta = self._open
+        if delta is None:
+            image = self.image
+            delta = self._open = MetadataDelta(image)
+            self._open_last_offset = image.offset
+        base_offset = last_offset - len(records) + 1
+        invariant(base_offset > self._open_last_offset, "records are appended in offset order")
+        for offset, record in enumerate(records, start=base_offset):
+            delta.replay(record, offset)
+        self._open_last_offset = last_offset
+        self._open_timestamp_ms = timestamp_ms
+
+    def seal(self) -> None:
+        """Makes an image of what was replayed since the last one.
+
+        To be called at least once for each batch of the log, since images end where batches end.
+        """
+        delta, self._open = self._open, None
+        if delta is None:
+            return
+        last_offset = self._open_last_offset
+        image = delta.apply(last_offset, self._epoch, self._open_timestamp_ms)
+        self._uncommitted.append(_Uncommitted(last_offset, delta, image))
+
+    def committed(self, offset: int) -> list[tuple[MetadataDelta, MetadataImage]]:
+        """Takes note that the log up to `offset` (inclusive) is committed.
+
+        Returns what is to be published, in order.
+        """
+        if self._open_last_offset <= offset:
+            self.seal()
+        published = []
+        while self._uncommitted and self._uncommitted[0].last_offset <= offset:
+            entry = self._uncommitted.popleft()
+            self._committed_image = entry.image
+            published.append((entry.delta, entry.image))
+        return published

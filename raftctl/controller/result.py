@@ -1,0 +1,34 @@
+"""What an operation of the controller comes to: records to append and an answer for its caller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from raftctl.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from raftctl.metadata.records import Record
+    from raftctl.metadata.requests import ControllerResponse
+
+
+class ControllerResult(NamedTuple):
+    """The records are appended as one batch, all or none; the answer waits until they commit.
+
+    A tuple, since each operation makes one and puts are many.
+    """
+
+    records: tuple[Record, ...]
+    response: ControllerResponse | Callable[[int], ControllerResponse]
+    """The answer, or how to make it once the offset of the first record is known."""
+    confirm: bool = False
+    """An answer without records waits until this controller is known to have been the active one
+    when the request came: without that, one that was deposed unawares tells what was once true."""
+    lost: ErrorCode = ErrorCode.NOT_CONTROLLER
+    """What the caller is told if leadership ends before the commit. NOT_CONTROLLER invites to ask
+    again; who must not do a thing twice is told that nobody knows whether it was done."""
+
+    def response_at(self, base_offset: int) -> ControllerResponse:
+        """The answer, given the offset of the first record."""
+        return self.response(base_offset) if callable(self.response) else self.response

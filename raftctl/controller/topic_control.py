@@ -1,0 +1,245 @@
+"""Topics: create and delete (row C3), with Apache Kafka's error for each bad input."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from raftctl.controller.partition_change import active_brokers
+from raftctl.controller.placement import UsableBroker, place_replicas
+from raftctl.controller.result import ControllerResult
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.image import TOPIC_RESOURCE
+from raftctl.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    Record,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from raftctl.metadata.requests import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicResult,
+)
+from raftctl.metadata.topic_config import validate_topic_config
+
+if TYPE_CHECKING:
+    import random
+
+    from raftctl.controller.config import ControllerConfig
+    from raftctl.metadata.image import MetadataImage, TopicImage
+
+NAME_LENGTH_MAX = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_DEFAULT = -1
+
+
+class TopicControl:
+    """Creates and deletes topics on the active controller."""
+
+    def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
+        self._config = config
+        self._rng = rng
+
+    # --- create -----------------------------------------------------------------------------------
+
+    def create(self, image: MetadataImage, request: CreateTopicsRequest) -> ControllerResult:
+        """Creates each topic on its own; with `validate_only` it only says what would become of it.
+
+        Errors of a topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST if
+        it is named twice, POLICY_VIOLATION if the request is for too many partitions.
+        """
+        names = Counter(topic.name for topic in request.topics)
+        # A name that is close to one created earlier in the request is refused like any other.
+        close_names = _close_names(image, request)
+        room = self._config.request_partitions_max
+        records: list[Record] = []
+        results = []
+        for topic in request.topics:
+            try:
+                if names[topic.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
+                _check_name(image, topic.name, close_names)
+                created, result = self._create_topic(image, topic, room)
+            except KafkaError as error:
+                results.append(TopicResult(topic.name, error.code, error.message))
+                continue
+            close_names[_close_form(topic.name)] = topic.name
+            room -= result.partitions
+            records += created
+            results.append(result)
+        response = CreateTopicsResponse(ErrorCode.NONE, tuple(results))
+        return ControllerResult(() if request.validate_only else tuple(records), response)
+
+    def _create_topic(
+        self, image: MetadataImage, topic: NewTopic, room: int
+    ) -> tuple[list[Record], TopicResult]:
+        validate_topic_config(dict(topic.configs), self._config.topic_defaults)
+        if topic.assignments:
+            assignments = _check_assignments(image, topic)
+        else:
+            assignments = self._place(image, topic, room)
+        if len(assignments) > room:
+            raise _too_many(self._config.request_partitions_max)
+        topic_id = UUID(int=self._rng.getrandbits(128), version=4)
+        records: list[Record] = [TopicRecord(topic.name, topic_id)]
+        records += [
+            ConfigRecord(TOPIC_RESOURCE, topic.name, key, value) for key, value in topic.configs
+        ]
+        active = active_brokers(image)
+        for partition_id, replicas in enumerate(assignments):
+            isr = tuple(filter(active.__contains__, replicas))
+            records.append(PartitionRecord(topic_id, partition_id, replicas, isr, isr[0], 0, 0))
+        return records, TopicResult(
+            topic.name,
+            ErrorCode.NONE,
+            topic_id=topic_id,
+            partitions=len(assignments),
+            replication_factor=len(assignments[0]),
+        )
+
+    def _place(self, image: MetadataImage, topic: NewTopic, room: int) -> list[tuple[int, ...]]:
+        partitions, factor = topic.partitions, topic.replication_factor
+        if partitions == _DEFAULT:
+            partitions = self._config.default_partitions
+        if factor == _DEFAULT:
+            factor = self._config.default_replication_factor
+        if partitions < 1:
+            message = "The number of partitions must be above 0, or -1 for the default"
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+        if factor < 1:
+            message = "The replication factor must be above 0, or -1 for the default"
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        if partitions > room:
+            raise _too_many(self._config.request_partitions_max)
+        brokers = (image.brokers[broker_id] for broker_id in sorted(image.brokers))
+        usable = [UsableBroker(one.broker_id, one.rack, one.active) for one in brokers]
+        return place_replicas(usable, partitions, factor, self._rng)
+
+    # --- delete -----------------------------------------------------------------------------------
+
+    def delete(self, image: MetadataImage, request: DeleteTopicsRequest) -> ControllerResult:
+        """Deletes each topic on its own, named by name or by id.
+
+        Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED,
+        INVALID_REQUEST if it is named twice, or by both or neither.
+        """
+        records: list[Record] = []
+        results = []
+        named: set[UUID] = set()
+        for name, topic_id in request.topics:
+            try:
+                topic = self._find(image, name, topic_id)
+                if topic.topic_id in named:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
+            except KafkaError as error:
+                results.append(TopicResult(name or "", error.code, error.message, topic_id))
+                continue
+            named.add(topic.topic_id)
+            records.append(RemoveTopicRecord(topic.topic_id))
+            results.append(TopicResult(topic.name, ErrorCode.NONE, topic_id=topic.topic_id))
+        response = DeleteTopicsResponse(ErrorCode.NONE, tuple(results))
+        return ControllerResult(tuple(records), response)
+
+    def _find(self, image: MetadataImage, name: str | None, topic_id: UUID | None) -> TopicImage:
+        if not self._config.topic_deletion:
+            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+        if (name is None) == (topic_id is None):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic is named by name or by id")
+        if topic_id is not None:
+            topic, missing = image.topics.by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            topic = image.topics.by_name(name or "")
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None:
+            raise KafkaError(missing, "The topic does not exist")
+        return topic
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _check_name(image: MetadataImage, name: str, close_names: dict[str, str]) -> None:
+    problem = None
+    if not name:
+        problem = "The name is empty"
+    elif name in (".", ".."):
+        problem = f"{name!r} is no name for a topic"
+    elif len(name) > NAME_LENGTH_MAX:
+        problem = f"The name is longer than {NAME_LENGTH_MAX} characters"
+    elif not _NAME.fullmatch(name):
+        problem = f"{name!r} has characters other than letters, digits, '.', '_' and '-'"
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if name in image.topics.ids:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists")
+    other = close_names.get(_close_form(name))
+    if other is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{name!r} collides with topic {other!r}: '.' and '_' are the same in names of metrics",
+        )
+
+
+def _close_names(image: MetadataImage, request: CreateTopicsRequest) -> dict[str, str]:
+    """The close forms of existing topics; only looked for if a new name could be close to one."""
+    if not any("." in topic.name or "_" in topic.name for topic in request.topics):
+        return {}
+    return {_close_form(name): name for name in sorted(image.topics.ids)}
+
+
+def _close_form(name: str) -> str:
+    return name.replace(".", "_")
+
+
+# --- explicit assignments -------------------------------------------------------------------------
+
+
+def _check_assignments(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
+    """The replicas by partition id. KafkaError unless they are complete and all usable."""
+    if topic.partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
+        message = "With an assignment, the counts of partitions and replicas must be -1"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    assignments = dict(topic.assignments)
+    if sorted(partition_id for partition_id, _ in topic.assignments) != [*range(len(assignments))]:
+        raise _bad_assignment("The partition ids must be 0 and up, each once")
+    for partition_id in range(len(assignments)):
+        _check_replicas(image, partition_id, assignments[partition_id], len(assignments[0]))
+    return [assignments[partition_id] for partition_id in range(len(assignments))]
+
+
+def _check_replicas(
+    image: MetadataImage, partition_id: int, replicas: tuple[int, ...], count: int
+) -> None:
+    if not replicas:
+        raise _bad_assignment(f"Partition {partition_id} has no replicas")
+    if len(set(replicas)) < len(replicas):
+        raise _bad_assignment(f"Partition {partition_id} has two replicas on one broker")
+    if len(replicas) != count:
+        raise _bad_assignment(
+            f"Partition {partition_id} has {len(replicas)} replicas, partition 0 has {count}"
+        )
+    for replica in replicas:
+        if replica not in image.brokers:
+            raise _bad_assignment(
+                f"Partition {partition_id} is assigned to broker {replica}, which is not registered"
+            )
+    if not any(image.brokers[replica].active for replica in replicas):
+        raise _bad_assignment(
+            f"All brokers of partition {partition_id} are fenced or in controlled shutdown"
+        )
+
+
+def _bad_assignment(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _too_many(limit: int) -> KafkaError:
+    return KafkaError(ErrorCode.POLICY_VIOLATION, f"One request creates at most {limit} partitions")

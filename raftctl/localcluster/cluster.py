@@ -1,0 +1,289 @@
+"""`LocalCluster`: creates, starts, stops, kills and restarts the nodes of one directory."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from raftctl.config import make_config, warn_on_stderr, write_properties
+from raftctl.errors import ConfigError
+from raftctl.localcluster.layout import (
+    ClusterLayout,
+    LocalNode,
+    layout_from_json,
+    layout_to_json,
+    make_layout,
+    node_values,
+)
+from raftctl.localcluster.ports import free_ports, is_free, serves
+from raftctl.localcluster.processes import (
+    ProcessRef,
+    load_process,
+    postponed_signals,
+    save_process,
+    start_node,
+    wait_gone,
+)
+from raftctl.localcluster.status import ClusterStatus, ask_controllers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from raftctl.config import NodeConfig
+
+Launcher = Callable[[Path, Path], ProcessRef]
+"""Starts the node of a properties file and appends what it writes to a log file."""
+
+DEFAULT_NODES = 3
+"""Of each role, in a new cluster."""
+
+_POLL_S = 0.05
+_PROBE_S = 0.1
+_KILL_WAIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """What the user asks for; None: as it is, or the default for a new cluster."""
+
+    controllers: int | None = None
+    brokers: int | None = None
+    first_port: int | None = None
+    """Brokers, then controllers listen from here on; None: any free ports."""
+    overrides: Mapping[str, str] | None = None
+
+
+class LocalCluster:
+    """The nodes of one directory. Methods block; none is safe to call from two threads at once,
+    except that `kill`, `start` and `status` may be called while others wait.
+    """
+
+    def __init__(self, directory: Path, layout: ClusterLayout) -> None:
+        self.directory = directory
+        self.layout = layout
+
+    @classmethod
+    def load(cls, directory: Path) -> LocalCluster:
+        """The cluster kept in the directory; ConfigError if there is none."""
+        path = _layout_path(directory)
+        try:
+            return cls(directory, layout_from_json(json.loads(path.read_text())))
+        except FileNotFoundError:
+            raise ConfigError(f"--dir {directory}: no cluster here; raftctl up makes one") from None
+        except (ConfigError, ValueError) as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        spec: ClusterSpec,
+        new_cluster_id: Callable[[], str],
+        format_storage: Callable[[NodeConfig, str], object],
+    ) -> LocalCluster:
+        """Loads the cluster of the directory, or creates one in an empty or new directory.
+
+        ConfigError, with nothing changed, if the directory holds something else, or a cluster
+        other than asked for, or if a port asked for is in use.
+        """
+        if _layout_path(directory).exists():
+            cluster = cls.load(directory)
+            _check_same(cluster.layout, spec, directory)
+            return cluster
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise ConfigError(f"--dir {directory}: neither empty nor a cluster's: choose another")
+        cluster = cls(directory, _new_layout(spec, new_cluster_id()))
+        cluster._create(format_storage)
+        return cluster
+
+    def _create(self, format_storage: Callable[[NodeConfig, str], object]) -> None:
+        values = {node: self._values(node) for node in self.layout.nodes}
+        warned: list[str] = []
+        configs = {node: make_config(of_node, warned.append) for node, of_node in values.items()}
+        for sentence in dict.fromkeys(warned):
+            warn_on_stderr(sentence)
+        for node, config in configs.items():
+            self._path(node).mkdir(parents=True)
+            self._properties_path(node).write_text(write_properties(values[node]))
+            format_storage(config, self.layout.cluster_id)
+        # Last, since its presence says that the directory is complete.
+        _layout_path(self.directory).write_text(json.dumps(layout_to_json(self.layout), indent=2))
+
+    def start_all(self, launch: Launcher = start_node) -> list[LocalNode]:
+        """Starts every node that does not run and returns them, controllers first.
+
+        ConfigError, with nothing started, if a port of one is in use.
+        """
+        down = [node for node in self.layout.nodes if not self.is_running(node)]
+        for node in down:
+            self._check_port(node)
+        for node in down:
+            self.start(node, launch)
+        return down
+
+    def start(self, node: LocalNode, launch: Launcher = start_node) -> None:
+        """Starts one node; it must not run."""
+        with postponed_signals():
+            process = launch(self._properties_path(node), self.log_path(node))
+            save_process(self._process_path(node), process)
+
+    def kill(self, node: LocalNode) -> None:
+        """Kills the node as a crash would (SIGKILL) and waits until it is gone."""
+        self._end([node], signal.SIGKILL, _KILL_WAIT_S)
+
+    def kill_all(self, spare: Sequence[LocalNode] = ()) -> None:
+        """Kills every node but those to spare."""
+        nodes = [node for node in self.layout.nodes if node not in spare]
+        self._end(nodes, signal.SIGKILL, _KILL_WAIT_S)
+
+    def stop_all(self, grace_s: float = 10.0) -> list[LocalNode]:
+        """Stops brokers, then controllers (SIGTERM); kills and returns those that take too long."""
+        stubborn: list[LocalNode] = []
+        for group in (self.layout.brokers, self.layout.controllers):
+            late = self._end(group, signal.SIGTERM, grace_s)
+            self._end(late, signal.SIGKILL, _KILL_WAIT_S)
+            stubborn += late
+        return stubborn
+
+    def is_running(self, node: LocalNode) -> bool:
+        """Whether the process last started for the node still runs."""
+        process = self.process(node)
+        return process is not None and process.is_alive()
+
+    def process(self, node: LocalNode) -> ProcessRef | None:
+        """The process last started for the node."""
+        return load_process(self._process_path(node))
+
+    def status(self, timeout_s: float = 1.0) -> ClusterStatus:
+        """What the controllers say now."""
+        return ask_controllers([node.address for node in self.layout.controllers], timeout_s)
+
+    def wait_ready(self, timeout_s: float, progress: Callable[[str], None]) -> ClusterStatus:
+        """Waits until there is an active controller and every broker is unfenced and serves.
+
+        `progress` gets a sentence whenever the state changes. ConfigError if a node stops, or
+        nothing more happens until the timeout.
+        """
+        deadline = time.monotonic() + timeout_s
+        wanted = [broker.node_id for broker in self.layout.brokers]
+        told = ""
+        serving = False
+        while True:
+            # Asked first: after a crash the controllers know brokers from before it as unfenced.
+            serving = serving or all(serves(one.port, _PROBE_S) for one in self.layout.brokers)
+            status = self.status()
+            active = [one for one in status.active_brokers if one in wanted]
+            sentence = _progress_sentence(status, len(active), len(wanted))
+            if sentence != told:
+                progress(sentence)
+                told = sentence
+            if serving and len(active) == len(wanted):
+                return status
+            self._check_none_stopped()
+            if time.monotonic() > deadline:
+                raise ConfigError(f"not ready after {timeout_s:g} s ({told}): see {self.log_hint}")
+            time.sleep(_POLL_S)
+
+    @property
+    def log_hint(self) -> str:
+        """Where the nodes write what they do."""
+        return str(self.directory / "*" / "node.log")
+
+    def log_path(self, node: LocalNode) -> Path:
+        """What the node wrote."""
+        return self._path(node) / "node.log"
+
+    def _check_none_stopped(self) -> None:
+        for node in self.layout.nodes:
+            if not self.is_running(node):
+                raise ConfigError(f"{node.name} stopped: {_last_line(self.log_path(node))}")
+
+    def _check_port(self, node: LocalNode) -> None:
+        if not is_free(node.port):
+            raise ConfigError(
+                f"listeners: port {node.port} of {node.name} is in use: stop the program that "
+                "listens there, or choose another --dir or --port"
+            )
+
+    def _end(
+        self, nodes: Sequence[LocalNode], number: signal.Signals, timeout_s: float
+    ) -> list[LocalNode]:
+        """Signals the nodes, waits, and returns those that still run."""
+        processes = {node: self.process(node) for node in nodes}
+        known = [process for process in processes.values() if process is not None]
+        for process in known:
+            process.send(number)
+        late = wait_gone(known, timeout_s)
+        return [node for node, process in processes.items() if process in late]
+
+    def _values(self, node: LocalNode) -> dict[str, str]:
+        data_directory = str((self._path(node) / "data").absolute())
+        return node_values(self.layout, node, data_directory)
+
+    def _path(self, node: LocalNode) -> Path:
+        return self.directory / node.name
+
+    def _properties_path(self, node: LocalNode) -> Path:
+        return self._path(node) / "node.properties"
+
+    def _process_path(self, node: LocalNode) -> Path:
+        return self._path(node) / "process.json"
+
+
+def _layout_path(directory: Path) -> Path:
+    return directory / "cluster.json"
+
+
+def _new_layout(spec: ClusterSpec, cluster_id: str) -> ClusterLayout:
+    controllers = DEFAULT_NODES if spec.controllers is None else spec.controllers
+    brokers = DEFAULT_NODES if spec.brokers is None else spec.brokers
+    count = max(0, controllers) + max(0, brokers)
+    if spec.first_port is None:
+        ports = free_ports(count)
+    else:
+        ports = list(range(spec.first_port, spec.first_port + count))
+    layout = make_layout(cluster_id, ports[brokers:], ports[:brokers], spec.overrides or {})
+    for node in layout.nodes:
+        if not is_free(node.port):
+            raise ConfigError(f"--port {spec.first_port}: {node.port} is in use: choose another")
+    return layout
+
+
+def _check_same(layout: ClusterLayout, spec: ClusterSpec, directory: Path) -> None:
+    """Refuses to take a cluster for another one."""
+    asked = {
+        "--controllers": (spec.controllers, len(layout.controllers)),
+        "--brokers": (spec.brokers, len(layout.brokers)),
+        "--port": (spec.first_port, layout.brokers[0].port),
+    }
+    for option, (wanted, there) in asked.items():
+        if wanted is not None and wanted != there:
+            raise ConfigError(
+                f"{option} {wanted}: the cluster in {directory} has {there}: leave the option out "
+                "or choose another --dir"
+            )
+    if spec.overrides and dict(layout.overrides) != dict(spec.overrides):
+        raise ConfigError(
+            f"-o: the cluster in {directory} was made with other keys: leave them out or choose "
+            "another --dir"
+        )
+
+
+def _progress_sentence(status: ClusterStatus, active: int, wanted: int) -> str:
+    if status.leader is None:
+        answering = sum(answer is not None for answer in status.answers.values())
+        return f"{answering} of {len(status.answers)} controllers answer, no leader yet"
+    return f"controller {status.leader['node_id']} leads, {active} of {wanted} brokers are active"
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(errors="replace").strip().splitlines()
+    except FileNotFoundError:
+        lines = []
+    return lines[-1] if lines else f"it left no word in {path}"

@@ -1,0 +1,140 @@
+"""Which nodes a local cluster has, where they listen and how they are configured. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from raftctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+HOST = "127.0.0.1"
+FIRST_CONTROLLER_ID = 101
+CONTROLLERS_MAX = 9
+BROKERS_MAX = 100
+
+LOCAL_TIMEOUTS: dict[str, str] = {
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "300",
+    "broker.session.timeout.ms": "1500",
+    "replica.lag.time.max.ms": "3000",
+}
+"""Shorter than the defaults, since loopback is fast and nobody likes to wait; all changeable."""
+
+_LOCAL_VALUES = {
+    **LOCAL_TIMEOUTS,
+    "replica.fetch.backoff.ms": "100",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """One process of a local cluster."""
+
+    name: str
+    node_id: int
+    role: str
+    """`controller` or `broker`."""
+    port: int
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return f"{HOST}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLayout:
+    """All that is decided once: written to `cluster.json`, kept over restarts."""
+
+    cluster_id: str
+    nodes: tuple[LocalNode, ...]
+    """The controllers, then the brokers, each by id."""
+    overrides: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def controllers(self) -> tuple[LocalNode, ...]:
+        """The voters of the quorum."""
+        return tuple(node for node in self.nodes if node.role == "controller")
+
+    @property
+    def brokers(self) -> tuple[LocalNode, ...]:
+        """The nodes that clients talk to."""
+        return tuple(node for node in self.nodes if node.role == "broker")
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients take as `bootstrap.servers`."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    def node(self, name_or_id: str | int) -> LocalNode:
+        """The node of this name or id; ConfigError lists those there are."""
+        for node in self.nodes:
+            if name_or_id in (node.name, node.node_id):
+                return node
+        known = ", ".join(node.name for node in self.nodes)
+        raise ConfigError(f"no node {name_or_id}; there are {known}")
+
+
+def make_layout(
+    cluster_id: str,
+    controller_ports: Sequence[int],
+    broker_ports: Sequence[int],
+    overrides: Mapping[str, str],
+) -> ClusterLayout:
+    """A layout with one node per port. ConfigError if there are too few or too many nodes."""
+    if not 1 <= len(controller_ports) <= CONTROLLERS_MAX:
+        raise ConfigError(f"--controllers must be 1 to {CONTROLLERS_MAX}")
+    if not 1 <= len(broker_ports) <= BROKERS_MAX:
+        raise ConfigError(f"--brokers must be 1 to {BROKERS_MAX}")
+    controllers = _nodes("controller", FIRST_CONTROLLER_ID, controller_ports)
+    brokers = _nodes("broker", 1, broker_ports)
+    return ClusterLayout(cluster_id, controllers + brokers, tuple(sorted(overrides.items())))
+
+
+def node_values(layout: ClusterLayout, node: LocalNode, data_directory: str) -> dict[str, str]:
+    """The keys and values that configure the node; `layout.overrides` win."""
+    listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+    voters = ",".join(f"{one.node_id}@{one.address}" for one in layout.controllers)
+    return {
+        "process.roles": node.role,
+        "node.id": str(node.node_id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"{listener}://{node.address}",
+        "log.dirs": data_directory,
+        **_LOCAL_VALUES,
+        **dict(layout.overrides),
+    }
+
+
+def layout_to_json(layout: ClusterLayout) -> dict[str, Any]:
+    """What `layout_from_json` reads back."""
+    return {
+        "version": 1,
+        "cluster_id": layout.cluster_id,
+        "nodes": [asdict(node) for node in layout.nodes],
+        "overrides": dict(layout.overrides),
+    }
+
+
+def layout_from_json(document: Any) -> ClusterLayout:
+    """Reads a layout; ConfigError if it is not one of ours."""
+    try:
+        nodes = tuple(LocalNode(**node) for node in document["nodes"])
+        overrides = tuple(sorted(document["overrides"].items()))
+        if document["version"] == 1:
+            return ClusterLayout(document["cluster_id"], nodes, overrides)
+    except (AttributeError, KeyError, TypeError):
+        pass
+    raise ConfigError("is not the layout of a local cluster: choose another --dir")
+
+
+def _nodes(role: str, first_id: int, ports: Sequence[int]) -> tuple[LocalNode, ...]:
+    return tuple(
+        LocalNode(f"{role}-{node_id}", node_id, role, port)
+        for node_id, port in enumerate(ports, start=first_id)
+    )

@@ -1,0 +1,168 @@
+"""Starts node processes and signals them, never anybody else's.
+
+A process is known by its id and its start time, so that an id which the system has given to
+another program since is not mistaken for the node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+import setproctitle
+
+from raftctl.errors import invariant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_POLL_S = 0.02
+_SAME_START_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRef:
+    """One process in time."""
+
+    pid: int
+    started: float
+    """Seconds since 1970, as the system tells."""
+
+    def is_alive(self) -> bool:
+        """Whether it still runs; a child that ended is reaped on the way."""
+        return self._process() is not None
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends the signal; does nothing if the process is gone."""
+        process = self._process()
+        if process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+    def _process(self) -> psutil.Process | None:
+        try:
+            process = psutil.Process(self.pid)
+            if abs(process.create_time() - self.started) > _SAME_START_S:
+                return None
+            # Of a killed process the first thread goes first; while others wait for the disk, its
+            # ports and locks are still taken.
+            if process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1:
+                return process
+        except psutil.NoSuchProcess:
+            return None
+        _reap(self.pid)
+        return None
+
+
+def start_node(properties: Path, log: Path) -> ProcessRef:
+    """Starts `raftctl start` in its own session, with what it writes appended to `log`."""
+    command = [sys.executable, "-m", "raftctl", "start", "--config", str(properties)]
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    # The node may outlive us and `_reap` collects its status, so the handle must not mourn it.
+    child.returncode = 0
+    return ProcessRef(child.pid, psutil.Process(child.pid).create_time())
+
+
+def fork_node(properties: Path, log: Path, run: Callable[[Sequence[str]], int]) -> ProcessRef:
+    """What `start_node` does, in a child that shares what this process has imported already.
+
+    `run` runs a command line and returns its status. Several nodes so start in a fraction of the
+    time. Only while this process has one thread: others would not exist in the child.
+    """
+    invariant(threading.active_count() == 1, "a process with threads cannot be forked safely")
+    arguments = ["start", "--config", str(properties)]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        return ProcessRef(child, psutil.Process(child).create_time())
+    status = 1
+    try:
+        _become_node(arguments, log)
+        status = run(arguments)
+    except BaseException:  # noqa: BLE001 - this is the child's outermost frame
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _become_node(arguments: Sequence[str], log: Path) -> None:
+    """Gives the forked child a session, streams, signals and a title of its own."""
+    os.setsid()
+    with log.open("ab") as output, open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    setproctitle.setproctitle(" ".join([sys.executable, "-m", "raftctl", *arguments]))
+
+
+@contextlib.contextmanager
+def postponed_signals() -> Iterator[None]:
+    """Inside, Ctrl-C and its like wait, so that no process is started and then forgotten.
+
+    Only the main thread is ever interrupted: on others this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: came.append(number)) for one in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
+
+
+def save_process(path: Path, process: ProcessRef) -> None:
+    """Remembers the process for a later command."""
+    path.write_text(json.dumps({"pid": process.pid, "started": process.started}))
+
+
+def load_process(path: Path) -> ProcessRef | None:
+    """The process remembered, or None if there is none."""
+    try:
+        document = json.loads(path.read_text())
+        return ProcessRef(int(document["pid"]), float(document["started"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def wait_gone(processes: list[ProcessRef], timeout_s: float) -> list[ProcessRef]:
+    """Waits for the processes to end; those that still run after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        processes = [process for process in processes if process.is_alive()]
+        if not processes or time.monotonic() >= deadline:
+            return processes
+        time.sleep(_POLL_S)
+
+
+def _reap(pid: int) -> None:
+    # What is not our child is reaped by its parent.
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

@@ -1,0 +1,335 @@
+"""A change between two images: replays records, then makes the next image.
+
+Downstream learns of metadata only through `publish(delta, image)`; the delta says which brokers,
+topics, partitions and configs changed, so that nobody has to compare images. Replay is the only way
+from records to state, the same on the active controller, the standbys and the brokers; a record
+that refers to what does not exist is a bug of the controller that wrote it, never an operating
+error. Changes are kept in dicts, whose order is the order of the records.
+Source: KIP-631.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from immutables import Map
+
+from raftctl.errors import InvariantViolation, invariant
+from raftctl.metadata.image import (
+    EMPTY_IMAGE,
+    TOPIC_RESOURCE,
+    BrokerImage,
+    KvEntry,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+    TopicsImage,
+)
+from raftctl.metadata.records import (
+    LEADER_UNCHANGED,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    KvRecord,
+    LeaderChangeRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from raftctl.metadata.image import Configs
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class TopicDelta:
+    """What changed in a topic that exists after the change."""
+
+    topic_id: UUID
+    name: str
+    before: TopicImage | None
+    """None if the topic is new."""
+    partitions: dict[int, PartitionImage] = field(default_factory=dict)
+    """The changed and new partitions as they are after the change."""
+
+    def partition(self, partition_id: int) -> PartitionImage | None:
+        """The partition as the records so far have it, changed or not."""
+        changed = self.partitions.get(partition_id)
+        if changed is None and self.before is not None:
+            return self.before.partitions.get(partition_id)
+        return changed
+
+    def apply(self) -> TopicImage:
+        """The topic after the change."""
+        partitions = _NO_PARTITIONS if self.before is None else self.before.partitions
+        return TopicImage(self.name, self.topic_id, _updated(partitions, self.partitions))
+
+
+class MetadataDelta:
+    """Collects records on top of an image. Not to be used any more once it is applied."""
+
+    __slots__ = (
+        "_topic_ids",
+        "changed_brokers",
+        "changed_configs",
+        "changed_features",
+        "changed_kv",
+        "changed_topics",
+        "deleted_topics",
+        "image",
+        "next_producer_id",
+    )
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        """The image before the change."""
+        self.changed_brokers: dict[int, BrokerImage | None] = {}
+        """Broker id to the broker as it is now; None if it was unregistered."""
+        self.changed_topics: dict[UUID, TopicDelta] = {}
+        """New topics and those with changed partitions."""
+        self.deleted_topics: dict[UUID, TopicImage] = {}
+        """The topics that are gone, as they were in `image`."""
+        self.changed_configs: dict[tuple[int, str], dict[str, str | None]] = {}
+        """(resource type, name) to key to the new value; None if the override was removed."""
+        self.changed_features: dict[str, int] = {}
+        self.changed_kv: dict[str, KvEntry | None] = {}
+        """Key to its entry as it is now; None if it was removed."""
+        self.next_producer_id = image.next_producer_id
+        self._topic_ids: dict[str, UUID | None] = {}
+
+    @classmethod
+    def between_empty_and(cls, image: MetadataImage) -> MetadataDelta:
+        """The delta that leads from the empty image to this one, for who sees it first."""
+        delta = cls(EMPTY_IMAGE)
+        for record in image.records():
+            delta.replay(record, image.offset)
+        return delta
+
+    def replay(self, record: Record, offset: int) -> None:
+        """Adds the record that stands at `offset` in the log."""
+        _REPLAY[type(record)](self, record, offset)
+
+    def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
+        """The image after the change; `offset` is that of the last record replayed."""
+        before = self.image
+        invariant(offset >= before.offset, "an image never goes back in the log")
+        return MetadataImage(
+            offset,
+            epoch,
+            timestamp_ms,
+            _updated(before.brokers, self.changed_brokers),
+            self._apply_topics(),
+            self._apply_configs(),
+            self.next_producer_id,
+            _updated(before.features, self.changed_features),
+            _updated(before.kv, self.changed_kv),
+        )
+
+    def _apply_topics(self) -> TopicsImage:
+        topics = self.image.topics
+        if not self.changed_topics and not self.deleted_topics:
+            return topics
+        changes: dict[UUID, TopicImage | None] = dict.fromkeys(self.deleted_topics)
+        for topic_id, topic in self.changed_topics.items():
+            changes[topic_id] = topic.apply()
+        return TopicsImage(_updated(topics.topics, changes), _updated(topics.ids, self._topic_ids))
+
+    def _apply_configs(self) -> Configs:
+        resources: dict[tuple[int, str], Map[str, str] | None] = {}
+        for resource, changes in self.changed_configs.items():
+            resources[resource] = _updated(self.image.config(*resource), changes) or None
+        return _updated(self.image.configs, resources)
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def broker(self, broker_id: int) -> BrokerImage | None:
+        """The broker as the records so far have it."""
+        if broker_id in self.changed_brokers:
+            return self.changed_brokers[broker_id]
+        return self.image.brokers.get(broker_id)
+
+    def _register_broker(self, record: RegisterBrokerRecord, offset: int) -> None:
+        self.changed_brokers[record.broker_id] = BrokerImage(
+            record.broker_id,
+            offset if record.broker_epoch < 0 else record.broker_epoch,
+            record.incarnation_id,
+            record.endpoints,
+            record.rack,
+            record.log_directories,
+            record.fenced,
+            record.in_controlled_shutdown,
+        )
+
+    def _change_broker(self, record: BrokerRegistrationChangeRecord, _offset: int) -> None:
+        broker = self._broker_of_epoch(record.broker_id, record.broker_epoch)
+        shutdown = record.in_controlled_shutdown
+        self.changed_brokers[record.broker_id] = BrokerImage(
+            broker.broker_id,
+            broker.broker_epoch,
+            broker.incarnation_id,
+            broker.endpoints,
+            broker.rack,
+            broker.log_directories,
+            broker.fenced if record.fenced is None else record.fenced,
+            broker.in_controlled_shutdown if shutdown is None else shutdown,
+        )
+
+    def _unregister_broker(self, record: UnregisterBrokerRecord, _offset: int) -> None:
+        self._broker_of_epoch(record.broker_id, record.broker_epoch)
+        self.changed_brokers[record.broker_id] = None
+
+    def _broker_of_epoch(self, broker_id: int, broker_epoch: int) -> BrokerImage:
+        broker = self.broker(broker_id)
+        if broker is None or broker.broker_epoch != broker_epoch:
+            raise InvariantViolation(
+                f"a record names epoch {broker_epoch} of {broker_id}: {broker}"
+            )
+        return broker
+
+    # --- topics -------------------------------------------------------------------------------
+
+    def _add_topic(self, record: TopicRecord, _offset: int) -> None:
+        name, topic_id = record.name, record.topic_id
+        taken = self._topic_ids.get(name, self.image.topics.ids.get(name))
+        invariant(taken is None, f"topic {name} is created twice")
+        used = topic_id in self.image.topics.topics or topic_id in self.changed_topics
+        invariant(not used, f"topic id {topic_id} is used twice")
+        self._topic_ids[name] = topic_id
+        self.changed_topics[topic_id] = TopicDelta(topic_id, name, None)
+
+    def _remove_topic(self, record: RemoveTopicRecord, _offset: int) -> None:
+        topic = self._topic(record.topic_id)
+        del self.changed_topics[record.topic_id]
+        self._topic_ids[topic.name] = None
+        if topic.before is not None:
+            self.deleted_topics[record.topic_id] = topic.before
+        resource = (TOPIC_RESOURCE, topic.name)
+        self.changed_configs.pop(resource, None)
+        if overrides := self.image.config(*resource):
+            self.changed_configs[resource] = dict.fromkeys(sorted(overrides))
+
+    def _add_partition(self, record: PartitionRecord, _offset: int) -> None:
+        topic, partition_id = self._topic(record.topic_id), record.partition_id
+        contiguous = partition_id == 0 or topic.partition(partition_id - 1) is not None
+        invariant(contiguous, "a record adds a partition before the one below it")
+        topic.partitions[partition_id] = PartitionImage(
+            record.replicas,
+            record.isr,
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            record.adding_replicas,
+            record.removing_replicas,
+            record.elr,
+            record.leader_recovering,
+        )
+
+    def _change_partition(self, record: PartitionChangeRecord, _offset: int) -> None:
+        topic = self._topic(record.topic_id)
+        partition = topic.partition(record.partition_id)
+        if partition is None:
+            raise InvariantViolation(f"{topic.name} has no partition {record.partition_id}")
+        moved = record.leader != LEADER_UNCHANGED
+        adding, removing = record.adding_replicas, record.removing_replicas
+        recovering = record.leader_recovering
+        topic.partitions[record.partition_id] = PartitionImage(
+            partition.replicas if record.replicas is None else record.replicas,
+            partition.isr if record.isr is None else record.isr,
+            record.leader if moved else partition.leader,
+            partition.leader_epoch + moved,
+            partition.partition_epoch + 1,
+            partition.adding_replicas if adding is None else adding,
+            partition.removing_replicas if removing is None else removing,
+            partition.elr if record.elr is None else record.elr,
+            partition.leader_recovering if recovering is None else recovering,
+        )
+
+    def _topic(self, topic_id: UUID) -> TopicDelta:
+        topic = self.changed_topics.get(topic_id)
+        if topic is None:
+            before = self.image.topics.topics.get(topic_id)
+            if before is None or topic_id in self.deleted_topics:
+                raise InvariantViolation(f"a record names the unknown topic {topic_id}")
+            topic = self.changed_topics[topic_id] = TopicDelta(topic_id, before.name, before)
+        return topic
+
+    # --- keys and values ----------------------------------------------------------------------
+
+    def kv_entry(self, key: str) -> KvEntry | None:
+        """The key's entry as the records so far have it."""
+        if key in self.changed_kv:
+            return self.changed_kv[key]
+        return self.image.kv.get(key)
+
+    @property
+    def kv_count(self) -> int:
+        """How many keys there are at most."""
+        return len(self.image.kv) + len(self.changed_kv)
+
+    def _set_kv(self, record: KvRecord, offset: int) -> None:
+        value, version = record.value, record.version
+        self.changed_kv[record.key] = (
+            None if value is None else KvEntry(value, offset if version < 0 else version)
+        )
+
+    # --- the rest -----------------------------------------------------------------------------
+
+    def _set_config(self, record: ConfigRecord, _offset: int) -> None:
+        resource = (record.resource_type, record.resource_name)
+        self.changed_configs.setdefault(resource, {})[record.key] = record.value
+
+    def _set_next_producer_id(self, record: ProducerIdsRecord, _offset: int) -> None:
+        ascending = record.next_producer_id >= self.next_producer_id
+        invariant(ascending, f"producer ids go back to {record.next_producer_id}")
+        self.next_producer_id = record.next_producer_id
+
+    def _set_feature(self, record: FeatureLevelRecord, _offset: int) -> None:
+        self.changed_features[record.name] = record.level
+
+    def _ignore(self, _record: Record, _offset: int) -> None:
+        """Control and no-op records change no metadata; only the image's offset moves."""
+
+
+def _updated(base: Map[K, V], changes: Mapping[K, V | None]) -> Map[K, V]:
+    """The map with the changes; a value of None removes its key, if it is there."""
+    if not changes:
+        return base
+    mutation = base.mutate()
+    for key, value in changes.items():
+        if value is not None:
+            mutation[key] = value
+        else:
+            mutation.pop(key, None)
+    return mutation.finish()
+
+
+_NO_PARTITIONS: Map[int, PartitionImage] = Map()
+
+_REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
+    LeaderChangeRecord: MetadataDelta._ignore,
+    RegisterBrokerRecord: MetadataDelta._register_broker,
+    UnregisterBrokerRecord: MetadataDelta._unregister_broker,
+    BrokerRegistrationChangeRecord: MetadataDelta._change_broker,
+    TopicRecord: MetadataDelta._add_topic,
+    RemoveTopicRecord: MetadataDelta._remove_topic,
+    PartitionRecord: MetadataDelta._add_partition,
+    PartitionChangeRecord: MetadataDelta._change_partition,
+    ConfigRecord: MetadataDelta._set_config,
+    ProducerIdsRecord: MetadataDelta._set_next_producer_id,
+    FeatureLevelRecord: MetadataDelta._set_feature,
+    KvRecord: MetadataDelta._set_kv,
+    NoOpRecord: MetadataDelta._ignore,
+}

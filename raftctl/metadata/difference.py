@@ -1,0 +1,57 @@
+"""The change from one image to another that did not come from it record by record.
+
+A replica that fetched a snapshot has two whole images and owes its followers a delta.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.records import (
+    ConfigRecord,
+    KvRecord,
+    RemoveTopicRecord,
+    UnregisterBrokerRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import Record
+
+
+def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
+    """The delta that leads from `old` to `new`; to be published with `new`.
+
+    First what is gone is removed; then every record of the new image that the old one does not
+    have is replayed. Records of an image set things as a whole, so that is all.
+    """
+    delta = MetadataDelta(old)
+    for record in _removals(old, new):
+        delta.replay(record, new.offset)
+    removed = {topic.name for topic in delta.deleted_topics.values()}
+    known = set(old.records())
+    for record in new.records():
+        # The configs of a topic go with it, also where one of the same name has taken its place.
+        lost = isinstance(record, ConfigRecord) and record.resource_name in removed
+        if lost or record not in known:
+            delta.replay(record, new.offset)
+    return delta
+
+
+def _removals(old: MetadataImage, new: MetadataImage) -> Iterator[Record]:
+    for broker_id in sorted(old.brokers):
+        if broker_id not in new.brokers:
+            yield UnregisterBrokerRecord(broker_id, old.brokers[broker_id].broker_epoch)
+    for topic in old.topics.in_order():
+        if topic.topic_id not in new.topics.topics:
+            yield RemoveTopicRecord(topic.topic_id)
+    for resource_type, name in sorted(old.configs):
+        for key in sorted(old.configs[resource_type, name]):
+            if key not in new.config(resource_type, name):
+                yield ConfigRecord(resource_type, name, key, None)
+    for key in sorted(old.kv):
+        if key not in new.kv:
+            yield KvRecord(key, None)

@@ -1,0 +1,206 @@
+"""The cluster's metadata at one offset: immutable, shared, cheap to keep.
+
+Maps are persistent (`immutables.Map`, a hash trie), so that the next image shares all it did not
+change with this one: rolling back is going back to an older reference, and a slow reader keeps a
+consistent view. Iteration over a map keyed by strings depends on the hash seed, so whoever's result
+depends on order iterates over `sorted(...)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from immutables import Map
+
+from raftctl.metadata.records import (
+    ConfigRecord,
+    Endpoint,
+    FeatureLevelRecord,
+    KvRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.metadata.records import Record
+
+TOPIC_RESOURCE = 2
+"""Kafka's number for a topic as the owner of configs."""
+BROKER_RESOURCE = 4
+"""Kafka's number for a broker; the empty name stands for all brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: UUID
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    log_directories: tuple[UUID, ...]
+    fenced: bool
+    in_controlled_shutdown: bool
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead and join an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The endpoint of this listener name, if the broker has one."""
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """A partition's assignment and leadership."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    leader_recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic; partition ids are 0 .. len(partitions) - 1."""
+
+    name: str
+    topic_id: UUID
+    partitions: Map[int, PartitionImage]
+
+    def items(self) -> Iterator[tuple[int, PartitionImage]]:
+        """The partitions in order of their ids."""
+        return ((i, self.partitions[i]) for i in range(len(self.partitions)))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsImage:
+    """All topics, by id; `ids` finds one by name."""
+
+    topics: Map[UUID, TopicImage] = field(default_factory=Map)
+    ids: Map[str, UUID] = field(default_factory=Map)
+
+    def by_name(self, name: str) -> TopicImage | None:
+        """The topic of this name."""
+        topic_id = self.ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def by_id(self, topic_id: UUID) -> TopicImage | None:
+        """The topic of this id."""
+        return self.topics.get(topic_id)
+
+    def in_order(self) -> Iterator[TopicImage]:
+        """The topics sorted by name."""
+        return (self.topics[self.ids[name]] for name in sorted(self.ids))
+
+
+class KvEntry(NamedTuple):
+    """The value of a key. A tuple, since a put makes one and puts are many."""
+
+    value: bytes
+    version: int
+    """The offset of the record that set it; grows over all keys, hence a fencing token."""
+
+
+Configs = Map[tuple[int, str], Map[str, str]]
+"""(resource type, resource name) to key to value; a resource without overrides is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything the log up to `offset` (inclusive; -1 for nothing) says."""
+
+    offset: int = -1
+    epoch: int = 0
+    timestamp_ms: int = 0
+    """When the active controller appended the record at `offset`."""
+    brokers: Map[int, BrokerImage] = field(default_factory=Map)
+    topics: TopicsImage = field(default_factory=TopicsImage)
+    configs: Configs = field(default_factory=Map)
+    next_producer_id: int = 0
+    features: Map[str, int] = field(default_factory=Map)
+    kv: Map[str, KvEntry] = field(default_factory=Map)
+
+    def config(self, resource_type: int, name: str) -> Map[str, str]:
+        """The overrides of one resource."""
+        return self.configs.get((resource_type, name), _NO_CONFIG)
+
+    def kv_entry(self, key: str) -> KvEntry | None:
+        """The entry of one key."""
+        return self.kv.get(key)
+
+    @property
+    def kv_count(self) -> int:
+        """How many keys there are."""
+        return len(self.kv)
+
+    def records(self) -> Iterator[Record]:
+        """The image written as records (the shape of a snapshot), in an order that is fixed.
+
+        Replaying them on the empty image gives this one; broker epochs are kept explicitly.
+        """
+        for feature in sorted(self.features):
+            yield FeatureLevelRecord(feature, self.features[feature])
+        for broker_id in sorted(self.brokers):
+            yield _broker_record(self.brokers[broker_id])
+        for topic in self.topics.in_order():
+            yield TopicRecord(topic.name, topic.topic_id)
+            for partition_id, partition in topic.items():
+                yield _partition_record(topic.topic_id, partition_id, partition)
+        for resource_type, name in sorted(self.configs):
+            values = self.configs[resource_type, name]
+            for key in sorted(values):
+                yield ConfigRecord(resource_type, name, key, values[key])
+        if self.next_producer_id > 0:
+            yield ProducerIdsRecord(-1, -1, self.next_producer_id)
+        for key in sorted(self.kv):
+            yield KvRecord(key, *self.kv[key])
+
+
+def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker.broker_id,
+        broker.incarnation_id,
+        broker.endpoints,
+        broker.rack,
+        broker.log_directories,
+        broker.fenced,
+        broker.in_controlled_shutdown,
+        broker.broker_epoch,
+    )
+
+
+def _partition_record(
+    topic_id: UUID, partition_id: int, partition: PartitionImage
+) -> PartitionRecord:
+    return PartitionRecord(
+        topic_id,
+        partition_id,
+        partition.replicas,
+        partition.isr,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        partition.elr,
+        partition.leader_recovering,
+    )
+
+
+_NO_CONFIG: Map[str, str] = Map()
+EMPTY_IMAGE = MetadataImage()

@@ -1,0 +1,194 @@
+"""The records of the metadata log: the only thing that changes the cluster's state.
+
+Names and meanings are KRaft's; the bytes are ours. A record is packed as `[type id, field, ...]`
+by `raftctl.codec`; fields are only ever added at the end with a default, so that an older reader
+skips what it does not know and a newer one fills in what is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+from uuid import UUID
+
+NO_LEADER = -1
+"""The leader of a partition that is offline."""
+LEADER_UNCHANGED = -2
+"""In a `PartitionChangeRecord`: the leader stays, and with it the leader epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a listener of a broker is reached."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderChangeRecord:
+    """Control record: the first of each epoch, so that its predecessors can commit (Raft §8)."""
+
+    TYPE_ID: ClassVar[int] = 1
+    leader_id: int
+    voters: tuple[int, ...]
+    granting_voters: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterBrokerRecord:
+    """An incarnation of a broker; its epoch is the offset of this record. Starts fenced."""
+
+    TYPE_ID: ClassVar[int] = 10
+    broker_id: int
+    incarnation_id: UUID
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    log_directories: tuple[UUID, ...] = ()
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    broker_epoch: int = -1
+    """-1: the offset of this record. Otherwise the epoch that a re-registration keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRecord:
+    """The broker is gone for good."""
+
+    TYPE_ID: ClassVar[int] = 11
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistrationChangeRecord:
+    """Fences, unfences or begins the controlled shutdown of a broker; None leaves as it is."""
+
+    TYPE_ID: ClassVar[int] = 12
+    broker_id: int
+    broker_epoch: int
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A topic comes into being."""
+
+    TYPE_ID: ClassVar[int] = 20
+    name: str
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopicRecord:
+    """A topic is deleted, with its partitions and configs."""
+
+    TYPE_ID: ClassVar[int] = 21
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecord:
+    """A partition in full."""
+
+    TYPE_ID: ClassVar[int] = 22
+    topic_id: UUID
+    partition_id: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    leader_recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChangeRecord:
+    """A change of a partition; None leaves as it is.
+
+    Each raises the partition epoch by one; a `leader` other than `LEADER_UNCHANGED` raises the
+    leader epoch by one (row C6).
+    """
+
+    TYPE_ID: ClassVar[int] = 23
+    topic_id: UUID
+    partition_id: int
+    isr: tuple[int, ...] | None = None
+    leader: int = LEADER_UNCHANGED
+    replicas: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+    elr: tuple[int, ...] | None = None
+    leader_recovering: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """One config value of a resource; None removes it."""
+
+    TYPE_ID: ClassVar[int] = 30
+    resource_type: int
+    """Kafka's: see `TOPIC_RESOURCE` and `BROKER_RESOURCE` in the image."""
+    resource_name: str
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsRecord:
+    """Producer ids below `next_producer_id` have been given out (row C10)."""
+
+    TYPE_ID: ClassVar[int] = 40
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureLevelRecord:
+    """The finalized level of a feature."""
+
+    TYPE_ID: ClassVar[int] = 50
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class KvRecord:
+    """A key's new value; None removes the key (row Q10)."""
+
+    TYPE_ID: ClassVar[int] = 70
+    key: str
+    value: bytes | None
+    version: int = -1
+    """-1: the offset of this record. Otherwise the version that a snapshot keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoOpRecord:
+    """Changes nothing; written when idle so that lag is measurable in time."""
+
+    TYPE_ID: ClassVar[int] = 60
+
+
+Record = (
+    LeaderChangeRecord
+    | RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | TopicRecord
+    | RemoveTopicRecord
+    | PartitionRecord
+    | PartitionChangeRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+    | FeatureLevelRecord
+    | KvRecord
+    | NoOpRecord
+)

@@ -1,0 +1,423 @@
+"""The configs of a topic: Apache Kafka's keys, each once, and what is in force for a topic.
+
+An attribute of `TopicConfig` is a key with dots as underscores. A topic's overrides come first,
+then the broker's own keys (`topic_defaults`), then Apache Kafka's default. Times are milliseconds,
+sizes are bytes. Overrides are checked before they become records (`validate_topic_config`); whoever
+reads them from an image (`effective`) takes what it knows.
+Source: the topic configuration reference of Apache Kafka 4; KIP-1030 for its bounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Value = bool | int | float | str | tuple[str, ...]
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+_DAY_MS = 24 * _HOUR_MS
+
+
+class ConfigType(enum.IntEnum):
+    """The type of a config as DescribeConfigs numbers it."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a value may be: `parse` raises ValueError, `rule` says in words what it takes."""
+
+    type: ConfigType
+    parse: Callable[[str], Value]
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKey:
+    """One key of a topic."""
+
+    name: str
+    type: ConfigType
+    default: Value
+    parse: Callable[[str], Value]
+    """Text to value; raises ValueError."""
+    rule: str
+    """What a value must be, for people."""
+    broker_keys: tuple[tuple[str, int], ...]
+    """(broker key, factor): the first that the broker sets, times the factor, is its default."""
+    description: str
+
+
+def text_of(value: Value) -> str:
+    """The value as it is written in a config."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+# --- kinds ----------------------------------------------------------------------------------------
+
+
+def _integer(low: int, high: int, *, zero: bool = True) -> _Kind:
+    def parse(text: str) -> int:
+        value = int(_number(text))
+        if not low <= value <= high or (value == 0 and not zero):
+            raise ValueError(text)
+        return value
+
+    bounds = f"at least {low}" if high in (INT_MAX, LONG_MAX) else f"between {low} and {high}"
+    rule = f"an integer {bounds}" if zero else f"an integer {bounds} other than 0"
+    return _Kind(ConfigType.LONG if high > INT_MAX else ConfigType.INT, parse, rule)
+
+
+def _number(text: str) -> str:
+    """Refuses what only Python takes for a number, such as `1_000`."""
+    if not re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", text):
+        raise ValueError(text)
+    return text
+
+
+def _int(low: int, high: int = INT_MAX) -> _Kind:
+    return _integer(low, high)
+
+
+def _long(low: int) -> _Kind:
+    return _integer(low, LONG_MAX)
+
+
+def _parse_ratio(text: str) -> float:
+    value = float(_number(text))
+    if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value
+
+
+def _parse_flag(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
+def _only_false(text: str) -> bool:
+    if _parse_flag(text):
+        raise ValueError(text)
+    return False
+
+
+def _choice(*words: str) -> _Kind:
+    def parse(text: str) -> str:
+        return words[words.index(text)]
+
+    return _Kind(ConfigType.STRING, parse, "one of " + ", ".join(words))
+
+
+def _choices(*words: str) -> _Kind:
+    def parse(text: str) -> tuple[str, ...]:
+        found = _split(text)
+        if len(set(found)) < len(found) or not all(word in words for word in found):
+            raise ValueError(text)
+        return found
+
+    return _Kind(ConfigType.LIST, parse, "a list of " + ", ".join(words))
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _parse_throttled(text: str) -> tuple[str, ...]:
+    items = _split(text)
+    pairs = [item.split(":") for item in items]
+    if items != ("*",) and not all(
+        len(p) == 2 and p[0].isdigit() and p[1].isdigit() for p in pairs
+    ):
+        raise ValueError(text)
+    return items
+
+
+_RATIO = _Kind(ConfigType.DOUBLE, _parse_ratio, "a number between 0 and 1")
+_FLAG = _Kind(ConfigType.BOOLEAN, _parse_flag, "true or false")
+_NO_FLAG = _Kind(ConfigType.BOOLEAN, _only_false, "false: there is no tiered storage")
+_THROTTLED = _Kind(ConfigType.LIST, _parse_throttled, "a list of partition:broker, or *")
+_GZIP_LEVEL = _integer(-1, 9, zero=False)
+
+
+def _key(kind: _Kind, default: Value, description: str, *broker_keys: str | tuple[str, int]) -> Any:
+    """A field of `TopicConfig` that carries its own definition."""
+    pairs = tuple((key, 1) if isinstance(key, str) else key for key in broker_keys)
+    return dataclasses.field(default=default, metadata={"key": (kind, default, description, pairs)})
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What is in force for a topic."""
+
+    cleanup_policy: tuple[str, ...] = _key(
+        _choices("delete", "compact"),
+        ("delete",),
+        "What happens to old segments: deleted by age and size, or compacted by key, or both.",
+        "log.cleanup.policy",
+    )
+    compression_gzip_level: int = _key(
+        _GZIP_LEVEL, -1, "The level, if the topic stores gzip.", "compression.gzip.level"
+    )
+    compression_lz4_level: int = _key(
+        _int(1, 17), 9, "The level, if the topic stores lz4.", "compression.lz4.level"
+    )
+    compression_type: str = _key(
+        _choice("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        "producer",
+        "How batches are stored; `producer` keeps what the producer chose.",
+        "compression.type",
+    )
+    compression_zstd_level: int = _key(
+        _int(-131_072, 22), 3, "The level, if the topic stores zstd.", "compression.zstd.level"
+    )
+    delete_retention_ms: int = _key(
+        _long(0),
+        _DAY_MS,
+        "How long a compacted topic keeps a tombstone.",
+        "log.cleaner.delete.retention.ms",
+    )
+    file_delete_delay_ms: int = _key(
+        _long(0),
+        _MINUTE_MS,
+        "How long the files of a deleted segment stay on disk.",
+        "log.segment.delete.delay.ms",
+    )
+    flush_messages: int = _key(
+        _long(1),
+        LONG_MAX,
+        "Records after which the log is forced to disk.",
+        "log.flush.interval.messages",
+    )
+    flush_ms: int = _key(
+        _long(0),
+        LONG_MAX,
+        "Time after which the log is forced to disk.",
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = _key(
+        _THROTTLED, (), "Replicas whose fetching is throttled."
+    )
+    index_interval_bytes: int = _key(
+        _int(0),
+        4_096,
+        "About one entry of the offset index per so many bytes of log.",
+        "log.index.interval.bytes",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = _key(
+        _THROTTLED, (), "Replicas that are served at a throttled rate."
+    )
+    local_retention_bytes: int = _key(
+        _long(-2), -2, "Size kept on the broker with tiered storage; -2: `retention.bytes`."
+    )
+    local_retention_ms: int = _key(
+        _long(-2), -2, "Age kept on the broker with tiered storage; -2: `retention.ms`."
+    )
+    max_compaction_lag_ms: int = _key(
+        _long(1),
+        LONG_MAX,
+        "The longest time that a record may stay uncompacted.",
+        "log.cleaner.max.compaction.lag.ms",
+    )
+    max_message_bytes: int = _key(
+        _int(0), 1_048_588, "The largest record batch that is accepted.", "message.max.bytes"
+    )
+    message_timestamp_after_max_ms: int = _key(
+        _long(0),
+        _HOUR_MS,
+        "How far a record's time may be ahead of the broker's.",
+        "log.message.timestamp.after.max.ms",
+    )
+    message_timestamp_before_max_ms: int = _key(
+        _long(0),
+        LONG_MAX,
+        "How far a record's time may be behind the broker's.",
+        "log.message.timestamp.before.max.ms",
+    )
+    message_timestamp_type: str = _key(
+        _choice("CreateTime", "LogAppendTime"),
+        "CreateTime",
+        "Whether a record keeps its client's time or gets the broker's.",
+        "log.message.timestamp.type",
+    )
+    min_cleanable_dirty_ratio: float = _key(
+        _RATIO,
+        0.5,
+        "The share of uncompacted log at which compaction begins.",
+        "log.cleaner.min.cleanable.ratio",
+    )
+    min_compaction_lag_ms: int = _key(
+        _long(0),
+        0,
+        "The shortest time that a record stays uncompacted.",
+        "log.cleaner.min.compaction.lag.ms",
+    )
+    min_insync_replicas: int = _key(
+        _int(1),
+        1,
+        "Replicas that must be in sync for a produce with acks=all.",
+        "min.insync.replicas",
+    )
+    preallocate: bool = _key(
+        _FLAG, False, "Whether a new segment gets its full size at once.", "log.preallocate"
+    )
+    remote_copy_lag_bytes: int = _key(
+        _long(-1), 0, "Bytes that stay on the broker before they are copied to tiered storage."
+    )
+    remote_copy_lag_ms: int = _key(
+        _long(-1), 0, "Time that records stay on the broker before they are copied."
+    )
+    remote_log_copy_disable: bool = _key(_NO_FLAG, False, "Stops copying to tiered storage.")
+    remote_log_delete_on_disable: bool = _key(
+        _NO_FLAG, False, "Deletes what is in tiered storage when it is disabled."
+    )
+    remote_storage_enable: bool = _key(_NO_FLAG, False, "Whether the topic uses tiered storage.")
+    retention_bytes: int = _key(
+        _long(-1),
+        -1,
+        "The size of a partition above which its oldest segments are deleted; -1: no limit.",
+        "log.retention.bytes",
+    )
+    retention_ms: int = _key(
+        _long(-1),
+        7 * _DAY_MS,
+        "The age at which a segment is deleted; -1: never.",
+        "log.retention.ms",
+        ("log.retention.minutes", _MINUTE_MS),
+        ("log.retention.hours", _HOUR_MS),
+    )
+    segment_bytes: int = _key(
+        _int(1 << 20), 1 << 30, "The size at which a new segment begins.", "log.segment.bytes"
+    )
+    segment_index_bytes: int = _key(
+        _int(4), 10 << 20, "The largest index of a segment.", "log.index.size.max.bytes"
+    )
+    segment_jitter_ms: int = _key(
+        _long(0),
+        0,
+        "At most so much is taken from `segment.ms` at random, so that not all roll at once.",
+        "log.roll.jitter.ms",
+        ("log.roll.jitter.hours", _HOUR_MS),
+    )
+    segment_ms: int = _key(
+        _long(1),
+        7 * _DAY_MS,
+        "The age at which a new segment begins.",
+        "log.roll.ms",
+        ("log.roll.hours", _HOUR_MS),
+    )
+    unclean_leader_election_enable: bool = _key(
+        _FLAG,
+        False,
+        "Whether a replica outside the in-sync set may lead: available, but loses records.",
+        "unclean.leader.election.enable",
+    )
+
+
+def _define(field: dataclasses.Field[Any]) -> TopicKey:
+    kind, default, description, broker_keys = field.metadata["key"]
+    name = field.name.replace("_", ".")
+    return TopicKey(name, kind.type, default, kind.parse, kind.rule, broker_keys, description)
+
+
+TOPIC_KEYS: Mapping[str, TopicKey] = {
+    key.name: key for key in map(_define, dataclasses.fields(TopicConfig))
+}
+"""Every key of a topic, by name, in alphabetical order."""
+
+
+# --- what is in force -----------------------------------------------------------------------------
+
+
+def topic_defaults(broker: object) -> TopicConfig:
+    """What holds for a topic without overrides on a broker with these settings.
+
+    `broker` is any object whose attributes are broker keys with dots as underscores; what it lacks
+    or has as None keeps Apache Kafka's default.
+    """
+    values: dict[str, Value] = {}
+    for key in TOPIC_KEYS.values():
+        for broker_key, factor in key.broker_keys:
+            value = getattr(broker, broker_key.replace(".", "_"), None)
+            if value is not None:
+                # A factor turns hours to milliseconds; all negative ages mean "for ever".
+                values[_attribute(key.name)] = max(-1, value * factor) if factor > 1 else value
+                break
+    return TopicConfig(**_untyped(values))
+
+
+def effective(overrides: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:
+    """What holds for a topic with these overrides. Keys that are not known here change nothing.
+
+    KafkaError(INVALID_CONFIG) for a value that is not valid.
+    """
+    if not overrides:
+        return defaults
+    values = {_attribute(name): _parse(name, overrides[name]) for name in _known(overrides)}
+    return dataclasses.replace(defaults, **_untyped(values))
+
+
+def validate_topic_config(overrides: Mapping[str, str | None], defaults: TopicConfig) -> None:
+    """Checks overrides that somebody wants to set on a topic.
+
+    KafkaError(INVALID_CONFIG) names the key and says what it takes.
+    """
+    values: dict[str, str] = {}
+    for name in sorted(overrides):
+        value = overrides[name]
+        if name not in TOPIC_KEYS:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+        if value is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
+        values[name] = value
+    config = effective(values, defaults)
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) is above "
+            f"max.compaction.lag.ms ({config.max_compaction_lag_ms})",
+        )
+
+
+def _known(overrides: Mapping[str, str]) -> list[str]:
+    return [name for name in sorted(overrides) if name in TOPIC_KEYS]
+
+
+def _parse(name: str, text: str) -> Value:
+    key = TOPIC_KEYS[name]
+    try:
+        return key.parse(text.strip())
+    except (ValueError, KeyError):
+        message = f"Invalid value {text!r:.100} for {name}: it must be {key.rule}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message) from None
+
+
+def _attribute(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _untyped(values: dict[str, Value]) -> dict[str, Any]:
+    """The parsers give each attribute its own type, which a dict of values cannot show."""
+    return dict(values)

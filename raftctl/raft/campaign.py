@@ -1,0 +1,89 @@
+"""The roles of a voter that neither leads nor follows.
+
+unattached   knows no leader of its epoch; waits for one, or for its election timeout
+prospective  asks whether it would win (pre-vote); nothing has changed yet, so a replica that
+             cannot win disturbs nobody (Raft §9.6, KIP-996)
+candidate    asks for votes in a new epoch (Raft §5.2)
+resigned     led this epoch and gave it up; it cannot lead the same epoch again
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from raftctl.raft.fetcher import Fetcher
+from raftctl.raft.messages import NodeId, VoteRequest
+from raftctl.raft.replica import Replica
+
+
+@dataclass(slots=True)
+class Unattached:
+    """Waits. An observer never campaigns, but asks one voter after the other for the leader."""
+
+    election_deadline_ms: int | None
+    fetcher: Fetcher | None = None
+
+    def deadline_ms(self) -> int | None:
+        """When to campaign, or to ask the next voter."""
+        return self.fetcher.deadline_ms() if self.fetcher else self.election_deadline_ms
+
+
+@dataclass(slots=True)
+class Resigned:
+    """Waits for a successor, and campaigns like anyone else if there is none."""
+
+    election_deadline_ms: int
+
+    def deadline_ms(self) -> int:
+        """When to campaign."""
+        return self.election_deadline_ms
+
+
+@dataclass(slots=True)
+class Campaign:
+    """Asks all other voters, again where the request failed, and counts each voter once."""
+
+    replica: Replica
+    request: VoteRequest
+    election_deadline_ms: int
+    granting: set[NodeId] = field(default_factory=set)
+    _retry_at_ms: dict[NodeId, int] = field(default_factory=dict)
+    _failures: dict[NodeId, int] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Asks every other voter."""
+        for voter in self.replica.other_voters():
+            self.replica.send(voter, self.request)
+
+    def won(self) -> bool:
+        """Whether a majority has granted."""
+        return len(self.granting) >= self.replica.voters.majority
+
+    def failed(self, voter: NodeId, now_ms: int) -> None:
+        """The request did not reach the voter, or the answer not us."""
+        failures = self._failures.get(voter, 0) + 1
+        self._failures[voter] = failures
+        self._retry_at_ms[voter] = now_ms + self.replica.config.backoff_ms(failures)
+
+    def retry(self, now_ms: int) -> None:
+        """Asks those again whose pause is over."""
+        due = [voter for voter, at_ms in self._retry_at_ms.items() if at_ms <= now_ms]
+        for voter in due:
+            del self._retry_at_ms[voter]
+            self.replica.send(voter, self.request)
+
+    def deadline_ms(self) -> int:
+        """When to ask again, or to give this campaign up."""
+        return min((self.election_deadline_ms, *self._retry_at_ms.values()))
+
+
+class Prospective(Campaign):
+    """A campaign for pre-votes, in the current epoch."""
+
+    __slots__ = ()
+
+
+class Candidate(Campaign):
+    """A campaign for votes, in an epoch of its own."""
+
+    __slots__ = ()

@@ -1,0 +1,59 @@
+"""The quorum's settings: times in milliseconds, Apache Kafka's names and defaults.
+
+Sources: KIP-595 and Kafka's `controller.quorum.*` keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftctl.errors import invariant
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """What the operator may tune about the quorum."""
+
+    election_timeout_ms: int = 1000
+    """A campaign lasts, and a voter without a leader waits, a random time in [this, 2 x this)."""
+    fetch_timeout_ms: int = 2000
+    """A follower that got no answer from its leader for so long looks for a new one."""
+    election_backoff_max_ms: int = 1000
+    """The longest pause before a retry, or before a successor that is not the first campaigns."""
+    request_timeout_ms: int = 2000
+    """The driver reports `RequestFailed` for a request not answered in this time."""
+    retry_backoff_ms: int = 20
+    """The pause before the first retry; it doubles with every further failure."""
+    fetch_max_wait_ms: int = 500
+    """How long the leader may keep a Fetch that it has nothing to answer with."""
+    fetch_max_bytes: int = 8 * 1024 * 1024
+    """The largest answer to a Fetch, unless its first batch alone is larger."""
+
+    snapshot_max_bytes: int = 1024 * 1024
+    """The largest piece of a snapshot that one request asks for."""
+
+    def __post_init__(self) -> None:
+        least = min(self.election_timeout_ms, self.fetch_timeout_ms, self.retry_backoff_ms)
+        invariant(least > 0, "the quorum's timeouts and back-off are positive")
+
+    @property
+    def check_quorum_ms(self) -> int:
+        """A leader that no majority fetched from for so long resigns (KIP-595, KAFKA-15489)."""
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def fetch_wait_ms(self) -> int:
+        """How long our own Fetch may be kept: a quiet leader must not look like a dead one."""
+        return min(self.fetch_max_wait_ms, self.fetch_timeout_ms // 4)
+
+    def backoff_ms(self, failures: int) -> int:
+        """The pause after this many failures in a row (at least one)."""
+        doublings = min(failures - 1, self.election_backoff_max_ms.bit_length())
+        return min(self.retry_backoff_ms << doublings, self.election_backoff_max_ms)
+
+    def succession_ms(self, position: int, successors: int) -> int:
+        """How long the successor at this position leaves the field to those before it.
+
+        Nothing for the first, then strictly exponential, so that at most one campaigns at a time.
+        """
+        return 0 if position == 0 else self.election_backoff_max_ms >> (successors - position)

@@ -1,0 +1,128 @@
+"""What travels between nodes: the quorum's messages, the controller's requests, and two of our own.
+
+A frame is the MessagePack array `[correlation id, type id, field, ...]`; a WebSocket message is one
+frame or several, one after the other, so that what is sent in one turn of the event loop costs one
+message. The first frame each way is a `Hello`, with correlation id 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args
+
+import msgpack
+
+from raftctl.codec import Codec, CodecError, by_type_id
+from raftctl.errors import ErrorCode
+from raftctl.metadata import requests
+from raftctl.raft import messages
+
+PATH = "/rpc"
+PROTOCOL_VERSION = 1
+MESSAGE_BYTES_MAX = 32 * 1024 * 1024
+"""Of one WebSocket message. Above the largest batch (16 MiB) and what goes with it."""
+UNPACK_BUFFER_BYTES = 64 * 1024
+SCRATCH_BYTES_MAX = 1024 * 1024
+HELLO_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Who speaks, and to whom it believes to speak."""
+
+    TYPE_ID: ClassVar[int] = 90
+    version: int
+    cluster_id: str
+    node_id: int
+    peer_id: int = -1
+    """The node expected at the other end; -1: whoever it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The answer to a request that was refused or failed."""
+
+    TYPE_ID: ClassVar[int] = 91
+    error: ErrorCode
+    message: str
+
+
+TAGGED = (
+    Hello,
+    Failure,
+    *get_args(requests.ControllerRequest),
+    *get_args(requests.ControllerResponse),
+)
+QUORUM: dict[int, type[Any]] = {
+    1: messages.VoteRequest,
+    2: messages.VoteResponse,
+    3: messages.BeginQuorumEpochRequest,
+    4: messages.BeginQuorumEpochResponse,
+    5: messages.EndQuorumEpochRequest,
+    6: messages.EndQuorumEpochResponse,
+    7: messages.FetchRequest,
+    8: messages.FetchResponse,
+    9: messages.FetchSnapshotRequest,
+    10: messages.FetchSnapshotResponse,
+    11: messages.TransferLeadershipRequest,
+    12: messages.TransferLeadershipResponse,
+    13: messages.AddVoterRequest,
+    14: messages.RemoveVoterRequest,
+    15: messages.UpdateVoterRequest,
+    16: messages.ChangeVotersResponse,
+}
+RPC_CODEC: Codec[Any] = Codec(QUORUM | by_type_id(TAGGED))
+
+
+class FrameError(Exception):
+    """The peer sent what it must not; its connection is closed, and only that."""
+
+
+class FramePacker:
+    """Makes frames; one for each connection, since it keeps a buffer."""
+
+    def __init__(self) -> None:
+        self._packer = msgpack.Packer()
+
+    def pack(self, correlation_id: int, message: object) -> bytes:
+        """The bytes of one frame."""
+        frame: bytes = self._packer.pack((correlation_id, *RPC_CODEC.to_row(message)))
+        if len(frame) > SCRATCH_BYTES_MAX:
+            self._packer = msgpack.Packer()  # the old one would keep a buffer of this size
+        return frame
+
+
+class FrameUnpacker:
+    """Reads the frames of one WebSocket message after the other."""
+
+    def __init__(self) -> None:
+        self._unpacker = msgpack.Unpacker(
+            read_size=UNPACK_BUFFER_BYTES,
+            max_buffer_size=MESSAGE_BYTES_MAX,
+            use_list=False,
+            max_map_len=0,
+            max_ext_len=0,
+        )
+        self._fed_bytes = 0
+
+    def unpack(self, data: bytes) -> list[tuple[int, Any]]:
+        """(correlation id, object) of each frame. Raises FrameError, after which it is useless."""
+        self._fed_bytes += len(data)
+        frames = []
+        from_row = RPC_CODEC.from_row
+        unpacker = self._unpacker
+        end = 0
+        try:
+            unpacker.feed(data)
+            for row in unpacker:
+                if type(row) is not tuple or not row or type(row[0]) is not int:
+                    raise FrameError("a frame begins with a correlation id")
+                frames.append((row[0], from_row(row[1:])))
+                end = (
+                    unpacker.tell()
+                )  # once it has met an unfinished frame, it tells that one's end
+        except (CodecError, ValueError, TypeError, msgpack.BufferFull) as error:
+            raise FrameError(str(error)) from error
+        if not frames or end != self._fed_bytes:
+            raise FrameError("a message holds one whole frame or several")
+        return frames

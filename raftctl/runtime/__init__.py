@@ -1,0 +1,1 @@
+"""The seam: the only way to disk, wall clock, randomness, threads and logs (see `api`)."""

@@ -1,0 +1,159 @@
+"""What a node may use of the world besides the event loop.
+
+The network seam is the asyncio loop itself (`create_connection`, `create_server`); time for
+timeouts is `loop.time()`. Everything else that touches the world goes through a `Runtime`, so that
+the same production code runs on a real machine (`raftctl.runtime.real`) and in the deterministic
+world (`jepsen.env.sim`). `tests/test_tidy.py` forbids reaching past it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+    import random
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from structlog.typing import FilteringBoundLogger
+
+T = TypeVar("T")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """One open file. Positions are explicit; nothing is durable before `sync` returns.
+
+    Every method raises `OSError` as the operating system does.
+    """
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Writes the buffers at the end, all of them or raises."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Returns up to `size` bytes from `position`; fewer only at the end of the file."""
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Overwrites bytes in place; the file grows if they reach past its end."""
+
+    def size(self) -> int:
+        """The length in bytes, unsynced bytes included."""
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file to `size` bytes."""
+
+    def sync(self) -> None:
+        """Makes the contents and length durable (fdatasync). Blocks: call it on a worker."""
+
+    def close(self) -> None:
+        """Releases the descriptor; a second call does nothing."""
+
+
+class DirectoryLock(Protocol):
+    """An exclusive lock on a directory, held until `release` or the end of the process."""
+
+    def release(self) -> None:
+        """Gives the lock up."""
+
+
+class FileSystem(Protocol):
+    """Files below the node's directories. Paths are absolute strings."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Opens for reading and writing; FileNotFoundError unless it exists or `create`."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is there."""
+
+    def names(self, directory: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def make_directories(self, path: str) -> None:
+        """Creates the directory and its parents; no error if it is there."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Moves a file or directory, replacing a target file; durable after `sync_directory`."""
+
+    def remove(self, path: str) -> None:
+        """Deletes one file."""
+
+    def remove_tree(self, path: str) -> None:
+        """Deletes a directory and all below it."""
+
+    def sync_directory(self, path: str) -> None:
+        """Makes creations, renames and removals in this directory durable."""
+
+    def lock_directory(self, path: str) -> DirectoryLock:
+        """Takes `path/.lock`; raises ConfigError when another process holds it."""
+
+
+class Worker(Protocol):
+    """Runs blocking calls off the event loop, one at a time, in the order submitted."""
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Queues the call; the future resolves on the event loop with its result or exception."""
+
+    def close(self) -> None:
+        """Stops after what is queued; does not wait."""
+
+
+class Runtime(Protocol):
+    """The world as one node sees it."""
+
+    @property
+    def files(self) -> FileSystem:
+        """The node's disk."""
+
+    @property
+    def random(self) -> random.Random:
+        """The node's source of chance."""
+
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """The node's logger; parts bind their context to it."""
+
+    def wall_ms(self) -> int:
+        """Wall-clock milliseconds since 1970, for timestamps only, never for timeouts."""
+
+    def uuid(self) -> UUID:
+        """A fresh random UUID (version 4)."""
+
+    def worker(self, name: str) -> Worker:
+        """A new worker; each log directory has one."""
+
+
+def replace_file(files: FileSystem, path: str, data: bytes) -> None:
+    """Replaces a small file so that a crash leaves the old or the new content, durably the new.
+
+    Writes a temporary file, syncs it, renames it over `path` and syncs the directory. Blocks.
+    """
+    temporary = path + ".tmp"
+    if files.exists(temporary):
+        files.remove(temporary)
+    file = files.open(temporary, create=True)
+    try:
+        file.append([data])
+        file.sync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    files.sync_directory(path.rpartition("/")[0])
+
+
+def read_file(files: FileSystem, path: str) -> bytes:
+    """The whole content of a small file; FileNotFoundError if it is not there."""
+    file = files.open(path)
+    try:
+        return file.read_at(0, file.size())
+    finally:
+        file.close()
+
+
+def bind_log(runtime: Runtime, **context: Any) -> FilteringBoundLogger:
+    """The node's logger with more context, e.g. `bind_log(runtime, part="raft")`."""
+    return runtime.log.bind(**context)

@@ -1,0 +1,309 @@
+"""The world as it is: the operating system's files, clock, randomness, threads and a log stream.
+
+The only module of a node that touches `os`, `time` and `threading`. A `RealRuntime` belongs to one
+node; nothing here is shared between two in one process. Sources: open(2), pwritev(2), fdatasync(2)
+and flock(2); that a new or renamed file is durable only after an fsync of its directory: fsync(2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import random
+import shutil
+import sys
+import threading
+import time
+import uuid
+from collections import deque
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TextIO
+
+    from structlog.typing import FilteringBoundLogger, Processor
+
+    from raftctl.runtime.api import Buffer, FileSystem
+
+T = TypeVar("T")
+
+WORKER_CALLS_MAX = 10_000
+"""Calls queued on one worker; a disk that falls further behind refuses more work."""
+BUFFERS_PER_WRITE_MAX = 1024
+"""IOV_MAX on Linux: more buffers than this need another system call."""
+
+
+class RealFile:
+    """A `File` on a descriptor; reads may come from another thread than writes.
+
+    Nobody else writes to a node's files, so the size is asked for once and then kept here.
+    """
+
+    def __init__(self, path: str, *, create: bool) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._descriptor = os.open(path, flags, 0o644)
+        self._size = os.fstat(self._descriptor).st_size
+        self._open = True
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """See `File.append`. What a failed write left behind is cut off again if possible."""
+        end = self._size
+        try:
+            self._write(end, [memoryview(buffer) for buffer in buffers if len(buffer)])
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, end)
+            raise
+
+    def _write(self, position: int, buffers: list[memoryview]) -> None:
+        first = 0
+        while first < len(buffers):
+            some = buffers[first : first + BUFFERS_PER_WRITE_MAX]
+            written = os.pwritev(self._descriptor, some, position)
+            position += written
+            while first < len(buffers) and written >= buffers[first].nbytes:
+                written -= buffers[first].nbytes
+                first += 1
+            if written:
+                buffers[first] = buffers[first].cast("B")[written:]
+        self._size = max(self._size, position)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """See `File.read_at`."""
+        data = os.pread(self._descriptor, size, position)
+        while data and len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """See `File.write_at`."""
+        self._write(position, [memoryview(data)] if len(data) else [])
+
+    def size(self) -> int:
+        """See `File.size`."""
+        return self._size
+
+    def truncate(self, size: int) -> None:
+        """See `File.truncate`."""
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    def sync(self) -> None:
+        """See `File.sync`."""
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """See `File.close`."""
+        if self._open:
+            self._open = False
+            os.close(self._descriptor)
+
+
+class RealDirectoryLock:
+    """A `DirectoryLock` by flock: the kernel gives it up when the process ends, however it ends."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise ConfigError(
+                f"log.dirs: {path} is in use by another node; "
+                "stop that one or give this one a directory of its own"
+            ) from None
+        self._held = True
+
+    def release(self) -> None:
+        """See `DirectoryLock.release`."""
+        if self._held:
+            self._held = False
+            os.close(self._descriptor)
+
+
+class RealFileSystem:
+    """`FileSystem` on the operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """See `FileSystem.open`."""
+        return RealFile(path, create=create)
+
+    def exists(self, path: str) -> bool:
+        """See `FileSystem.exists`."""
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """See `FileSystem.is_directory`."""
+        return os.path.isdir(path)
+
+    def names(self, directory: str) -> list[str]:
+        """See `FileSystem.names`."""
+        return sorted(os.listdir(directory))
+
+    def make_directories(self, path: str) -> None:
+        """See `FileSystem.make_directories`."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """See `FileSystem.rename`."""
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        """See `FileSystem.remove`."""
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        """See `FileSystem.remove_tree`."""
+        shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        """See `FileSystem.sync_directory`."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock_directory(self, path: str) -> RealDirectoryLock:
+        """See `FileSystem.lock_directory`."""
+        return RealDirectoryLock(path)
+
+
+class RealWorker:
+    """A `Worker` on a thread of its own, which starts with the first call.
+
+    A call that is queued always runs, even if its future is cancelled: it may be the write that a
+    later one builds on.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
+        self._calls = SimpleQueue()
+        self._outcomes: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._waking = False
+        self._outstanding = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """See `Worker.submit`. KafkaError(KAFKA_STORAGE_ERROR) when too much is queued."""
+        if self._closed or self._outstanding >= WORKER_CALLS_MAX:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"worker {self._name} takes no calls")
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            # Not a daemon: the interpreter must not end in the middle of a write.
+            threading.Thread(target=self._run, name=self._name, daemon=False).start()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._outstanding += 1
+        self._calls.put((call, future))
+        return future
+
+    def close(self) -> None:
+        """See `Worker.close`."""
+        if not self._closed:
+            self._closed = True
+            self._calls.put(None)
+
+    def _run(self) -> None:
+        while (item := self._calls.get()) is not None:
+            call, future = item
+            result, error = None, None
+            try:
+                result = call()
+            except BaseException as raised:  # noqa: BLE001 - it belongs to whoever awaits the future
+                error = raised
+            self._outcomes.append((future, result, error))
+            self._wake()
+
+    def _wake(self) -> None:
+        """Asks the loop to deliver; outcomes that come before it does so share the one wake-up."""
+        if self._waking or self._loop is None:
+            return
+        self._waking = True
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        # The flag falls before the queue is emptied: an outcome that comes in between wakes the
+        # loop once too often instead of never.
+        self._waking = False
+        while self._outcomes:
+            future, result, error = self._outcomes.popleft()
+            self._outstanding -= 1
+            if future.cancelled():
+                continue
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+
+class RealRuntime:
+    """`Runtime` of a node in a process of its own; `close` it, or the interpreter will not end."""
+
+    def __init__(
+        self, log_stream: TextIO | None = None, log_level: str = "info", **context: Any
+    ) -> None:
+        """Logs at `log_level` and above to the stream (standard error), always with `context`."""
+        self.files: FileSystem = RealFileSystem()
+        self.random = random.Random(random.SystemRandom().getrandbits(256))
+        self.log = make_log(log_stream or sys.stderr, log_level, **context)
+        self._workers: list[RealWorker] = []
+
+    def wall_ms(self) -> int:
+        """See `Runtime.wall_ms`."""
+        return time.time_ns() // 1_000_000
+
+    def uuid(self) -> uuid.UUID:
+        """See `Runtime.uuid`."""
+        return uuid.uuid4()
+
+    def worker(self, name: str) -> RealWorker:
+        """See `Runtime.worker`."""
+        worker = RealWorker(name)
+        self._workers.append(worker)
+        return worker
+
+    def close(self) -> None:
+        """Ends all workers after what is queued; does not wait."""
+        for worker in self._workers:
+            worker.close()
+
+
+def make_log(stream: TextIO, level: str, **context: Any) -> FilteringBoundLogger:
+    """A logger that shares no configuration: JSON lines, or key=value for people at a terminal."""
+    number = logging.getLevelNamesMapping()[level.upper()]
+    processors: list[Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if stream.isatty():
+        plain = structlog.dev.plain_traceback
+        processors.append(structlog.dev.ConsoleRenderer(exception_formatter=plain))
+    else:
+        processors.append(structlog.processors.format_exc_info)
+        processors.append(structlog.processors.JSONRenderer(default=str))
+    log: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.WriteLogger(stream),
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        context_class=dict,
+        cache_logger_on_first_use=False,
+        **context,
+    )
+    # `bind` without values turns the lazy proxy, which would look up the global configuration at
+    # each use, into the bound logger itself.
+    return log.bind()

@@ -1,0 +1,145 @@
+"""The HTTP API of a controller: health, readiness and the cluster's status as JSON.
+
+Served on the controller listener beside `/rpc`. Read-only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from raftctl.metadata.record_codec import RECORD_CODEC
+from raftctl.metadata.records import NO_LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.raft.status import QuorumStatus, ReplicaStatus
+    from raftctl.server.driver import RaftDriver
+    from raftctl.server.loader import MetadataLoader
+
+METADATA_PATH = "/api/v1/metadata"
+PROVENANCE_HEADER = "X-Raftctl-Provenance"
+"""Offset, epoch and timestamp of the image that follows."""
+RECORDS_PER_SLICE = 1_000
+
+
+class AdminApi:
+    """Answers for one node."""
+
+    def __init__(
+        self, *, node_id: int, cluster_id: str, driver: RaftDriver, loader: MetadataLoader
+    ) -> None:
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._driver = driver
+        self._loader = loader
+
+    def routes(self) -> list[web.RouteDef]:
+        """What to mount in the node's application."""
+        return [
+            web.get("/healthz", self._healthz),
+            web.get("/readyz", self._readyz),
+            web.get("/api/v1/status", self._status),
+            web.get(METADATA_PATH, self._metadata),
+        ]
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.json_response({"alive": True})
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        ready = self._driver.leader_id >= 0 and self._loader.caught_up
+        return web.json_response({"ready": ready}, status=200 if ready else 503)
+
+    async def _status(self, request: web.Request) -> web.Response:
+        quorum = quorum_json(self._driver.status())
+        cluster = cluster_json(self._loader.image)
+        identity = {"node_id": self._node_id, "cluster_id": self._cluster_id}
+        return web.json_response({**identity, **quorum, **cluster})
+
+    async def _metadata(self, request: web.Request) -> web.StreamResponse:
+        """The committed image as packed records, a slice at a time so that nobody else waits."""
+        image = self._loader.image
+        provenance = f"{image.offset} {image.epoch} {image.timestamp_ms}"
+        response = web.StreamResponse(headers={PROVENANCE_HEADER: provenance})
+        response.content_type = "application/octet-stream"
+        await response.prepare(request)
+        records = image.records()
+        while chunk := list(islice(records, RECORDS_PER_SLICE)):
+            await response.write(RECORD_CODEC.pack_all(chunk))
+            await asyncio.sleep(0)
+        await response.write_eof()
+        return response
+
+
+def quorum_json(status: QuorumStatus) -> dict[str, Any]:
+    """The quorum as this node sees it; replicas are known to the leader only."""
+    return {
+        "role": status.role,
+        "leader_id": status.leader_id,
+        "epoch": status.epoch,
+        "high_watermark": status.high_watermark,
+        "log_end_offset": status.log_end_offset,
+        "voters": _replicas_json(status, status.voters),
+        "observers": _replicas_json(status, status.observers),
+    }
+
+
+def _replicas_json(
+    status: QuorumStatus, replicas: Sequence[ReplicaStatus]
+) -> list[dict[str, int | None]]:
+    return [
+        {
+            "node_id": replica.node_id,
+            "log_end_offset": replica.log_end_offset,
+            "lag": status.log_end_offset - replica.log_end_offset,
+            "last_fetch_age_ms": _age(status.now_ms, replica.last_fetch_ms),
+            "last_caught_up_age_ms": _age(status.now_ms, replica.last_caught_up_ms),
+        }
+        for replica in replicas
+    ]
+
+
+def _age(now_ms: int, then_ms: int | None) -> int | None:
+    return None if then_ms is None else now_ms - then_ms
+
+
+def cluster_json(image: MetadataImage) -> dict[str, Any]:
+    """Brokers and the health of partitions."""
+    leaders = dict.fromkeys(sorted(image.brokers), 0)
+    replicas = dict.fromkeys(leaders, 0)
+    partitions = offline = under_replicated = 0
+    for topic in image.topics.in_order():
+        for partition in topic.partitions.values():
+            partitions += 1
+            offline += partition.leader == NO_LEADER
+            under_replicated += len(partition.isr) < len(partition.replicas)
+            if partition.leader in leaders:
+                leaders[partition.leader] += 1
+            for broker_id in partition.replicas:
+                if broker_id in replicas:
+                    replicas[broker_id] += 1
+    return {
+        "brokers": [
+            {
+                "broker_id": broker_id,
+                "endpoints": [f"{e.listener}://{e.host}:{e.port}" for e in broker.endpoints],
+                "rack": broker.rack,
+                "fenced": broker.fenced,
+                "in_controlled_shutdown": broker.in_controlled_shutdown,
+                "broker_epoch": broker.broker_epoch,
+                "leaders": leaders[broker_id],
+                "replicas": replicas[broker_id],
+            }
+            for broker_id, broker in sorted(image.brokers.items())
+        ],
+        "topics": len(image.topics.topics),
+        "partitions": partitions,
+        "offline_partitions": offline,
+        "under_replicated_partitions": under_replicated,
+        "metadata_offset": image.offset,
+    }

@@ -1,0 +1,276 @@
+"""The shell of the controller: appends what it decides and answers when that is committed.
+
+Takes requests on the event loop, one after the other (the single writer of row C1). While this node
+leads, the controller's own images are published as they commit; otherwise the loader replays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
+from raftctl.metadata.record_codec import pack_records
+from raftctl.metadata.requests import BrokerHeartbeatRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from raftctl.controller.quorum_controller import QuorumController
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import Record
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.raft.messages import Offset
+    from raftctl.runtime.api import Runtime
+    from raftctl.server.driver import RaftDriver
+    from raftctl.server.loader import MetadataLoader
+
+    Reply = Callable[[ControllerResponse | KafkaError], None]
+
+DEFERRED_MAX = 100_000
+"""Answers that wait for a commit; heartbeats may be more."""
+LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
+
+
+class _Deferred(NamedTuple):
+    offset: int
+    reply: Reply
+    response: ControllerResponse
+    lost: ErrorCode
+
+
+class ControllerService:
+    """One controller node; active while it leads the quorum."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        controller: QuorumController,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        runtime: Runtime,
+        idle_interval_ms: int,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._node_id = node_id
+        self._controller = controller
+        self._driver = driver
+        self._loader = loader
+        self._runtime = runtime
+        self._idle_interval_ms = idle_interval_ms
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._log = runtime.log.bind(part="controller")
+        self._deferred: deque[_Deferred] = deque()
+        self._reads: list[_Deferred] = []
+        """Asked in this turn of the event loop and to be confirmed."""
+        self._last_appended = -1
+        self._appended_ms = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._unproposed = False
+        """Whether this turn of the event loop has appended something, which is not proposed yet."""
+        self._turn_ends = False
+        """Whether `_end_turn` is due in this turn of the event loop."""
+        driver.add_listener(self)
+
+    def handle(self, request: ControllerRequest) -> asyncio.Future[ControllerResponse]:
+        """See `answer`; the future fails with the KafkaError."""
+        future: asyncio.Future[ControllerResponse] = self._loop.create_future()
+        self.answer(request, partial(_resolve, future))
+        return future
+
+    def answer(self, request: ControllerRequest, reply: Reply) -> None:
+        """Calls `reply` once, now or later: with the response when the result is committed, or
+
+        with KafkaError: NOT_CONTROLLER if this node is not active, or is not any more before the
+        commit, THROTTLING_QUOTA_EXCEEDED if too much waits already. A future for each of many
+        writes would cost as much as deciding on them.
+        """
+        self._watch_turn()
+        try:
+            self._decide(request, reply)
+        except KafkaError as error:
+            reply(error)
+
+    def _decide(self, request: ControllerRequest, reply: Reply) -> None:
+        if not self._controller.active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        # Heartbeats are few, and to refuse them would fence brokers that live.
+        heartbeat = isinstance(request, BrokerHeartbeatRequest)
+        if len(self._deferred) >= DEFERRED_MAX and not heartbeat:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        result = self._controller.handle(request, self._now_ms())
+        base_offset = self._append(result.records)
+        response = result.response_at(base_offset)
+        if result.confirm and not self._unproposed:
+            self._confirm(_Deferred(self._last_appended, reply, response, result.lost))
+        elif self._last_appended < self._driver.high_watermark:
+            reply(response)
+        else:
+            # Also an answer without records waits: it was computed from what is not committed yet.
+            self._deferred.append(_Deferred(self._last_appended, reply, response, result.lost))
+
+    def _confirm(self, read: _Deferred) -> None:
+        """Answers once this controller is known to have been active when the question came.
+
+        What this turn has appended already tells that by its commit: a newer leader's voters would
+        not take it. Otherwise one barrier at the end of the turn serves all that was asked in it.
+        """
+        if not self._reads:
+            self._loop.call_soon(self._open_barrier)
+        self._reads.append(read)
+
+    def _open_barrier(self) -> None:
+        reads, self._reads = self._reads, []
+        if reads:
+            confirmed = partial(self._confirmed, reads, self._driver.epoch)
+            self._driver.read_barrier().add_done_callback(confirmed)
+
+    def _confirmed(
+        self, reads: Sequence[_Deferred], epoch: int, barrier: asyncio.Future[Offset]
+    ) -> None:
+        refused = barrier.cancelled() or barrier.exception() is not None
+        # Of another epoch is also what was rolled back: an answer may come from that.
+        if refused or epoch != self._driver.epoch or not self._controller.active:
+            _fail_all(reads)
+            return
+        for read in reads:
+            if read.offset < self._driver.high_watermark:
+                read.reply(read.response)
+            else:
+                # Behind some of a greater offset, perhaps: then it waits for those as well.
+                self._deferred.append(read)
+
+    def stop(self) -> None:
+        """Cancels the timer and fails what waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fail_deferred()
+
+    # --- RaftListener -----------------------------------------------------------------------------
+
+    def on_committed(self, high_watermark: int) -> None:
+        """Publishes what committed and answers who waited for it."""
+        if not self._controller.active:
+            self._loader.replay_committed(high_watermark)
+            return
+        for delta, image in self._controller.committed(high_watermark - 1):
+            self._loader.publish(delta, image)
+        while self._deferred and self._deferred[0].offset < high_watermark:
+            deferred = self._deferred.popleft()
+            deferred.reply(deferred.response)
+
+    def on_snapshot(self, image: MetadataImage) -> None:
+        """The loader takes it; a leader is never given one."""
+        invariant(not self._controller.active, "the active controller has all that is committed")
+        self._loader.on_snapshot(image)
+
+    def on_leader_changed(self, epoch: int, leader_id: int) -> None:
+        """Becomes the active controller, or gives up what is not committed."""
+        if self._controller.active:
+            self._controller.renounce()
+            self._fail_deferred()
+            self._log.info("controller_renounced", epoch=epoch, leader_id=leader_id)
+        if leader_id == self._node_id and self._driver.is_leader:
+            self._log.info("controller_active", epoch=epoch, offset=self._loader.image.offset)
+            self._last_appended = self._loader.image.offset
+            self._append(self._controller.claim(epoch, self._loader.image, self._now_ms()))
+        self._arm_timer()
+
+    # --- internals --------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _append(self, records: Sequence[Record]) -> int:
+        """Appends and replays at once; returns the offset of the first record."""
+        if not records:
+            return self._last_appended + 1
+        self._watch_turn()
+        self._unproposed = True
+        self._last_appended = self._driver.append(pack_records(records))
+        self._appended_ms = self._now_ms()
+        try:
+            self._controller.appended(
+                records, self._last_appended, self._driver.epoch, self._runtime.wall_ms()
+            )
+        except Exception as error:
+            # The records are on their way into every log: no replica could go on from them.
+            raise InvariantViolation("what the controller appends can be replayed") from error
+        return self._last_appended - len(records) + 1
+
+    def _watch_turn(self) -> None:
+        """Has `_end_turn` called before the driver proposes what this turn appends.
+
+        So images end where batches end, and what many requests change is looked at once.
+        """
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_ends = self._unproposed = False
+        self._controller.seal()
+        self._arm_timer()
+
+    def _fail_deferred(self) -> None:
+        waiting = [*self._deferred, *self._reads]
+        self._deferred.clear()
+        self._reads = []
+        _fail_all(waiting)
+
+    def _arm_timer(self) -> None:
+        """Sets the timer unless it fires early enough: to fire early costs less than to set it."""
+        deadlines_ms = [self._controller.deadline_ms(), self._idle_deadline_ms()]
+        due_ms = min((at_ms for at_ms in deadlines_ms if at_ms is not None), default=None)
+        if not self._controller.active:
+            due_ms = None
+        if self._timer is not None:
+            if due_ms is not None and self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_ms is not None:
+            self._timer_ms = due_ms
+            self._timer = self._loop.call_at((due_ms + 1) / 1000, self._tick)
+
+    def _idle_deadline_ms(self) -> int | None:
+        return self._appended_ms + self._idle_interval_ms if self._idle_interval_ms else None
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
+            self._append_due()
+            self._arm_timer()
+        except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
+            self._fail(error)
+
+    def _append_due(self) -> None:
+        """Appends what time brings about: silent brokers are fenced, an idle log gets a no-op."""
+        if not self._controller.active:
+            return
+        now_ms = self._now_ms()
+        self._append(self._controller.tick(now_ms))
+        idle_ms = self._idle_deadline_ms()
+        if idle_ms is not None and now_ms >= idle_ms:
+            self._append(self._controller.idle_records())
+
+
+def _resolve(
+    future: asyncio.Future[ControllerResponse], answer: ControllerResponse | KafkaError
+) -> None:
+    if future.done():
+        return  # whoever asked has given up
+    if isinstance(answer, KafkaError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+def _fail_all(waiting: Sequence[_Deferred]) -> None:
+    for one in waiting:
+        one.reply(KafkaError(one.lost, LEADERSHIP_LOST))

@@ -1,0 +1,485 @@
+"""The shell of the quorum core: performs its effects and feeds results back as events.
+
+Owns the core, the metadata log and the quorum-state file; nobody else touches them. It decides
+nothing: every branch here is about how to perform, never about what to do. Any failure of disk,
+core or listener is fatal to the node, since what follows could not be trusted (rows Q1, Q3, Q12):
+from then on nothing is handled, so nothing is acknowledged either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.raft import events
+from raftctl.raft.batch import BATCH_BYTES_MAX, HEADER_BYTES
+from raftctl.raft.messages import FetchRequest, FetchResponse, FetchSnapshotResponse, Offset
+from raftctl.rpc.client import RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.raft.batch import Batch
+    from raftctl.raft.core import RaftCore
+    from raftctl.raft.messages import NodeId, OffsetAndEpoch, Request, Response
+    from raftctl.raft.status import QuorumStatus
+    from raftctl.rpc.client import RpcClient
+    from raftctl.runtime.api import Runtime, Worker
+    from raftctl.server.snapshots import Snapshots
+    from raftctl.storage.quorum_state import QuorumStateStore
+    from raftctl.storage.record_log import RecordLog
+
+T = TypeVar("T")
+
+STORY_EVENTS_MAX = 200
+APPEND_BYTES_MAX = BATCH_BYTES_MAX - HEADER_BYTES
+"""Of one `append`, which is never split."""
+SHARED_BATCH_BYTES_MAX = 1024 * 1024
+"""Appends share a batch up to this size."""
+
+
+class _Append(NamedTuple):
+    payload: bytes
+    record_count: int
+
+
+class RaftListener(Protocol):
+    """Who applies what the quorum commits. Called in offset order, on the event loop."""
+
+    def on_committed(self, high_watermark: Offset) -> None:
+        """Every record below `high_watermark` is committed."""
+
+    def on_leader_changed(self, epoch: int, leader_id: int) -> None:
+        """See `raftctl.raft.events.LeaderChanged`."""
+
+    def on_snapshot(self, image: MetadataImage) -> None:
+        """The image takes the place of everything heard so far; it is committed and newer.
+
+        Happens only while this node does not lead.
+        """
+
+
+class RaftDriver:
+    """Runs one replica of the metadata log."""
+
+    def __init__(
+        self,
+        *,
+        core: RaftCore,
+        log: RecordLog,
+        states: QuorumStateStore,
+        snapshots: Snapshots,
+        worker: Worker,
+        peers: Mapping[int, RpcClient],
+        runtime: Runtime,
+        request_timeout_ms: int,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._core = core
+        self._log = log
+        self._states = states
+        self._snapshots = snapshots
+        self._worker = worker
+        self._peers = peers
+        self._runtime = runtime
+        self._request_timeout_ms = request_timeout_ms
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._listeners: list[RaftListener] = []
+        self._queue: deque[events.Event] = deque()
+        self._draining = False
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms: int | None = None
+        self._reads: dict[int, asyncio.Future[Offset]] = {}
+        self._replies: dict[int, Callable[[Response], None]] = {}
+        self._next_token = 0
+        self._pending: list[_Append] = []
+        self._pending_end_offset = Offset(0)
+        self._held = False
+        """Whether a transfer of leadership keeps back what is pending."""
+        self._flushing = False
+        self._calls: dict[asyncio.Task[None], None] = {}
+        self.story: deque[events.Event | events.Effect] = deque(maxlen=STORY_EVENTS_MAX)
+        """The newest events and effects without their records, for the report of a failure."""
+
+    # --- for the node -----------------------------------------------------------------------------
+
+    def add_listener(self, listener: RaftListener) -> None:
+        """Adds a listener; before `start`."""
+        self._listeners.append(listener)
+
+    def start(self) -> None:
+        """Arms the core's timers."""
+        self._handle(events.Started())
+
+    async def resign(self) -> None:
+        """Hands leadership over if this node holds it, before a clean stop."""
+        if self._core.is_leader and not self._stopped:
+            self._handle(events.ResignRequested())
+            if self._calls:
+                await asyncio.wait(self._calls, timeout=self._request_timeout_ms / 1000)
+
+    def halt(self) -> None:
+        """Handles nothing from now on, not even what is queued: the node has failed."""
+        self._stopped = True
+
+    async def stop(self) -> None:
+        """Stops timers and calls, and waits for writes that are under way."""
+        self._stopped = True
+        for token in list(self._reads):
+            self._end_read(token, confirmed=False)
+        if self._timer is not None:
+            self._timer.cancel()
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._snapshots.idle()
+        await self._worker.submit(self._log.close)
+
+    # --- for the controller and the loader --------------------------------------------------------
+
+    def append(self, payloads: Sequence[bytes]) -> Offset:
+        """Appends packed records as the leader; returns the offset of the last.
+
+        The records of one call stand in one batch, so all of them commit or none; calls made during
+        one turn of the event loop share batches. They may still be lost with the leadership; they
+        are safe when `on_committed` passes them. Raises KafkaError: NOT_CONTROLLER unless this node
+        leads, RECORD_LIST_TOO_LARGE for more than a batch can hold.
+        """
+        if self._stopped or not self._core.is_leader:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        payload = b"".join(payloads)
+        if len(payload) > APPEND_BYTES_MAX:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
+        if not self._pending:
+            self._pending_end_offset = self._core.log.end_offset
+            self._loop.call_soon(self._propose_pending)
+        self._pending.append(_Append(payload, len(payloads)))
+        self._pending_end_offset = Offset(self._pending_end_offset + len(payloads))
+        return Offset(self._pending_end_offset - 1)
+
+    def read_barrier(self) -> asyncio.Future[Offset]:
+        """Resolves once this leader knows that everything committed before this call is applied.
+
+        With the high watermark at that time. Fails with KafkaError(NOT_CONTROLLER) if this node
+        does not lead, or not long enough to be sure (row Q9).
+        """
+        self._next_token += 1
+        token = self._next_token
+        future: asyncio.Future[Offset] = self._loop.create_future()
+        self._reads[token] = future
+        future.add_done_callback(lambda _: self._reads.pop(token, None))
+        if self._stopped:
+            self._end_read(token, confirmed=False)
+        else:
+            self._handle(events.ReadRequested(token))
+        return future
+
+    def _end_read(self, token: int, *, confirmed: bool) -> None:
+        future = self._reads.get(token)
+        if future is None or future.done():
+            return
+        if confirmed:
+            future.set_result(self._core.high_watermark)
+        else:
+            future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
+
+    def read(self, offset: Offset, max_bytes: int) -> list[Batch]:
+        """Committed batches from the one that contains `offset`."""
+        high_watermark = self._core.high_watermark
+        batches = self._log.batches(offset, max_bytes)
+        return [batch for batch in batches if batch.end_offset <= high_watermark]
+
+    def bytes_from(self, offset: Offset) -> int:
+        """About how many bytes of the log stand at and above the offset."""
+        return self._log.bytes_from(offset)
+
+    def snapshot_taken(self, snapshot_id: OffsetAndEpoch) -> None:
+        """A snapshot of what is committed is on disk: others may fetch it."""
+        self._handle(events.SnapshotTaken(snapshot_id))
+
+    def expire_prefix(self, snapshot_id: OffsetAndEpoch) -> None:
+        """What stands before this snapshot is kept no longer."""
+        self._handle(events.PrefixExpired(snapshot_id))
+
+    @property
+    def core(self) -> RaftCore:
+        """For reading only."""
+        return self._core
+
+    @property
+    def log(self) -> RecordLog:
+        """For reading only."""
+        return self._log
+
+    @property
+    def high_watermark(self) -> Offset:
+        """As far as this replica knows."""
+        return self._core.high_watermark
+
+    @property
+    def leader_id(self) -> NodeId:
+        """The leader of the current epoch, or NO_NODE."""
+        return self._core.leader_id
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch."""
+        return self._core.epoch
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads the current epoch, as far as it knows."""
+        return self._core.is_leader
+
+    def status(self) -> QuorumStatus:
+        """What `quorum describe` shows."""
+        return self._core.status(self._now_ms())
+
+    def receive(self, request: Request) -> asyncio.Future[Response]:
+        """See `answer`."""
+        future: asyncio.Future[Response] = self._loop.create_future()
+        self.answer(request, partial(_resolve, future))
+        return future
+
+    def answer(self, request: Request, reply: Callable[[Response], None]) -> None:
+        """A peer's request; `reply` is called when the core replies, now or later."""
+        self._next_token += 1
+        self._replies[self._next_token] = reply
+        self._handle(events.RequestReceived(self._next_token, request))
+
+    # --- events -----------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _handle(self, event: events.Event) -> None:
+        """Queues the event and, unless one is being handled, handles all that are queued.
+
+        A listener may append while effects are performed; the queue keeps the order.
+        """
+        if self._stopped:
+            return
+        self._queue.append(event)
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            while self._queue and not self._stopped:
+                self._handle_one(self._queue.popleft())
+            if self._held and not self._core.is_transferring:
+                self._held = False
+                self._loop.call_soon(self._propose_pending)
+            self._arm_timer()
+        except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
+            self._give_up(error)
+        finally:
+            self._draining = False
+
+    def _handle_one(self, event: events.Event) -> None:
+        self.story.append(_without_records(event))
+        for effect in self._core.handle(event, self._now_ms()):
+            self.story.append(_without_records(effect))
+            self._perform(effect)
+
+    def _give_up(self, error: BaseException) -> None:
+        self._stopped = True
+        self._fail(error)
+
+    def _arm_timer(self) -> None:
+        deadline_ms = self._core.deadline_ms()
+        if deadline_ms == self._timer_ms or self._stopped:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = None
+        if deadline_ms is not None:
+            # One millisecond is added because `_now_ms` rounds down: a tick must not come early.
+            self._timer = self._loop.call_at((deadline_ms + 1) / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._timer_ms = None
+        self._handle(events.Tick())
+
+    def _propose_pending(self) -> None:
+        """Turns what `append` gathered into batches; nothing is left if leadership was lost.
+
+        During a transfer of leadership it waits: either it is proposed after all, or lost with it.
+        """
+        if self._core.is_transferring:
+            self._held = True
+            return
+        pending, self._pending = self._pending, []
+        for payload, count in _shared(pending):
+            self._handle(events.Proposed(payload, count, self._runtime.wall_ms()))
+
+    # --- effects ----------------------------------------------------------------------------------
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.AppendToLog(batch):
+                self._log.append(batch)
+                self._start_flush()
+            case events.ReplyFetch():
+                self._reply_fetch(effect)
+            case events.Reply(token, response):
+                self._reply(token, response)
+            case events.SendRequest(destination, request):
+                self._send(destination, request)
+            case events.HighWatermarkAdvanced(high_watermark):
+                for listener in self._listeners:
+                    listener.on_committed(high_watermark)
+            case events.LeaderChanged(epoch, leader_id):
+                self._leader_changed(epoch, leader_id)
+            case events.PersistQuorumState(state):
+                self._persist(state)
+            case events.TruncateLog(end_offset):
+                self._log.truncate(end_offset)
+                self._start_flush()
+            case _:
+                self._perform_snapshot(effect)
+
+    def _perform_snapshot(self, effect: events.Effect) -> None:
+        match effect:
+            case events.ReadConfirmed(token):
+                self._end_read(token, confirmed=True)
+            case events.ReadRefused(token):
+                self._end_read(token, confirmed=False)
+            case events.DeleteLogPrefix(snapshot_id):
+                self._log.delete_prefix(snapshot_id)
+                self._start_flush()
+            case events.ResetLog(snapshot_id):
+                self._reset_log(snapshot_id)
+            case events.SaveSnapshotChunk():
+                self._when_done(self._snapshots.save_chunk(effect), self._handle)
+            case events.ReplyFetchSnapshot(token):
+                self._when_done(
+                    self._snapshots.fill(effect), lambda response: self._reply(token, response)
+                )
+
+    def _reset_log(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._log.reset(snapshot_id)
+        self._start_flush()
+        image = self._snapshots.take_fetched(snapshot_id)
+        for listener in self._listeners:
+            listener.on_snapshot(image)
+
+    def _leader_changed(self, epoch: int, leader_id: int) -> None:
+        # Also when this node leads again: what was appended in an earlier epoch is rolled back.
+        self._pending.clear()
+        for listener in self._listeners:
+            listener.on_leader_changed(epoch, leader_id)
+
+    def _start_flush(self) -> None:
+        """Writes and syncs what was appended; appends meanwhile share the next flush."""
+        if self._flushing or not self._log.dirty:
+            return
+        self._flushing = True
+        self._when_done(self._log.flush(self._worker), self._flushed)
+
+    def _flushed(self, _: Offset) -> None:
+        self._flushing = False
+        if self._log.dirty:
+            self._start_flush()
+        # What the flush itself reports may have been truncated before this callback's turn came.
+        self._handle(events.LogFlushed(self._log.flushed_end_offset))
+
+    def _persist(self, state: events.QuorumState) -> None:
+        future = self._worker.submit(lambda: self._states.save(state))
+        self._when_done(future, lambda _: self._handle(events.QuorumStatePersisted()))
+
+    def _when_done(self, future: asyncio.Future[T], then: Callable[[T], None]) -> None:
+        """Feeds a write's result back; a write that failed is the end of this node."""
+
+        def done(future: asyncio.Future[T]) -> None:
+            try:
+                result = future.result()
+                if not self._stopped:
+                    then(result)
+            except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
+                self._give_up(error)
+
+        future.add_done_callback(done)
+
+    def _reply(self, token: int, response: Response) -> None:
+        self._replies.pop(token)(response)
+
+    def _reply_fetch(self, effect: events.ReplyFetch) -> None:
+        batches = self._log.read(effect.response.fetch_offset, effect.max_bytes)
+        self._reply(effect.token, replace(effect.response, batches=batches))
+
+    def _send(self, destination: NodeId, request: Request) -> None:
+        # Fetches are many; and unlike the last words of a leader, nobody waits for them to end.
+        if isinstance(request, FetchRequest):
+            answered = partial(self._answered, destination, request)
+            if self._peers[destination].ask(request, self._request_timeout_ms, answered):
+                return
+        call = self._loop.create_task(self._call(destination, request))
+        self._calls[call] = None
+        call.add_done_callback(self._calls.pop)
+
+    async def _call(self, destination: NodeId, request: Request) -> None:
+        try:
+            response = await self._peers[destination].call(request, self._request_timeout_ms)
+        except RpcError as error:
+            response = error
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
+            self._give_up(error)
+            return
+        self._answered(destination, request, response)
+
+    def _answered(
+        self, destination: NodeId, request: Request, outcome: Response | RpcError
+    ) -> None:
+        if isinstance(outcome, RpcError):
+            self._handle(events.RequestFailed(destination, request))
+        else:
+            self._handle(events.ResponseReceived(destination, outcome))
+
+
+def _resolve(future: asyncio.Future[Response], response: Response) -> None:
+    if not future.done():  # else whoever asked has given up
+        future.set_result(response)
+
+
+def _shared(appends: Sequence[_Append]) -> Iterator[_Append]:
+    """Joins appends that follow each other up to the size of a shared batch; splits none."""
+    payloads: list[bytes] = []
+    size = count = 0
+    for append in appends:
+        if payloads and size + len(append.payload) > SHARED_BATCH_BYTES_MAX:
+            yield _Append(b"".join(payloads), count)
+            payloads, size, count = [], 0, 0
+        payloads.append(append.payload)
+        size += len(append.payload)
+        count += append.record_count
+    if payloads:
+        yield _Append(b"".join(payloads), count)
+
+
+def _without_records(
+    happening: events.Event | events.Effect,
+) -> events.Event | events.Effect:
+    """What the story keeps: the records themselves would hold on to megabytes."""
+    match happening:
+        case events.Proposed():
+            return replace(happening, payload=b"")
+        case events.AppendToLog(batch):
+            return events.AppendToLog(replace(batch, payload=b""))
+        case events.ResponseReceived(source, FetchResponse() as response):
+            return events.ResponseReceived(source, replace(response, batches=b""))
+        case events.ResponseReceived(source, FetchSnapshotResponse() as piece):
+            return events.ResponseReceived(source, replace(piece, data=b""))
+        case events.SaveSnapshotChunk():
+            return replace(happening, data=b"")
+    return happening

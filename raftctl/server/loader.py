@@ -1,0 +1,104 @@
+"""Turns committed batches into images and publishes them, in offset order (rows Q5, C1).
+
+Every node has one. On the active controller the images come from the controller itself, which has
+replayed its records when it appended them; everywhere else they are replayed here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from raftctl.errors import invariant
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.difference import delta_between
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
+from raftctl.metadata.record_codec import unpack_records
+from raftctl.raft.messages import Offset
+
+if TYPE_CHECKING:
+    from raftctl.raft.batch import Batch
+    from raftctl.server.driver import RaftDriver
+
+READ_BYTES_MAX = 4 * 1024 * 1024
+
+
+class MetadataPublisher(Protocol):
+    """Whoever follows the metadata."""
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A newer committed image; see `raftctl.plugins.Broker.publish`."""
+
+
+class MetadataLoader:
+    """Keeps the newest committed image."""
+
+    def __init__(self, driver: RaftDriver, image: MetadataImage = EMPTY_IMAGE) -> None:
+        """`image` is what the newest snapshot on disk holds."""
+        self._driver = driver
+        self._publishers: list[MetadataPublisher] = []
+        self._caught_up = asyncio.Event()
+        self._heard_commits = False
+        self.image: MetadataImage = image
+
+    def add_publisher(self, publisher: MetadataPublisher) -> None:
+        """Adds a publisher and tells it of everything known so far as one delta."""
+        self._publishers.append(publisher)
+        if self.image.offset >= 0:
+            publisher.publish(MetadataDelta.between_empty_and(self.image), self.image)
+
+    async def wait_caught_up(self) -> None:
+        """Returns once the image holds everything that is known to be committed."""
+        await self._caught_up.wait()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the image holds everything that this replica knows to be committed."""
+        return self._heard_commits and self.image.offset + 1 >= self._driver.high_watermark
+
+    def on_committed(self, high_watermark: int) -> None:
+        """As the listener of a node that is only a broker."""
+        self.replay_committed(high_watermark)
+
+    def on_leader_changed(self, epoch: int, leader_id: int) -> None:
+        """Leadership changes no metadata."""
+
+    def on_snapshot(self, image: MetadataImage) -> None:
+        """A snapshot from the leader replaces what was replayed, and is published as a change."""
+        self.publish(delta_between(self.image, image), image)
+
+    def replay_committed(self, high_watermark: int) -> None:
+        """Reads and replays up to the high watermark; one image for each chunk read."""
+        self._heard_commits = True
+        while self.image.offset + 1 < high_watermark:
+            batches = self._driver.read(Offset(self.image.offset + 1), READ_BYTES_MAX)
+            invariant(bool(batches), "the log holds every committed record")
+            self._replay(batches)
+        if self.caught_up:
+            self._caught_up.set()
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Makes `image` the newest and tells the publishers."""
+        invariant(image.offset > self.image.offset, "images are published in offset order")
+        self._heard_commits = True
+        self.image = image
+        for publisher in self._publishers:
+            publisher.publish(delta, image)
+        if self.caught_up:
+            self._caught_up.set()
+
+    def _replay(self, batches: list[Batch]) -> None:
+        whole = batches[0].base_offset == self.image.offset + 1
+        invariant(whole, "images end where batches end, so no record is replayed twice")
+        delta = MetadataDelta(self.image)
+        # Control batches bear no time: an image has that of the newest batch that does, so that it
+        # depends on its offset alone and not on where reading stopped.
+        timestamp_ms = self.image.timestamp_ms
+        for batch in batches:
+            if not batch.control:
+                timestamp_ms = batch.timestamp_ms
+                records = unpack_records(batch.payload, batch.count)
+                for offset, record in enumerate(records, batch.base_offset):
+                    delta.replay(record, offset)
+        last = batches[-1]
+        self.publish(delta, delta.apply(last.end_offset - 1, last.epoch, timestamp_ms))

@@ -1,0 +1,254 @@
+"""One node: puts the parts together for its roles, starts them, stops them in order.
+
+A node with the controller role is a voter; a broker is an observer. A node with both roles has one
+replica of the metadata log for both. The node decides nothing: what a part may do is in the part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, get_args
+
+from aiohttp import web
+
+from raftctl.controller.config import ControllerConfig
+from raftctl.controller.quorum_controller import QuorumController
+from raftctl.errors import ConfigError, InvariantViolation, KafkaError
+from raftctl.metadata.requests import ControllerRequest
+from raftctl.plugins import BrokerContext, load_broker
+from raftctl.raft import messages
+from raftctl.rpc.client import RpcClient
+from raftctl.rpc.server import RpcServer, start_http
+from raftctl.server.admin_api import AdminApi
+from raftctl.server.broker_lifecycle import BrokerLifecycle
+from raftctl.server.broker_runner import BrokerRunner
+from raftctl.server.controller_client import QuorumControllerClient
+from raftctl.server.controller_service import ControllerService
+from raftctl.server.driver import RaftDriver
+from raftctl.server.loader import MetadataLoader
+from raftctl.server.replica import Replica, make_core, open_replica
+from raftctl.server.snapshots import Snapshots, Snapshotter
+
+if TYPE_CHECKING:
+    from raftctl.config import NodeConfig
+    from raftctl.plugins import Broker
+    from raftctl.runtime.api import Runtime
+
+STORY_LINE_MAX = 400
+
+
+async def run_node(config: NodeConfig, runtime: Runtime, *, owns_loop: bool = False) -> None:
+    """Runs a node until it is cancelled (a clean stop) or fails (raises what went wrong).
+
+    A node that `owns_loop` hears of whatever nobody handles there, which may be the end of it.
+    """
+    node = Node(config, runtime)
+    if owns_loop:
+        asyncio.get_running_loop().set_exception_handler(node.on_unhandled)
+    await node.run()
+
+
+class Node:
+    """The parts of one running node."""
+
+    def __init__(self, config: NodeConfig, runtime: Runtime) -> None:
+        self.config = config
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolves with the exception that ended the node."""
+        self._runtime = runtime
+        self._log = runtime.log.bind(node_id=config.node_id)
+        self._cleanup = contextlib.AsyncExitStack()
+        self.driver: RaftDriver | None = None
+        self.loader: MetadataLoader | None = None
+        self.broker: Broker | None = None
+        """These parts are here once they are made, for those who only look."""
+
+    async def run(self) -> None:
+        """Runs until cancelled or until the node fails; see `run_node`."""
+        try:
+            await self.start()
+            await self.ended
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Starts every part; ConfigError leaves the disk as it was.
+
+        What is started registers how to stop it, and `stop` goes through that in reverse.
+        """
+        config, runtime = self.config, self._runtime
+        await self._check_addresses()
+        plugin = load_broker(config.broker_plugin) if config.is_broker else None
+        worker = runtime.worker("metadata-log")
+        self._cleanup.callback(worker.close)
+        replica = await worker.submit(lambda: open_replica(config, runtime))
+        self._cleanup.callback(replica.release)
+        self._log.info("log_recovered", end_offset=replica.log.end_offset)
+        peers = self._connect(replica.cluster_id)
+        snapshot_worker = runtime.worker("metadata-snapshots")
+        self._cleanup.callback(snapshot_worker.close)
+        snapshots = Snapshots(replica.snapshots, snapshot_worker)
+        self.driver = driver = RaftDriver(
+            core=make_core(config, replica, runtime),
+            log=replica.log,
+            states=replica.states,
+            snapshots=snapshots,
+            worker=worker,
+            peers=peers,
+            runtime=runtime,
+            request_timeout_ms=config.controller_quorum_request_timeout_ms,
+            fail=self._fail,
+        )
+        self._cleanup.push_async_callback(driver.stop)
+        self.loader = loader = MetadataLoader(driver, replica.image)
+        if config.is_controller:
+            await self._start_controller(replica, driver, loader)
+        else:
+            driver.add_listener(loader)
+        snapshotter = Snapshotter(driver, loader, snapshots, runtime, config, self._fail)
+        driver.add_listener(snapshotter)
+        self._cleanup.push_async_callback(snapshotter.stop)
+        driver.start()
+        if plugin is not None:
+            controller = QuorumControllerClient(peers, lambda: driver.leader_id, runtime)
+            self._start_broker(plugin, replica, driver, loader, controller)
+        self._log.info("node_started", roles=",".join(config.process_roles))
+
+    async def stop(self) -> None:
+        """Stops what was started, the last first; safe to call once after a failed `start`."""
+        await self._cleanup.aclose()
+
+    def on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The exception handler of a loop that belongs to this node."""
+        error = context.get("exception")
+        self._log.error("unhandled", message=context.get("message"), exc_info=error)
+        if isinstance(error, InvariantViolation):
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The one root at which everything that goes wrong for good arrives."""
+        if isinstance(error, InvariantViolation) and self.driver is not None:
+            self.driver.halt()
+        if self.ended.done():
+            return
+        self.ended.set_exception(error)
+        if not isinstance(error, ConfigError | KafkaError):
+            self._log.error("node_failed", exc_info=error)
+            self._tell_story()
+
+    def _tell_story(self) -> None:
+        for happening in self.driver.story if self.driver is not None else ():
+            self._log.error("before_failure", what=repr(happening)[:STORY_LINE_MAX])
+
+    async def _check_addresses(self) -> None:
+        """ConfigError if a port is taken, while nothing on disk has been touched."""
+        loop = asyncio.get_running_loop()
+        for listener in self.config.listeners:
+            host, port = listener.host, listener.port
+            try:
+                # Bound, not served: whoever connects is refused rather than dropped.
+                probe = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+            except OSError as error:
+                why = error.strerror or str(error)
+                complaint = f"listeners: {host}:{port} cannot be bound ({why}); choose another"
+                raise ConfigError(complaint) from None
+            probe.close()
+
+    def _connect(self, cluster_id: str) -> dict[int, RpcClient]:
+        """A client for each controller (its own among them: a broker in it asks it too)."""
+        peers = {
+            voter.node_id: RpcClient(
+                self._runtime,
+                voter.host,
+                voter.port,
+                cluster_id=cluster_id,
+                node_id=self.config.node_id,
+                peer_id=voter.node_id,
+            )
+            for voter in self.config.controller_quorum_voters
+        }
+        for peer in peers.values():
+            self._cleanup.push_async_callback(peer.close)
+        return peers
+
+    # --- controller -------------------------------------------------------------------------------
+
+    async def _start_controller(
+        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader
+    ) -> None:
+        config = self.config
+        service = ControllerService(
+            node_id=config.node_id,
+            controller=QuorumController(
+                ControllerConfig.of(config, replica.cluster_id), self._runtime.random
+            ),
+            driver=driver,
+            loader=loader,
+            runtime=self._runtime,
+            idle_interval_ms=config.metadata_max_idle_interval_ms,
+            fail=self._fail,
+        )
+        self._cleanup.callback(service.stop)
+        rpc = RpcServer(
+            self._runtime,
+            cluster_id=replica.cluster_id,
+            node_id=config.node_id,
+            fail=self._fail,
+        )
+        # The voters of a node come from its configuration, so nobody may ask to change them.
+        static = set(get_args(messages.ChangeVotersRequest))
+        for request in get_args(messages.Request):
+            if request not in static:
+                rpc.answer(request, lambda _, request, reply: driver.answer(request, reply))
+        for request in get_args(ControllerRequest):
+            rpc.answer(request, lambda _, request, reply: service.answer(request, reply))
+        api = AdminApi(
+            node_id=config.node_id, cluster_id=replica.cluster_id, driver=driver, loader=loader
+        )
+        app = web.Application()
+        app.add_routes(api.routes())
+        rpc.mount(app)
+        listener = config.controller_listeners[0]
+        runner, _ = await start_http(app, listener.host, listener.port)
+        self._cleanup.push_async_callback(runner.cleanup)
+        self._cleanup.push_async_callback(driver.resign)
+
+    # --- broker -----------------------------------------------------------------------------------
+
+    def _start_broker(
+        self,
+        plugin: type[Broker],
+        replica: Replica,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        controller: QuorumControllerClient,
+    ) -> None:
+        config = self.config
+        lifecycle = BrokerLifecycle(
+            config=config,
+            cluster_id=replica.cluster_id,
+            log_directories=replica.log_directory_ids,
+            controller=controller,
+            loader=loader,
+            runtime=self._runtime,
+            fail=self._fail,
+        )
+        self.broker = broker = plugin(
+            BrokerContext(
+                config=config,
+                runtime=self._runtime,
+                cluster_id=replica.cluster_id,
+                controller=controller,
+                broker_epoch=lambda: lifecycle.broker_epoch,
+                active_controller_id=lambda: driver.leader_id,
+                fail=self._fail,
+            )
+        )
+        runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)
+        self._cleanup.push_async_callback(self._stop_broker, runner)
+        runner.start()
+
+    async def _stop_broker(self, runner: BrokerRunner) -> None:
+        failed = self.ended.done() and not self.ended.cancelled()
+        await runner.stop(drain=not failed)

@@ -1,0 +1,148 @@
+"""Opens this node's replica of the metadata log: locks, checks and recovers its directories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
+from raftctl.metadata.record_codec import pack_records
+from raftctl.metadata.records import LeaderChangeRecord
+from raftctl.raft.core import RaftConfig, RaftCore
+from raftctl.raft.events import QuorumState
+from raftctl.raft.log import ReplicaLog
+from raftctl.raft.messages import NO_NODE, Epoch, NodeId, OffsetAndEpoch, ReplicaKey
+from raftctl.raft.voters import VoterSet
+from raftctl.runtime.api import DirectoryLock
+from raftctl.server.snapshots import image_of
+from raftctl.storage.meta_properties import load_directories
+from raftctl.storage.quorum_state import QuorumStateStore
+from raftctl.storage.record_log import LOG_START, RecordLog, segment_bases
+from raftctl.storage.snapshots import SnapshotStore
+
+if TYPE_CHECKING:
+    from raftctl.config import NodeConfig
+    from raftctl.runtime.api import FileSystem, Runtime
+
+METADATA_LOG_NAME = "__cluster_metadata-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What is on this node's disks, recovered and locked."""
+
+    cluster_id: str
+    local: ReplicaKey
+    log_directory_ids: tuple[UUID, ...]
+    log: RecordLog
+    snapshots: SnapshotStore
+    snapshot_id: OffsetAndEpoch | None
+    """The newest snapshot."""
+    image: MetadataImage
+    """What it holds."""
+    states: QuorumStateStore
+    state: QuorumState
+    locks: tuple[DirectoryLock, ...]
+
+    def release(self) -> None:
+        """Gives the directories free for another process."""
+        for lock in self.locks:
+            lock.release()
+
+
+def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
+    """Recovers the replica. Blocks: call it on a worker.
+
+    Raises ConfigError for directories that are not this node's, in use, or not formatted; nothing
+    is changed then. Raises CorruptLogError or CorruptSnapshotError for damage that is more than a
+    torn tail.
+    """
+    files = runtime.files
+    properties = load_directories(files, config.directories, config.node_id)
+    locks: list[DirectoryLock] = []
+    try:
+        locks.extend(files.lock_directory(path) for path in config.directories)
+        directory = f"{config.metadata_directory}/{METADATA_LOG_NAME}"
+        snapshots = SnapshotStore(files, directory)
+        if files.is_directory(directory):
+            snapshots.remove_unfinished()
+        log = open_log(files, directory, snapshots, config.metadata_log_segment_bytes)
+        snapshot_ids = snapshots.ids()
+        snapshot_id = snapshot_ids[-1] if snapshot_ids else None
+        image = EMPTY_IMAGE if snapshot_id is None else image_of(snapshots.read(snapshot_id))
+        states = QuorumStateStore(files, directory)
+        state = states.load() or QuorumState(Epoch(0), NO_NODE, None)
+    except BaseException:
+        for lock in locks:
+            lock.release()
+        raise
+    local = ReplicaKey(NodeId(config.node_id), properties[0].directory_id)
+    directory_ids = {
+        path: one.directory_id for path, one in zip(config.directories, properties, strict=True)
+    }
+    return Replica(
+        cluster_id=properties[0].cluster_id,
+        local=local,
+        log_directory_ids=tuple(directory_ids[path] for path in config.log_dirs),
+        log=log,
+        snapshots=snapshots,
+        snapshot_id=snapshot_id,
+        image=image,
+        states=states,
+        state=state,
+        locks=tuple(locks),
+    )
+
+
+def open_log(
+    files: FileSystem, directory: str, snapshots: SnapshotStore, segment_bytes: int
+) -> RecordLog:
+    """Opens the log where its snapshots say that it starts. Blocks.
+
+    The log starts with offset 0 or at the end of a snapshot. A log that does not hold the end of
+    the newest snapshot was about to be replaced by it when the node stopped: that is done now.
+    """
+    ids = snapshots.ids()
+    bases = segment_bases(files, directory) if files.is_directory(directory) else []
+    start = LOG_START
+    if ids and not bases:
+        start = ids[-1]
+    elif ids and bases[0] > 0:
+        start = next((one for one in ids if one.offset >= bases[0]), ids[-1])
+    log = RecordLog.open(files, directory, segment_bytes=segment_bytes, start=start)
+    if ids and not log.contains(ids[-1]):
+        log.reset_now(ids[-1])
+    return log
+
+
+def make_core(config: NodeConfig, replica: Replica, runtime: Runtime) -> RaftCore:
+    """The quorum core on what was recovered."""
+    log = replica.log
+    return RaftCore(
+        raft_config(config),
+        replica.local,
+        VoterSet(ReplicaKey(NodeId(v.node_id), None) for v in config.controller_quorum_voters),
+        replica.state,
+        ReplicaLog(log.start_offset, log.end_offset, log.epoch_starts, log.start.epoch),
+        runtime.random,
+        _leader_change_payload,
+        replica.snapshot_id,
+    )
+
+
+def raft_config(config: NodeConfig) -> RaftConfig:
+    """The quorum's part of a node's configuration."""
+    return RaftConfig(
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+    )
+
+
+def _leader_change_payload(
+    leader_id: NodeId, voters: tuple[NodeId, ...], granting: tuple[NodeId, ...]
+) -> bytes:
+    return pack_records([LeaderChangeRecord(leader_id, voters, granting)])[0]

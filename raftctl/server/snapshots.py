@@ -1,0 +1,216 @@
+"""Snapshots as a node uses them: taken by size and time, handed to followers, fetched, deleted.
+
+Reading and writing them happens on a worker of their own, so that neither the event loop nor the
+fsyncs of the log wait for a large one (row Q6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from raftctl.errors import ErrorCode, invariant
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
+from raftctl.metadata.record_codec import pack_records, unpack_records
+from raftctl.raft import events
+from raftctl.raft.messages import Epoch, FetchSnapshotResponse, Offset, OffsetAndEpoch
+from raftctl.storage.retention import RetentionPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from raftctl.config import NodeConfig
+    from raftctl.runtime.api import Runtime, Worker
+    from raftctl.server.driver import RaftDriver
+    from raftctl.server.loader import MetadataLoader
+    from raftctl.storage.snapshots import Snapshot, SnapshotFile, SnapshotStore
+
+
+def image_of(snapshot: Snapshot) -> MetadataImage:
+    """The image that was written as this snapshot."""
+    delta = MetadataDelta(EMPTY_IMAGE)
+    last_offset = snapshot.snapshot_id.offset - 1
+    for batch in snapshot.batches:
+        for record in unpack_records(batch.payload, batch.count):
+            delta.replay(record, last_offset)
+    return delta.apply(last_offset, snapshot.snapshot_id.epoch, snapshot.timestamp_ms)
+
+
+def id_of(image: MetadataImage) -> OffsetAndEpoch:
+    """The id of the snapshot of this image."""
+    return OffsetAndEpoch(Offset(image.offset + 1), Epoch(image.epoch))
+
+
+class Snapshots:
+    """The snapshot files of one node, worked on in the order of the calls."""
+
+    def __init__(self, store: SnapshotStore, worker: Worker) -> None:
+        self._store = store
+        self._worker = worker
+        self._fetched: tuple[OffsetAndEpoch, MetadataImage] | None = None
+
+    async def idle(self) -> None:
+        """Returns when everything asked for so far is done."""
+        await self._worker.submit(_nothing)
+
+    # --- for the driver ---------------------------------------------------------------------------
+
+    def save_chunk(self, chunk: events.SaveSnapshotChunk) -> asyncio.Future[events.Event]:
+        """Writes a fetched piece; resolves with the event for the core."""
+        return self._worker.submit(lambda: self._save_chunk(chunk))
+
+    def _save_chunk(self, chunk: events.SaveSnapshotChunk) -> events.Event:
+        self._store.write_chunk(chunk.snapshot_id, chunk.position, chunk.data)
+        if not chunk.last:
+            return events.SnapshotChunkSaved()
+        snapshot = self._store.finish_fetched(chunk.snapshot_id)
+        if snapshot is None:
+            return events.SnapshotRefused()
+        self._fetched = (chunk.snapshot_id, image_of(snapshot))
+        return events.SnapshotSaved()
+
+    def take_fetched(self, snapshot_id: OffsetAndEpoch) -> MetadataImage:
+        """The image of the snapshot that was saved last."""
+        fetched, self._fetched = self._fetched, None
+        if fetched is None or fetched[0] != snapshot_id:
+            invariant(False, "the snapshot has been read before the core hears of it")
+            return EMPTY_IMAGE
+        return fetched[1]
+
+    def fill(self, reply: events.ReplyFetchSnapshot) -> asyncio.Future[FetchSnapshotResponse]:
+        """Reads the piece that a replica asked for into its answer."""
+        return self._worker.submit(lambda: self._fill(reply))
+
+    def _fill(self, reply: events.ReplyFetchSnapshot) -> FetchSnapshotResponse:
+        response = reply.response
+        chunk = self._store.read_chunk(reply.snapshot_id, response.position, reply.max_bytes)
+        if chunk is None:
+            return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        size, data = chunk
+        if not 0 <= response.position < size:
+            return replace(response, error=ErrorCode.POSITION_OUT_OF_RANGE)
+        return replace(response, size=size, data=data)
+
+    # --- for the snapshotter ----------------------------------------------------------------------
+
+    def write(self, image: MetadataImage, timestamp_ms: int) -> asyncio.Future[SnapshotFile]:
+        """Writes the image as a snapshot, durably."""
+        return self._worker.submit(lambda: self._write(image, timestamp_ms))
+
+    def _write(self, image: MetadataImage, timestamp_ms: int) -> SnapshotFile:
+        records = (pack_records([record])[0] for record in image.records())
+        return self._store.write(id_of(image), timestamp_ms, records)
+
+    def files(self) -> asyncio.Future[list[SnapshotFile]]:
+        """The whole snapshots, the oldest first."""
+        return self._worker.submit(lambda: [self._store.stat(one) for one in self._store.ids()])
+
+    def remove(self, snapshots: list[SnapshotFile]) -> asyncio.Future[None]:
+        """Deletes snapshots."""
+        ids = [snapshot.snapshot_id for snapshot in snapshots]
+        return self._worker.submit(lambda: self._store.remove(ids))
+
+
+class Snapshotter:
+    """Takes snapshots of the committed image and lets retention delete what they make needless.
+
+    Added to the driver after the loader, so that the image is never behind.
+    """
+
+    def __init__(
+        self,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        snapshots: Snapshots,
+        runtime: Runtime,
+        config: NodeConfig,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._driver = driver
+        self._loader = loader
+        self._snapshots = snapshots
+        self._runtime = runtime
+        self._max_bytes = config.metadata_log_max_record_bytes_between_snapshots
+        self._interval_ms = config.metadata_log_max_snapshot_interval_ms
+        self._retention = RetentionPolicy(
+            config.metadata_max_retention_bytes, config.metadata_max_retention_ms
+        )
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._log = runtime.log.bind(part="snapshots")
+        self._end_offset = Offset(loader.image.offset + 1)
+        """Of the newest snapshot."""
+        self._taken_ms = self._now_ms()
+        self._task: asyncio.Task[None] | None = None
+
+    async def stop(self) -> None:
+        """Gives up what is under way; a snapshot half written is removed at the next start."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    # --- RaftListener -----------------------------------------------------------------------------
+
+    def on_committed(self, high_watermark: Offset) -> None:
+        """Takes a snapshot if it is time."""
+        if self._task is None and self._due():
+            self._start(self._take(self._loader.image))
+
+    def on_leader_changed(self, epoch: int, leader_id: int) -> None:
+        """Who leads makes no difference."""
+
+    def on_snapshot(self, image: MetadataImage) -> None:
+        """The leader's snapshot is this node's newest."""
+        self._note(image)
+
+    # --- internals --------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _due(self) -> bool:
+        if self._loader.image.offset + 1 <= self._end_offset:
+            return False
+        large = self._driver.bytes_from(self._end_offset) >= self._max_bytes
+        return large or 0 < self._interval_ms <= self._now_ms() - self._taken_ms
+
+    def _note(self, image: MetadataImage) -> None:
+        self._end_offset = Offset(image.offset + 1)
+        self._taken_ms = self._now_ms()
+
+    async def _take(self, image: MetadataImage) -> None:
+        # The quorum's own records have no time.
+        known = image.timestamp_ms >= 0
+        taken = await self._snapshots.write(
+            image, image.timestamp_ms if known else self._runtime.wall_ms()
+        )
+        if taken.snapshot_id.offset > self._end_offset:
+            self._note(image)
+        self._driver.snapshot_taken(taken.snapshot_id)
+        self._log.info("snapshot_taken", end_offset=taken.snapshot_id.offset, bytes=taken.size)
+        await self._expire()
+
+    async def _expire(self) -> None:
+        files = await self._snapshots.files()
+        expired = self._retention.expired(files, self._driver.bytes_from, self._runtime.wall_ms())
+        if expired:
+            self._driver.expire_prefix(files[len(expired)].snapshot_id)
+            await self._snapshots.remove(expired)
+            self._log.info("snapshots_deleted", count=len(expired))
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
+
+
+def _nothing() -> None:
+    """What the worker does when all else is done."""

@@ -1,0 +1,99 @@
+"""`meta.properties`: which cluster, node and directory a log directory belongs to.
+
+The file and its keys are Apache Kafka's, version 1 with `directory.id` (KIP-853, KIP-858). Every
+complaint is a `ConfigError` of one line that names the directory and the remedy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from raftctl.errors import ConfigError
+from raftctl.ids import parse_uuid, uuid_text
+from raftctl.runtime.api import read_file, replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from raftctl.runtime.api import FileSystem
+
+FILE_NAME = "meta.properties"
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """What `raftctl storage format` wrote into one log directory."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: UUID
+
+    @classmethod
+    def load(cls, files: FileSystem, directory: str) -> MetaProperties | None:
+        """Reads the directory's file; None if it is not formatted. Raises ConfigError."""
+        path = f"{directory}/{FILE_NAME}"
+        try:
+            text = read_file(files, path).decode()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{path}: not a properties file; format the directory") from None
+        values = _parse(text)
+        try:
+            if values["version"] != "1":
+                raise ConfigError(f"{path}: version {values['version']} is not 1")
+            node_id, directory_id = int(values["node.id"]), parse_uuid(values["directory.id"])
+            return cls(values["cluster.id"], node_id, directory_id)
+        except KeyError as error:
+            raise ConfigError(f"{path}: {error.args[0]} is missing; restore the file") from None
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}; restore the file") from None
+
+    def save(self, files: FileSystem, directory: str) -> None:
+        """Writes the directory's file, durably. Blocks."""
+        lines = [
+            "version=1",
+            f"cluster.id={self.cluster_id}",
+            f"node.id={self.node_id}",
+            f"directory.id={uuid_text(self.directory_id)}",
+        ]
+        replace_file(files, f"{directory}/{FILE_NAME}", "\n".join([*lines, ""]).encode())
+
+    def check(self, directory: str, *, node_id: int, cluster_id: str | None = None) -> None:
+        """Raises ConfigError if the directory is another node's, or of another cluster."""
+        if self.node_id != node_id:
+            raise ConfigError(
+                f"node.id: {directory} belongs to node {self.node_id}, not {node_id}; "
+                "correct node.id or log.dirs"
+            )
+        if cluster_id is not None and self.cluster_id != cluster_id:
+            raise ConfigError(
+                f"log.dirs: {directory} belongs to cluster {self.cluster_id}, not {cluster_id}; "
+                "name directories of one cluster"
+            )
+
+
+def load_directories(
+    files: FileSystem, directories: Sequence[str], node_id: int
+) -> tuple[MetaProperties, ...]:
+    """Reads every log directory of a node, all of which must be its own and of one cluster.
+
+    Raises ConfigError for the first that is not formatted or belongs elsewhere.
+    """
+    found: list[MetaProperties] = []
+    for directory in directories:
+        properties = MetaProperties.load(files, directory)
+        if properties is None:
+            raise ConfigError(f"log.dirs: {directory} is not formatted; run raftctl storage format")
+        properties.check(
+            directory, node_id=node_id, cluster_id=found[0].cluster_id if found else None
+        )
+        found.append(properties)
+    return tuple(found)
+
+
+def _parse(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}

@@ -1,0 +1,130 @@
+"""One file of the metadata log: finding batches in it, and telling a torn tail from corruption.
+
+A crash during a write leaves a tail that ends in the middle of a batch or holds zeros or garbage
+where a batch should be; nothing valid follows. That was never acknowledged and may be cut. Damage
+that a whole batch follows is something else: acknowledged records are lost, and going on would
+make this replica diverge (row Q12).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from raftctl.raft.batch import BATCH_BYTES_MAX, HEADER_BYTES, CorruptBatchError, decode_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.raft.batch import Batch
+    from raftctl.raft.messages import Offset
+    from raftctl.runtime.api import File
+
+INDEX_INTERVAL_BYTES = 4096
+SCAN_BYTES = 1024 * 1024
+SEARCH_BYTES = 16 * 1024 * 1024
+_BODY_START = 8
+"""Where a batch's magic stands: after its length and CRC."""
+
+
+class CorruptLogError(Exception):
+    """The log holds bytes it should not; names the file and the position. Stops the node."""
+
+    def __init__(self, path: str, position: int, why: str) -> None:
+        self.path = path
+        self.position = position
+        super().__init__(
+            f"{path}: corrupt at byte {position}: {why}; "
+            "restore the disk, or format the directory anew and join as a new replica"
+        )
+
+
+class Segment:
+    """The batches from `base_offset` to the next segment, with a sparse index of positions.
+
+    `size` is the length that the file has once all that is queued is written.
+    """
+
+    __slots__ = ("_offsets", "_positions", "base_offset", "file", "path", "size")
+
+    def __init__(self, directory: str, base_offset: Offset, file: File | None = None) -> None:
+        self.base_offset = base_offset
+        self.path = f"{directory}/{base_offset:020}.log"
+        self.file = file
+        """None until the first write creates it."""
+        self.size = 0
+        self._offsets = array("q")
+        self._positions = array("q")
+
+    def note(self, base_offset: Offset, size: int) -> None:
+        """Counts a batch of `size` bytes at the end."""
+        if not self._positions or self.size - self._positions[-1] >= INDEX_INTERVAL_BYTES:
+            self._offsets.append(base_offset)
+            self._positions.append(self.size)
+        self.size += size
+
+    def floor(self, offset: Offset) -> int:
+        """The position of some batch at or before the one that contains the offset."""
+        index = bisect_right(self._offsets, offset) - 1
+        return self._positions[index] if index >= 0 else 0
+
+    def cut(self, position: int) -> None:
+        """Forgets everything at and above the position."""
+        while self._positions and self._positions[-1] >= position:
+            self._positions.pop()
+            self._offsets.pop()
+        self.size = position
+
+
+def batch_bytes(batch: Batch) -> int:
+    """The length of the batch as encoded."""
+    return HEADER_BYTES + len(batch.payload)
+
+
+def scan(
+    file: File, start: int, end: int, chunk_bytes: int = SCAN_BYTES
+) -> Iterator[tuple[int, Batch]]:
+    """Yields (position, batch) from `start` on; raises CorruptBatchError at the first bad one."""
+    position = start
+    while position < end:
+        data = file.read_at(position, min(chunk_bytes, end - position))
+        try:
+            for relative, batch in decode_batches(data):
+                yield position + relative, batch
+        except CorruptBatchError as error:
+            if not error.torn or position + len(data) >= end:
+                raise CorruptBatchError(
+                    position + error.position, error.why, torn=error.torn
+                ) from None
+            # Only the chunk ends here, not the file. A batch longer than the chunk needs a larger.
+            chunk_bytes = chunk_bytes if error.position else chunk_bytes * 2
+            position += error.position
+        else:
+            if not data:
+                raise CorruptBatchError(position, "file cut short", torn=True)
+            position += len(data)
+
+
+def find_batch(file: File, start: int, end: int, after: Offset) -> int | None:
+    """The position of some whole batch with a base offset above `after`, at or above `start`.
+
+    Every record takes at least a byte, which bounds the base offsets that can stand in the rest of
+    the file; their common leading bytes make the search a fast one.
+    """
+    lowest = after.to_bytes(8)
+    highest = (after + end - start).to_bytes(8)
+    shared = next((at for at in range(8) if lowest[at] != highest[at]), 8)
+    head = re.compile(b"(?=\x01[\x00\x01]" + re.escape(lowest[:shared]) + b")", re.DOTALL)
+    for window in range(start, end, SEARCH_BYTES):
+        data = file.read_at(window, SEARCH_BYTES + _BODY_START + BATCH_BYTES_MAX)
+        for match in head.finditer(data, _BODY_START, SEARCH_BYTES + HEADER_BYTES):
+            position = match.start() - _BODY_START
+            try:
+                _, batch = next(decode_batches(data, position))
+            except CorruptBatchError:
+                continue
+            if batch.base_offset > after:
+                return window + position
+    return None

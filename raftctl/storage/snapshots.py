@@ -1,0 +1,264 @@
+"""Snapshots of the metadata on disk: the image written as records (KIP-630, row Q6).
+
+A file `<20-digit end offset>-<10-digit epoch>.checkpoint` holds batches like the log's: a control
+batch with the header, the records, a control batch with the footer. Offsets count from zero within
+the file; every batch has its CRC, and the footer says that nothing is missing. A file appears under
+its name only when it is whole and durable: it is written as `.checkpoint.part`, synced, renamed,
+and the directory synced. All methods block: call them on a worker, one at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from raftctl.codec import Codec, CodecError
+from raftctl.raft.batch import Batch, CorruptBatchError, encode_batch
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
+from raftctl.storage.segment import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from raftctl.runtime.api import File, FileSystem
+
+BATCH_RECORDS_BYTES = 256 * 1024
+"""Records share a batch up to this size."""
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+_PART = ".part"
+VERSION = 1
+
+
+class CorruptSnapshotError(Exception):
+    """A snapshot file cannot be trusted; names the file and the position. Stops the node."""
+
+    def __init__(self, path: str, position: int, why: str) -> None:
+        self.path = path
+        self.position = position
+        super().__init__(
+            f"{path}: corrupt at byte {position}: {why}; "
+            "restore the disk, or format the directory anew and join as a new replica"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """The first record of a snapshot."""
+
+    TYPE_ID: ClassVar[int] = 2
+    version: int
+    end_offset: int
+    epoch: int
+    timestamp_ms: int
+    """When the last record that the snapshot stands for was appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFooter:
+    """The last record of a snapshot."""
+
+    TYPE_ID: ClassVar[int] = 3
+    record_count: int
+    """Of the records between header and footer."""
+
+
+_CODEC: Codec[SnapshotHeader | SnapshotFooter] = Codec.tagged(SnapshotHeader, SnapshotFooter)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A whole snapshot as read."""
+
+    snapshot_id: OffsetAndEpoch
+    timestamp_ms: int
+    batches: tuple[Batch, ...]
+    """Without header and footer."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A snapshot on disk."""
+
+    snapshot_id: OffsetAndEpoch
+    size: int
+    timestamp_ms: int
+
+
+class SnapshotStore:
+    """The snapshots in the directory of the metadata log."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+
+    def path(self, snapshot_id: OffsetAndEpoch) -> str:
+        """Where the snapshot stands."""
+        return f"{self._directory}/{snapshot_id.offset:020}-{snapshot_id.epoch:010}.checkpoint"
+
+    def ids(self) -> list[OffsetAndEpoch]:
+        """The whole snapshots, the oldest first."""
+        if not self._files.is_directory(self._directory):
+            return []
+        names = (_NAME.fullmatch(name) for name in self._files.names(self._directory))
+        return [OffsetAndEpoch(Offset(int(n[1])), Epoch(int(n[2]))) for n in names if n]
+
+    def remove_unfinished(self) -> None:
+        """Removes what a crash left of snapshots that were being written or fetched."""
+        for name in self._files.names(self._directory):
+            if name.endswith(_PART) and _NAME.fullmatch(name.removesuffix(_PART)):
+                self._files.remove(f"{self._directory}/{name}")
+
+    def write(
+        self, snapshot_id: OffsetAndEpoch, timestamp_ms: int, records: Iterable[bytes]
+    ) -> SnapshotFile:
+        """Writes a snapshot of packed records, durably."""
+        file = self._begin(snapshot_id)
+        try:
+            for batch in _batches(snapshot_id, timestamp_ms, records):
+                file.append([encode_batch(batch)])
+            size = file.size()
+            self._finish(snapshot_id, file)
+        finally:
+            file.close()
+        return SnapshotFile(snapshot_id, size, timestamp_ms)
+
+    def write_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        """Writes a fetched piece; position 0 begins the file anew."""
+        if position == 0:
+            file = self._begin(snapshot_id)
+        else:
+            file = self._files.open(self.path(snapshot_id) + _PART)
+        try:
+            file.truncate(position)
+            file.append([data])
+        finally:
+            file.close()
+
+    def finish_fetched(self, snapshot_id: OffsetAndEpoch) -> Snapshot | None:
+        """Checks a fetched snapshot as a whole and makes it durable; None if it is damaged."""
+        path = self.path(snapshot_id) + _PART
+        file = self._files.open(path)
+        try:
+            snapshot = _read(path, file, snapshot_id)
+            self._finish(snapshot_id, file)
+        except CorruptSnapshotError:
+            return None
+        finally:
+            file.close()
+        return snapshot
+
+    def _begin(self, snapshot_id: OffsetAndEpoch) -> File:
+        self.remove_unfinished()  # such as were given up
+        return self._files.open(self.path(snapshot_id) + _PART, create=True)
+
+    def _finish(self, snapshot_id: OffsetAndEpoch, file: File) -> None:
+        file.sync()
+        path = self.path(snapshot_id)
+        self._files.rename(path + _PART, path)
+        self._files.sync_directory(self._directory)
+
+    def read(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
+        """Reads a snapshot and checks all of it. Raises CorruptSnapshotError."""
+        path = self.path(snapshot_id)
+        file = self._files.open(path)
+        try:
+            return _read(path, file, snapshot_id)
+        finally:
+            file.close()
+
+    def stat(self, snapshot_id: OffsetAndEpoch) -> SnapshotFile:
+        """Size and time of a snapshot, from its header. Raises CorruptSnapshotError."""
+        path = self.path(snapshot_id)
+        file = self._files.open(path)
+        try:
+            _, first = next(scan(file, 0, file.size()))
+            header = _header(path, first, snapshot_id)
+            return SnapshotFile(snapshot_id, file.size(), header.timestamp_ms)
+        except (CorruptBatchError, StopIteration):
+            raise CorruptSnapshotError(path, 0, "no header") from None
+        finally:
+            file.close()
+
+    def read_chunk(
+        self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int
+    ) -> tuple[int, bytes] | None:
+        """(size of the file, bytes from the position); None if there is no such snapshot."""
+        try:
+            file = self._files.open(self.path(snapshot_id))
+        except FileNotFoundError:
+            return None
+        try:
+            return file.size(), file.read_at(position, max_bytes)
+        finally:
+            file.close()
+
+    def remove(self, snapshot_ids: Sequence[OffsetAndEpoch]) -> None:
+        """Deletes snapshots, durably."""
+        for snapshot_id in snapshot_ids:
+            self._files.remove(self.path(snapshot_id))
+        self._files.sync_directory(self._directory)
+
+
+# --- the format -----------------------------------------------------------------------------------
+
+
+def _batches(
+    snapshot_id: OffsetAndEpoch, timestamp_ms: int, records: Iterable[bytes]
+) -> Iterator[Batch]:
+    epoch, at = snapshot_id.epoch, Offset(0)
+    header = SnapshotHeader(VERSION, snapshot_id.offset, epoch, timestamp_ms)
+    yield Batch(at, epoch, 1, timestamp_ms, True, _CODEC.pack(header))
+    at = Offset(1)
+    for group in _grouped(records):
+        yield Batch(at, epoch, len(group), timestamp_ms, False, b"".join(group))
+        at = Offset(at + len(group))
+    yield Batch(at, epoch, 1, timestamp_ms, True, _CODEC.pack(SnapshotFooter(at - 1)))
+
+
+def _grouped(records: Iterable[bytes]) -> Iterator[list[bytes]]:
+    group: list[bytes] = []
+    size = 0
+    for record in records:
+        group.append(record)
+        size += len(record)
+        if size >= BATCH_RECORDS_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _read(path: str, file: File, snapshot_id: OffsetAndEpoch) -> Snapshot:
+    batches: list[Batch] = []
+    position, at = 0, 0
+    try:
+        for position, batch in scan(file, 0, file.size()):
+            if batch.base_offset != at or batch.epoch != snapshot_id.epoch:
+                raise CorruptSnapshotError(path, position, f"offset {batch.base_offset}")
+            at = batch.end_offset
+            batches.append(batch)
+    except CorruptBatchError as error:
+        raise CorruptSnapshotError(path, error.position, error.why) from None
+    if not batches:
+        raise CorruptSnapshotError(path, 0, "no header")
+    header = _header(path, batches[0], snapshot_id)
+    if _control(path, position, batches[-1]) != SnapshotFooter(at - 2):
+        raise CorruptSnapshotError(path, position, "no footer: the end is missing")
+    return Snapshot(snapshot_id, header.timestamp_ms, tuple(batches[1:-1]))
+
+
+def _header(path: str, batch: Batch, snapshot_id: OffsetAndEpoch) -> SnapshotHeader:
+    header = _control(path, 0, batch)
+    if not isinstance(header, SnapshotHeader) or header.version > VERSION:
+        raise CorruptSnapshotError(path, 0, "no header that is known")
+    if (header.end_offset, header.epoch) != (snapshot_id.offset, snapshot_id.epoch):
+        raise CorruptSnapshotError(path, 0, "the header is another snapshot's")
+    return header
+
+
+def _control(path: str, position: int, batch: Batch) -> SnapshotHeader | SnapshotFooter | None:
+    try:
+        return _CODEC.unpack(batch.payload) if batch.control else None
+    except CodecError as error:
+        raise CorruptSnapshotError(path, position, str(error)) from None

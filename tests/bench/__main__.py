@@ -1,0 +1,50 @@
+"""`python -m tests.bench --output FILE [NAME ...]`: measures, writes JSON, prints a line a figure.
+
+A figure is the median of several turns; all turns are in the file. Nothing is asserted here: goals
+stand beside the figures so that a reader can judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.bench import failover, produce, quorum, startup
+
+BENCHMARKS = {
+    "startup": startup.run,
+    "failover": failover.run,
+    "produce": produce.run,
+    "quorum": quorum.run,
+}
+
+
+def main() -> None:
+    """Runs the benchmarks named, or all."""
+    parser = argparse.ArgumentParser(prog="tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []])
+    parser.add_argument("--output", type=Path, default=Path("out/bench.json"))
+    parser.add_argument("--turns", type=int, default=5)
+    arguments = parser.parse_args()
+    figures: dict[str, Any] = {}
+    for name in arguments.names or BENCHMARKS:
+        for figure, value in BENCHMARKS[name](arguments.turns).items():
+            figures[figure] = value
+            sys.stdout.write(f"{figure}: {value['median']} {value['unit']} ({value['goal']})\n")
+            sys.stdout.flush()
+    machine = {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg(),
+    }
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps({"machine": machine, "figures": figures}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Puts small values into a quorum, a fixed number of requests outstanding; a process of its own.
+
+The counterpart of `etcdload`, with the same keys, sizes and phases. It speaks to the leader over
+one connection of the ordinary protocol, awaits one reply for each put and checks it. Prints one
+JSON object, latencies in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from time import perf_counter
+from typing import Any
+
+import aiohttp
+
+from raftctl.errors import ErrorCode
+from raftctl.metadata.requests import KvPutRequest, KvWriteResponse
+from raftctl.rpc.channel import Channel
+from raftctl.rpc.codec import HELLO_ID, PATH, PROTOCOL_VERSION, Hello
+from raftctl.server.kv_client import CLIENT_ID
+
+KEY_COUNT = 1000
+REPLY_TIMEOUT_S = 30.0
+
+
+class Load:
+    """One process's puts; a correlation id is a put's number plus one."""
+
+    def __init__(self, channel: Channel, arguments: argparse.Namespace) -> None:
+        self._channel = channel
+        self._outstanding: int = arguments.outstanding
+        value = b"v" * arguments.value_bytes
+        self._requests = [KvPutRequest(f"key-{number:03d}", value) for number in range(KEY_COUNT)]
+        self._from = perf_counter() + arguments.warmup
+        self._until = self._from + arguments.seconds
+        self._began: dict[int, float] = {}
+        """When each put under way was sent, by correlation id."""
+        self._sent = 0
+        self.taken: list[float] = []
+        """Seconds from put to reply, of the replies within the measured time."""
+
+    async def run(self) -> None:
+        """Keeps as many puts under way as asked for until the time is over."""
+        self._send(self._outstanding)
+        while self._began:
+            async with asyncio.timeout(REPLY_TIMEOUT_S):
+                frames = await self._channel.receive()
+            if frames is None:
+                raise ConnectionError("the leader has closed the connection")
+            self._take(frames)
+
+    def _send(self, count: int) -> None:
+        now = perf_counter()
+        for number in range(self._sent, self._sent + count):
+            self._began[number + 1] = now
+            self._channel.send(number + 1, self._requests[number % KEY_COUNT])
+        self._sent += count
+
+    def _take(self, frames: list[tuple[int, Any]]) -> None:
+        now = perf_counter()
+        measured = self._from < now < self._until
+        for correlation_id, response in frames:
+            if type(response) is not KvWriteResponse or response.error is not ErrorCode.NONE:
+                raise RuntimeError(f"a put came to {response}")
+            began = self._began.pop(correlation_id)
+            if measured:
+                self.taken.append(now - began)
+        if now < self._until:
+            self._send(len(frames))
+
+
+async def _run(arguments: argparse.Namespace) -> list[float]:
+    async with aiohttp.ClientSession() as session:
+        socket = await session.ws_connect(f"http://{arguments.leader}{PATH}", max_msg_size=0)
+        channel = Channel(socket)
+        channel.send(HELLO_ID, Hello(PROTOCOL_VERSION, arguments.cluster_id, CLIENT_ID))
+        await channel.receive()
+        load = Load(channel, arguments)
+        try:
+            await load.run()
+        finally:
+            await channel.close()
+    return sorted(load.taken)
+
+
+def main() -> None:
+    """The load process."""
+    parser = argparse.ArgumentParser(prog="tests.bench.quorum_load", description=__doc__)
+    parser.add_argument("--leader", required=True, metavar="HOST:PORT")
+    parser.add_argument("--cluster-id", required=True)
+    parser.add_argument("--outstanding", type=int, default=1)
+    parser.add_argument("--value-bytes", type=int, default=256)
+    parser.add_argument("--warmup", type=float, default=1.0, help="seconds not measured")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds measured")
+    arguments = parser.parse_args()
+    taken = asyncio.run(_run(arguments))
+    report = {
+        "puts": len(taken),
+        "seconds": arguments.seconds,
+        "p50_ms": taken[len(taken) // 2] * 1000,
+        "p99_ms": taken[int(0.99 * (len(taken) - 1))] * 1000,
+        "max_ms": taken[-1] * 1000,
+    }
+    sys.stdout.write(json.dumps(report) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Three voters of ours as processes on loopback: started, loaded, killed, gone afterwards."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.config import make_config, write_properties
+from raftctl.localcluster.layout import (
+    FIRST_CONTROLLER_ID,
+    ClusterLayout,
+    LocalNode,
+    node_values,
+)
+from raftctl.localcluster.ports import free_ports
+from raftctl.localcluster.processes import start_node, wait_gone
+from raftctl.localcluster.status import ask_controller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from raftctl.localcluster.processes import ProcessRef
+
+VOTERS = 3
+VALUE_BYTES = 256
+ELECTION_TIMEOUT_MS = 1000
+"""Of both peers: the least time after which a follower gives up a leader that is silent."""
+READY_S = 30.0
+POLL_S = 0.02
+
+
+class Voters(Protocol):
+    """A quorum that is measured."""
+
+    name: str
+
+    def leader(self) -> int:
+        """Which voter leads, waiting for one. Raises TimeoutError."""
+
+    def pids(self) -> Sequence[int]:
+        """The voters' processes."""
+
+    def load(self, outstanding: int, warmup_s: float, seconds: float) -> dict[str, Any]:
+        """Runs the load process against the leader and returns its report."""
+
+    def prober(self, survivors: Sequence[int]) -> list[str]:
+        """The command of a process that puts until the survivors have committed something."""
+
+    def kill(self, voter: int) -> None:
+        """Kills a voter as a crash would."""
+
+    def start(self, voter: int) -> None:
+        """Starts a voter with what it has on disk."""
+
+    def stop(self) -> None:
+        """Kills all."""
+
+
+class RaftctlVoters:
+    """Controllers without brokers, each with its directory, fsync on as always."""
+
+    name = "raftctl"
+
+    def __init__(self, directory: Path) -> None:
+        ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + VOTERS)
+        nodes = [
+            LocalNode(f"controller-{node_id}", node_id, "controller", port)
+            for node_id, port in zip(ids, free_ports(VOTERS), strict=True)
+        ]
+        timeout = str(ELECTION_TIMEOUT_MS)
+        self._layout = ClusterLayout(
+            random_uuid_text(),
+            tuple(nodes),
+            (
+                ("controller.quorum.election.timeout.ms", timeout),
+                ("controller.quorum.fetch.timeout.ms", timeout),
+            ),
+        )
+        self._directory = directory
+        self._processes: dict[int, ProcessRef] = {}
+        for voter, node in enumerate(nodes):
+            path = directory / node.name
+            path.mkdir(parents=True)
+            values = node_values(self._layout, node, str(path / "data"))
+            (path / "node.properties").write_text(write_properties(values))
+            format_storage(make_config(values, lambda _: None), self._layout.cluster_id)
+            self.start(voter)
+
+    def leader(self) -> int:
+        """See `Voters.leader`."""
+        return wait_for(self._leader, "no controller leads")
+
+    def _leader(self) -> int | None:
+        for voter, node in enumerate(self._layout.nodes):
+            if voter in self._processes:
+                status = ask_controller(node.address)
+                if status is not None and status["role"] == "leader":
+                    return voter
+        return None
+
+    def pids(self) -> list[int]:
+        """See `Voters.pids`."""
+        return [process.pid for process in self._processes.values()]
+
+    def load(self, outstanding: int, warmup_s: float, seconds: float) -> dict[str, Any]:
+        """See `Voters.load`."""
+        address = self._layout.nodes[self.leader()].address
+        command = [sys.executable, "-m", "tests.bench.quorum_load", "--leader", address]
+        command += ["--cluster-id", self._layout.cluster_id]
+        command += ["--outstanding", str(outstanding), "--value-bytes", str(VALUE_BYTES)]
+        return run_load([*command, "--warmup", str(warmup_s), "--seconds", str(seconds)])
+
+    def prober(self, survivors: Sequence[int]) -> list[str]:
+        """See `Voters.prober`."""
+        addresses = ",".join(self._layout.nodes[voter].address for voter in survivors)
+        command = [sys.executable, "-m", "tests.bench.quorum_probe", "--controllers", addresses]
+        return [*command, "--cluster-id", self._layout.cluster_id]
+
+    def kill(self, voter: int) -> None:
+        """See `Voters.kill`."""
+        process = self._processes.pop(voter)
+        process.send(signal.SIGKILL)
+        if wait_gone([process], READY_S):
+            raise TimeoutError(f"process {process.pid} does not end")
+
+    def start(self, voter: int) -> None:
+        """See `Voters.start`."""
+        path = self._directory / self._layout.nodes[voter].name
+        self._processes[voter] = start_node(path / "node.properties", path / "node.log")
+
+    def stop(self) -> None:
+        """See `Voters.stop`."""
+        for voter in list(self._processes):
+            self.kill(voter)
+
+
+def wait_for(look: Callable[[], int | None], complaint: str) -> int:
+    """Looks again and again until there is something to see. Raises TimeoutError."""
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        found = look()
+        if found is not None:
+            return found
+        time.sleep(POLL_S)
+    raise TimeoutError(complaint)
+
+
+def run_load(command: Sequence[str]) -> dict[str, Any]:
+    """Runs a load process, ours or the compiled one, to its end; its report."""
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report

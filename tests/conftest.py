@@ -1,0 +1,25 @@
+"""Options of the whole suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--histories",
+        metavar="DIR",
+        type=Path,
+        help="A folder of real histories with known verdicts, which are no part of the project.",
+    )
+
+
+@pytest.fixture(scope="session")
+def histories(request: pytest.FixtureRequest) -> Path:
+    """The folder of known histories; skips the test without it."""
+    folder: Path | None = request.config.getoption("--histories")
+    if folder is None:
+        pytest.skip("needs known histories: --histories=DIR")
+    return folder

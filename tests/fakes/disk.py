@@ -1,0 +1,178 @@
+"""A disk in memory that can crash: whatever was not synced may be lost, wholly or in part."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from raftctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from raftctl.runtime.api import Buffer, DirectoryLock
+
+T = TypeVar("T")
+
+
+class Crash(Exception):
+    """The power fails; only `FakeDisk.after_crash` may be used from now on."""
+
+
+class FakeFile:
+    """Content as the process sees it, and as the platters hold it."""
+
+    def __init__(self, disk: FakeDisk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self.current = bytearray()
+        self.durable = b""
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        self.disk.operation()
+        for buffer in buffers:
+            self.current += buffer
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return bytes(self.current[position : position + size])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self.disk.operation()
+        self.current[position : position + len(data)] = data
+
+    def size(self) -> int:
+        return len(self.current)
+
+    def truncate(self, size: int) -> None:
+        self.disk.operation()
+        del self.current[size:]
+
+    def sync(self) -> None:
+        self.disk.operation()
+        self.durable = bytes(self.current)
+
+    def close(self) -> None:
+        pass
+
+    def after_crash(self, random: Random) -> bytes:
+        """What survives: synced bytes, and of an unsynced tail some bytes, zeros or garbage."""
+        current = bytes(self.current)
+        if not current.startswith(self.durable):
+            return random.choice([self.durable, current])
+        tail = current[len(self.durable) :]
+        kept = random.randint(0, len(tail))
+        lost = len(tail) - kept
+        rest = random.choice([b"", b"", bytes(lost), random.randbytes(lost)])
+        return self.durable + tail[:kept] + rest
+
+
+class FakeDisk:
+    """Implements `FileSystem` for one flat set of paths."""
+
+    def __init__(self, operations_left: int | None = None) -> None:
+        self.files: dict[str, FakeFile] = {}
+        self.durable_names: dict[str, FakeFile] = {}
+        self.directories: set[str] = set()
+        self.operations_left = operations_left
+        self.error: OSError | None = None
+
+    def operation(self) -> None:
+        if self.error is not None:
+            raise self.error
+        if self.operations_left is not None:
+            self.operations_left -= 1
+            if self.operations_left < 0:
+                raise Crash
+
+    def open(self, path: str, *, create: bool = False) -> FakeFile:
+        if path not in self.files:
+            if not create:
+                raise FileNotFoundError(path)
+            self.operation()
+            self.files[path] = FakeFile(self, path)
+        return self.files[path]
+
+    def exists(self, path: str) -> bool:
+        return path in self.files or path in self.directories
+
+    def is_directory(self, path: str) -> bool:
+        return path in self.directories
+
+    def names(self, directory: str) -> list[str]:
+        prefix = directory + "/"
+        return sorted(path[len(prefix) :] for path in self.files if path.startswith(prefix))
+
+    def make_directories(self, path: str) -> None:
+        self.directories.add(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.operation()
+        self.files[target] = self.files.pop(source)
+
+    def remove(self, path: str) -> None:
+        self.operation()
+        del self.files[path]
+
+    def remove_tree(self, path: str) -> None:
+        for name in self.names(path):
+            self.remove(f"{path}/{name}")
+
+    def sync_directory(self, path: str) -> None:
+        self.operation()
+        for name in [*self.durable_names, *self.files]:
+            if not name.startswith(path + "/"):
+                continue
+            if name in self.files:
+                self.durable_names[name] = self.files[name]
+            else:
+                del self.durable_names[name]
+
+    def lock_directory(self, path: str) -> DirectoryLock:
+        raise ConfigError(f"{path} cannot be locked")
+
+    def after_crash(self, random: Random) -> FakeDisk:
+        """The disk as the next process finds it."""
+        disk = FakeDisk()
+        disk.directories = set(self.directories)
+        names = self.files if random.random() < 0.5 else self.durable_names
+        for path, old in sorted(names.items()):
+            file = FakeFile(disk, path)
+            file.durable = old.after_crash(random)
+            file.current = bytearray(file.durable)
+            disk.files[path] = disk.durable_names[path] = file
+        return disk
+
+
+class StepWorker:
+    """A `Worker` whose calls run when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def run() -> None:
+            try:
+                result = call()
+            except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the future
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                if not future.done():  # else whoever waited has given up
+                    future.set_result(result)
+
+        self.calls.append(run)
+        return future
+
+    async def run_all(self) -> None:
+        """Runs what is queued and lets the loop deliver the results."""
+        calls, self.calls = self.calls, []
+        for run in calls:
+            run()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    def close(self) -> None:
+        pass

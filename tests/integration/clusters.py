@@ -1,0 +1,114 @@
+"""Local clusters of real processes for tests, and the proof that none of them stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from raftctl.localcluster.layout import LocalNode
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+COMMAND_TIMEOUT_S = 90
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a command left: its exit status and everything it wrote."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> Any:
+        """The JSON that a successful command printed."""
+        assert self.status == 0, self
+        return json.loads(self.stdout)
+
+
+def raftctl(*arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
+    """Runs `raftctl` as a user does, to its end."""
+    command = [sys.executable, "-m", "raftctl", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
+
+
+@contextlib.contextmanager
+def running_cluster(
+    directory: Path,
+    controllers: int = 3,
+    brokers: int = 3,
+    overrides: Mapping[str, str] | None = None,
+) -> Iterator[LocalCluster]:
+    """A ready cluster; afterwards its processes are gone, whatever happened."""
+    spec = ClusterSpec(controllers, brokers, overrides=overrides)
+    cluster = LocalCluster.open(directory, spec, random_uuid_text, format_storage)
+    try:
+        cluster.start_all()
+        cluster.wait_ready(60, lambda _: None)
+        yield cluster
+    finally:
+        cluster.kill_all()
+        left = processes_of(directory)
+    assert left == []
+
+
+def processes_of(directory: Path) -> list[str]:
+    """The command lines of the processes that name the directory: nodes of a cluster in it."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        is_there = process.info["status"] != psutil.STATUS_ZOMBIE
+        if is_there and any(str(directory) in word for word in words):
+            found.append(" ".join(words))
+    return found
+
+
+def wait_until(
+    is_so: Callable[[], object], what: str | Callable[[], str], timeout_s: float = 30
+) -> None:
+    """Polls until the condition holds; fails with `what` was expected."""
+    deadline_s = time.monotonic() + timeout_s
+    while not is_so():
+        if time.monotonic() > deadline_s:
+            told = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {timeout_s:g} s: {told}")
+        time.sleep(POLL_S)
+
+
+def wait_healthy(cluster: LocalCluster, timeout_s: float = 60) -> None:
+    """Waits until every broker is active and every replica in sync."""
+
+    def is_healthy() -> bool:
+        status = cluster.status()
+        leader = status.leader
+        return (
+            leader is not None
+            and leader["under_replicated_partitions"] == 0
+            and leader["offline_partitions"] == 0
+            and len(status.active_brokers) == len(cluster.layout.brokers)
+        )
+
+    wait_until(is_healthy, lambda: f"a healthy cluster: {cluster.status().leader}", timeout_s)
+
+
+def active_controller(cluster: LocalCluster) -> LocalNode:
+    """The node that leads the quorum now."""
+    leader = cluster.status().leader
+    assert leader is not None, "no controller leads"
+    return cluster.layout.node(leader["node_id"])

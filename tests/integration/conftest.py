@@ -1,0 +1,27 @@
+"""A running cluster for the tests of one module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.clusters import running_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.localcluster.cluster import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """3 controllers and 3 brokers, as real processes."""
+    with running_cluster(tmp_path_factory.mktemp("nodes") / "cluster") as running:
+        yield running
+
+
+@pytest.fixture
+def bootstrap(cluster: LocalCluster) -> str:
+    """What clients take as their bootstrap servers."""
+    return cluster.layout.bootstrap

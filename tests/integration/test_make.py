@@ -1,0 +1,28 @@
+"""The Makefile's recipes, as far as a plain test can see them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+_TOP = Path(__file__).parents[2]
+
+
+def test_the_test_target_takes_a_folder_of_histories(tmp_path: Path) -> None:
+    """A folder that exists must not be taken for a folder of tests, whose options would then be missed."""
+    # The target's prerequisites may print recipes of their own; pytest's is the last.
+    printed = subprocess.run(
+        ["make", "-n", "test", f"HISTORIES={tmp_path}"],
+        cwd=_TOP,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    _, *arguments = printed.stdout.splitlines()[-1].split()
+    told = subprocess.run(
+        [sys.executable, *arguments, "--markers"],
+        cwd=_TOP,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert told.returncode == 0, told.stderr

@@ -1,0 +1,145 @@
+"""Keys and values, the quorum, the log and the metadata of a running cluster, from commands."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.integration.clusters import active_controller, raftctl, running_cluster, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.localcluster.cluster import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """3 controllers, and a broker as their observer."""
+    with running_cluster(tmp_path_factory.mktemp("nodes") / "cluster", brokers=1) as running:
+        yield running
+
+
+def at(cluster: LocalCluster) -> tuple[str, str]:
+    return "--controllers", ",".join(node.address for node in cluster.layout.controllers)
+
+
+def kv(cluster: LocalCluster, *words: str) -> Any:
+    return raftctl("kv", *words, *at(cluster), "--output", "json").document
+
+
+def refusal(cluster: LocalCluster, *words: str) -> str:
+    done = raftctl("kv", *words, *at(cluster))
+    assert (done.status, done.stdout) == (1, "")
+    return done.stderr
+
+
+@pytest.mark.req("Q10", "A1", "A2")
+def test_keys_are_set_read_compared_and_removed(cluster: LocalCluster) -> None:
+    assert "RESOURCE_NOT_FOUND: no key color" in refusal(cluster, "get", "color")
+    first = kv(cluster, "put", "color", "blue")["version"]
+    assert kv(cluster, "get", "color") == {"key": "color", "value": "blue", "version": first}
+    second = kv(cluster, "cas", "color", "red", "--expect-version", str(first))["version"]
+    assert second > first
+    stale = refusal(cluster, "cas", "color", "green", "--expect-version", str(first))
+    assert f"INVALID_UPDATE_VERSION: color has version {second}; nothing was changed" in stale
+    assert "INVALID_UPDATE" in refusal(cluster, "cas", "color", "green", "--expect-absent")
+    kv(cluster, "cas", "color", "green", "--expect-value", "red")
+    assert raftctl("kv", "get", "color", *at(cluster)).stdout == "green\n"
+    kv(cluster, "delete", "color")
+    assert "color does not exist" in refusal(cluster, "delete", "color")
+
+
+@pytest.mark.req("Q9", "Q10")
+def test_a_key_outlives_the_active_controller(cluster: LocalCluster) -> None:
+    version = kv(cluster, "put", "kept", "1")["version"]
+    killed = active_controller(cluster)
+    cluster.kill(killed)
+    try:
+        assert kv(cluster, "get", "kept") == {"key": "kept", "value": "1", "version": version}
+        assert kv(cluster, "put", "kept", "2")["version"] > version
+    finally:
+        cluster.start(killed)
+    wait_until(lambda: cluster.status().answers[killed.address], "the controller is back")
+
+
+@pytest.mark.req("A1", "Q5")
+def test_the_quorum_is_described(cluster: LocalCluster) -> None:
+    leader = active_controller(cluster)
+    status = raftctl("quorum", "describe", "--status", *at(cluster), "--output", "json").document
+    assert status["ClusterId"] == cluster.layout.cluster_id
+    assert status["LeaderId"] == leader.node_id
+    assert {one["id"] for one in status["CurrentVoters"]} == {101, 102, 103}
+    text = raftctl("quorum", "describe", "--status", *at(cluster)).stdout
+    assert f"LeaderId:             {leader.node_id}\n" in text
+
+    command = ("quorum", "describe", "--replication", *at(cluster), "--output", "json")
+    wait_until(lambda: len(raftctl(*command).document) == 4, "three voters and an observer")
+    rows = raftctl(*command).document
+    assert [row["Status"] for row in rows] == ["Leader", "Follower", "Follower", "Observer"]
+    assert rows[0]["NodeId"] == leader.node_id
+    assert rows[0]["Lag"] == 0
+    table = raftctl("quorum", "describe", "--replication", "--human-readable", *at(cluster))
+    assert "LastCaughtUpTimestamp" in table.stdout.splitlines()[0]
+    assert "ms ago" in table.stdout
+
+
+@pytest.mark.req("A1")
+def test_the_shell_shows_a_live_cluster(cluster: LocalCluster) -> None:
+    version = kv(cluster, "put", "services/a", "x")["version"]
+
+    def shell(*words: str) -> list[str]:
+        lines: list[str] = raftctl(
+            "metadata", "shell", *words, *at(cluster), "--output", "json"
+        ).document
+        return lines
+
+    assert shell("ls") == [
+        "brokers/",
+        "configs/",
+        "features/",
+        "kv/",
+        "producer_ids/",
+        "provenance/",
+        "topics/",
+    ]
+    assert shell("cat", "/kv/services%2Fa/value") == ["x"]
+    assert shell("cat", "kv/services%2Fa/version") == [str(version)]
+    assert shell("find", "/", "metadata.version") == ["/features/metadata.version"]
+    assert shell("ls", "brokers") == ["1"]
+    nothing = raftctl("metadata", "shell", "ls", "/nothing", *at(cluster))
+    assert (nothing.status, nothing.stderr) == (
+        1,
+        "raftctl: RESOURCE_NOT_FOUND: /nothing: there is no nothing\n",
+    )
+
+
+@pytest.mark.req("L10", "Q12", "A1")
+def test_a_stopped_node_is_dumped_and_verified(cluster: LocalCluster) -> None:
+    version = kv(cluster, "put", "dumped", "1")["version"]
+    followers = [n for n in cluster.layout.controllers if n != active_controller(cluster)]
+    node = followers[0]
+    config = str(cluster.log_path(node).with_name("node.properties"))
+    busy = raftctl("storage", "verify", "--config", config)
+    assert busy.status == 2
+    wait_until(
+        lambda: (cluster.status().answers[node.address] or {})["high_watermark"] > version,
+        "the follower has the record",
+    )
+    cluster.kill(node)
+    try:
+        good = raftctl("storage", "verify", "--config", config, "--output", "json").document
+        assert {finding["state"] for finding in good} <= {"ok", "torn tail"}
+        directory = str(cluster.log_path(node).with_name("data"))
+        dump = raftctl("log", "dump", directory, "--from", str(version), "--output", "json")
+        batches = [json.loads(line) for line in dump.stdout.splitlines()]
+        records = [record for batch in batches for record in batch["records"]]
+        put = next(record for record in records if record["offset"] == version)
+        assert put["type"] == "KvRecord"
+        assert (put["key"], put["value"]) == ("dumped", "1")
+        shell = raftctl("metadata", "shell", "cat", "kv/dumped/value", "--directory", directory)
+        assert shell.stdout == "1\n"
+    finally:
+        cluster.start(node)

@@ -1,0 +1,1 @@
+"""Planted bugs, and the properties that catch each of them: `python -m tests.mutants`."""

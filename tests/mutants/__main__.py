@@ -1,0 +1,124 @@
+"""Plants each bug of the catalogue and runs seeds until its property catches it: `make mutants`.
+
+The product as it is passes each seed first. The last line is `caught N of N`; the exit status is 0
+if all were caught. With names as arguments only those mutants are run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+from jepsen.env.sim.determinism import run_in_subprocess
+from tests.mutants import node_scenarios
+from tests.mutants.catalog import CATALOG
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.mutants.mutant import Mutant
+
+PROCESSES = 2
+CORE_SEEDS = 150
+NODE_SEEDS = 12
+CORE_TIMEOUT_S = 240
+UNMUTATED = "-"
+
+
+class Outcome(NamedTuple):
+    """What became of a mutant; `caught_by` is None if no seed was enough."""
+
+    mutant: Mutant
+    caught_by: str | None
+    seeds: int
+    others: tuple[str, ...]
+    """Properties that failed and were not the named ones."""
+
+
+class Runs:
+    """Runs of the product as it is, each made once; the first use waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runs: dict[tuple[str, int], Future[str | None]] = {}
+
+    def passes(self, scenario: str, seed: int) -> None:
+        """Raises RuntimeError unless the product as it is passes the seed."""
+        with self._lock:
+            run = self._runs.get((scenario, seed))
+            mine = run is None
+            if run is None:
+                run = self._runs[scenario, seed] = Future()
+        if mine:
+            run.set_result(_run_node(scenario, seed))
+        broken = run.result()
+        if broken is not None:
+            raise RuntimeError(f"{scenario}, seed {seed}: broken without a mutant: {broken}")
+
+
+def _run_node(target: str, seed: int) -> str | None:
+    result = run_in_subprocess(f"{node_scenarios.__name__}:{target}", seed)
+    return None if result.ok else node_scenarios.broken_property(result.output)
+
+
+def _try_node(mutant: Mutant, unmutated: Runs) -> Outcome:
+    others: dict[str, None] = {}
+    for seed in range(1, NODE_SEEDS + 1):
+        unmutated.passes(mutant.scenario, seed)
+        broken = _run_node(mutant.name, seed)
+        if broken in mutant.properties:
+            return Outcome(mutant, broken, seed, tuple(others))
+        if broken is not None:
+            others[broken] = None
+    return Outcome(mutant, None, NODE_SEEDS, tuple(others))
+
+
+def _try_core(mutant: Mutant) -> Outcome:
+    command = [sys.executable, "-m", "tests.mutants.core_scenarios", mutant.name, str(CORE_SEEDS)]
+    finished = subprocess.run(
+        command, capture_output=True, text=True, timeout=CORE_TIMEOUT_S, check=False
+    )
+    if finished.returncode != 0:
+        raise RuntimeError(f"{mutant.name}: {finished.stdout}{finished.stderr}")
+    seeds, caught_by, *others = finished.stdout.splitlines()
+    return Outcome(mutant, caught_by or None, int(seeds), tuple(others))
+
+
+def _line(outcome: Outcome) -> str:
+    mutant = outcome.mutant
+    seeds = "1 seed" if outcome.seeds == 1 else f"{outcome.seeds} seeds"
+    text = f"NOT CAUGHT after {seeds}"
+    if outcome.caught_by is not None:
+        text = f"caught by {outcome.caught_by} after {seeds}"
+    elif outcome.others:
+        text += f", though broken: {'; '.join(outcome.others)}"
+    return f"{mutant.level} {mutant.name}: {text}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the mutants, prints a line for each, and returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these mutants")
+    names = parser.parse_args(arguments).names
+    chosen = [mutant for mutant in CATALOG if not names or mutant.name in names]
+    unmutated = Runs()
+
+    def run(mutant: Mutant) -> Outcome:
+        return _try_core(mutant) if mutant.level == "core" else _try_node(mutant, unmutated)
+
+    caught = 0
+    with ThreadPoolExecutor(max_workers=PROCESSES) as pool:
+        for outcome in pool.map(run, chosen):
+            caught += outcome.caught_by is not None
+            sys.stdout.write(_line(outcome) + "\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"caught {caught} of {len(chosen)}\n")
+    return 0 if chosen and caught == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

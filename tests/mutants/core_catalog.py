@@ -1,0 +1,293 @@
+"""Bugs planted into the pure quorum core, run by the core simulator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from raftctl.raft import core as core_module
+from raftctl.raft.campaign import Campaign
+from raftctl.raft.core import RaftCore
+from raftctl.raft.events import QuorumState, TruncateLog
+from raftctl.raft.fetcher import Fetcher, Follower
+from raftctl.raft.leader import Leader
+from raftctl.raft.log import ReplicaLog
+from raftctl.raft.messages import NO_NODE, Epoch, Offset
+from raftctl.raft.replica import Replica
+from raftctl.raft.roles import Roles
+from tests.mutants.mutant import Mutant, Patch
+
+if TYPE_CHECKING:
+    from raftctl.raft.batch import Batch
+    from raftctl.raft.events import Reply, SendRequest
+    from raftctl.raft.messages import (
+        FetchResponse,
+        NodeId,
+        OffsetAndEpoch,
+        ReplicaKey,
+        VoteRequest,
+    )
+
+FAULTS = "everything_goes_wrong"
+
+
+def _core(
+    name: str, breaks: str, properties: tuple[str, ...], *patches: Patch, scenario: str = FAULTS
+) -> Mutant:
+    return Mutant(name, breaks, "core", scenario, properties, patches)
+
+
+# --- votes and epochs ---------------------------------------------------------------------------
+
+
+def _speak_at_once(replica: Replica, effect: SendRequest | Reply) -> None:
+    replica._effects.append(effect)
+
+
+def _grant_again(core: RaftCore, request: VoteRequest, now_ms: int) -> bool:
+    if request.pre_vote:
+        return _grant(core, request, now_ms)
+    core._replica.vote(request.candidate)
+    core._roles.detach(now_ms, now_ms + core._replica.election_timeout_ms())
+    return True
+
+
+def _vote_for_anybody(replica: Replica, candidate: ReplicaKey) -> None:
+    replica._persist(replace(replica.state, voted=candidate, leader_id=NO_NODE))
+
+
+def _forget_to_persist_epoch(replica: Replica, epoch: Epoch, leader_id: NodeId = NO_NODE) -> None:
+    replica.state = QuorumState(epoch, leader_id, None)
+
+
+def _campaign_in_the_same_epoch(replica: Replica) -> None:
+    epoch = replica.epoch or Epoch(1)
+    replica._persist(QuorumState(epoch, NO_NODE, replica.local))
+
+
+def _any_log_will_do(log_end: OffsetAndEpoch) -> tuple[int, int]:
+    return (0, 0)
+
+
+def _shorter_log_of_newer_epoch_loses(log_end: OffsetAndEpoch) -> tuple[int, int]:
+    return (log_end.offset, log_end.epoch)
+
+
+def _one_vote_is_enough(campaign: Campaign) -> bool:
+    return len(campaign.granting) >= max(1, campaign.replica.voters.majority - 1)
+
+
+def _no_pre_vote(roles: Roles, now_ms: int) -> None:
+    roles.campaign(now_ms)
+
+
+def _lead_again_after_restart(roles: Roles, now_ms: int) -> None:
+    _start(roles, now_ms)
+    replica = roles._replica
+    if replica.state.leader_id == replica.node_id:
+        roles._lead((replica.node_id,), now_ms)
+
+
+_grant = RaftCore._grant
+_start = Roles.start
+
+VOTES = (
+    _core(
+        "message_leaves_before_vote_is_durable",
+        "a vote leaves before its fsync",
+        ("durable word",),
+        Patch(Replica, "_message", _speak_at_once),
+    ),
+    _core(
+        "two_votes_in_an_epoch",
+        "a voter grants everybody who asks",
+        ("one vote",),
+        Patch(RaftCore, "_grant", _grant_again),
+        Patch(Replica, "vote", _vote_for_anybody),
+    ),
+    _core(
+        "epoch_is_not_persisted",
+        "a newer epoch is kept in memory only",
+        ("durable word",),
+        Patch(Replica, "enter_epoch", _forget_to_persist_epoch),
+    ),
+    _core(
+        "epoch_does_not_grow",
+        "a candidate campaigns in the epoch that it is in",
+        ("one vote", "election safety"),
+        Patch(Replica, "campaign", _campaign_in_the_same_epoch),
+    ),
+    _core(
+        "any_log_may_win",
+        "voters do not compare logs",
+        ("leader completeness",),
+        Patch(core_module, "_rank", _any_log_will_do),
+    ),
+    _core(
+        "longest_log_wins",
+        "voters compare the lengths of logs before their last epochs",
+        ("leader completeness",),
+        Patch(core_module, "_rank", _shorter_log_of_newer_epoch_loses),
+    ),
+    _core(
+        "minority_elects",
+        "a vote less than a majority is enough",
+        ("election safety",),
+        Patch(Campaign, "won", _one_vote_is_enough),
+    ),
+    _core(
+        "no_pre_vote",
+        "a voter that cannot win campaigns nevertheless",
+        ("undisturbed leader",),
+        Patch(Roles, "prospect", _no_pre_vote),
+        scenario="a_voter_was_cut_off",
+    ),
+    _core(
+        "restarted_leader_goes_on",
+        "a restarted leader continues in its old epoch",
+        ("log matching",),
+        Patch(Roles, "start", _lead_again_after_restart),
+    ),
+)
+
+# --- the log and commits ------------------------------------------------------------------------
+
+
+def _durable_at_once(log: ReplicaLog, batch: Batch) -> None:
+    _append(log, batch)
+    log.durable_end_offset = log.end_offset
+
+
+def _ends(leader: Leader) -> list[Offset]:
+    ends = [progress.end_offset for progress in leader._voters.values()]
+    return [*ends, leader._replica.log.durable_end_offset]
+
+
+def _count(leader: Leader, ends: list[Offset]) -> bool:
+    replica = leader._replica
+    reached = sorted(ends, reverse=True)[replica.voters.majority - 1]
+    return reached > leader.epoch_start_offset and replica.advance_high_watermark(reached)
+
+
+def _count_unflushed(leader: Leader) -> bool:
+    return _count(leader, [*_ends(leader)[:-1], leader._replica.log.end_offset])
+
+
+def _count_older_epochs(leader: Leader) -> bool:
+    replica = leader._replica
+    reached = replica.voters.reached_by_majority(_ends(leader))
+    return replica.advance_high_watermark(reached)
+
+
+def _count_own_log_only(leader: Leader) -> bool:
+    return _count(leader, [_ends(leader)[-1]] * len(leader._replica.voters))
+
+
+def _count_fastest_twice(leader: Leader) -> bool:
+    ends = _ends(leader)
+    return _count(leader, [max(ends[:-1], default=ends[-1]), *ends])
+
+
+def _count_observers(leader: Leader) -> bool:
+    observers = [progress.end_offset for progress in leader._observers.values()]
+    return _count(leader, [*observers, *_ends(leader)])
+
+
+def _never_diverge(log: ReplicaLog, fetch_from: OffsetAndEpoch) -> None:
+    return None
+
+
+def _truncate_without_asking(replica: Replica, end_offset: Offset) -> None:
+    replica.log.truncate(end_offset)
+    replica._effects.append(TruncateLog(end_offset))
+
+
+def _truncate_all(log: ReplicaLog, diverging: OffsetAndEpoch) -> Offset:
+    return log.start_offset
+
+
+def _take_any_answer(fetcher: Fetcher, source: NodeId, response: FetchResponse) -> bool:
+    return source == fetcher.source
+
+
+def _never_resign(leader: Leader) -> int | None:
+    return None
+
+
+def _believe_leader(follower: Follower, response: FetchResponse, now_ms: int) -> None:
+    _accept(follower, response, now_ms)
+    # The follower takes the leader's high watermark for its own, whatever its log has.
+    if response.high_watermark > follower.replica.high_watermark:
+        follower.replica.advance_high_watermark(response.high_watermark)
+
+
+_append = ReplicaLog.append
+_accept = Follower.accept
+
+COMMITS = (
+    _core(
+        "append_counts_as_durable",
+        "what is appended counts before its fsync, on every replica",
+        ("durable commit",),
+        Patch(ReplicaLog, "append", _durable_at_once),
+    ),
+    _core(
+        "own_log_counts_before_fsync",
+        "the leader counts its own log as far as it is appended",
+        ("durable commit",),
+        Patch(Leader, "_commit", _count_unflushed),
+    ),
+    _core(
+        "older_epoch_commits_by_count",
+        "records of older epochs commit by counting replicas (figure 8)",
+        ("leader completeness", "immutable commit"),
+        Patch(Leader, "_commit", _count_older_epochs),
+        scenario="leaders_die_early",
+    ),
+    _core(
+        "leader_commits_alone",
+        "the high watermark is the leader's own end",
+        ("durable commit",),
+        Patch(Leader, "_commit", _count_own_log_only),
+    ),
+    _core(
+        "fetch_counts_as_another_voter",
+        "the fastest follower is counted twice",
+        ("durable commit",),
+        Patch(Leader, "_commit", _count_fastest_twice),
+    ),
+    _core(
+        "observer_counts",
+        "observers count for the majority",
+        ("durable commit",),
+        Patch(Leader, "_commit", _count_observers),
+    ),
+    _core(
+        "divergence_is_not_noticed",
+        "a follower keeps a tail that the leader does not have",
+        ("immutable commit",),
+        Patch(ReplicaLog, "divergence", _never_diverge),
+    ),
+    _core(
+        "truncation_below_high_watermark",
+        "a follower that diverges begins from nothing",
+        ("immutable commit",),
+        Patch(ReplicaLog, "truncation_point", _truncate_all),
+        Patch(Replica, "truncate", _truncate_without_asking),
+    ),
+    _core(
+        "follower_commits_what_it_lacks",
+        "a follower takes over the leader's high watermark beyond its own log",
+        ("monotone commit",),
+        Patch(Follower, "accept", _believe_leader),
+    ),
+    _core(
+        "leader_never_resigns",
+        "no check-quorum",
+        ("deaf leader resigns",),
+        Patch(Leader, "check_quorum_deadline_ms", _never_resign),
+        scenario="a_leader_hears_nobody",
+    ),
+)
+
+CORE_MUTANTS = (*VOTES, *COMMITS)

@@ -1,0 +1,49 @@
+"""What a planted bug is: functions of the product replaced from outside, and who must notice.
+
+The product carries no switches. A mutant is caught only by a property that it names: a run that
+fails for another reason proves nothing about the property.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Level = Literal["core", "node"]
+
+
+class Patch(NamedTuple):
+    """One attribute of a class or module, and what takes its place."""
+
+    owner: object
+    attribute: str
+    replacement: object
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted bug."""
+
+    name: str
+    breaks: str
+    """What the product does no more, in a few words."""
+    level: Level
+    scenario: str
+    properties: tuple[str, ...]
+    """Any of these catches it; the first is the one that was meant to."""
+    patches: tuple[Patch, ...]
+
+    def plant(self) -> Callable[[], None]:
+        """Replaces the functions; what it returns puts them back."""
+        originals = [vars(one.owner)[one.attribute] for one in self.patches]
+        for one in self.patches:
+            setattr(one.owner, one.attribute, one.replacement)
+
+        def restore() -> None:
+            for one, original in zip(self.patches, originals, strict=True):
+                setattr(one.owner, one.attribute, original)
+
+        return restore

@@ -1,0 +1,410 @@
+"""Bugs planted into whole nodes: their shells, their controllers and their brokers' partitions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.log.producer_state import ProducerStates
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition import IsrProposal, Partition
+from broker.replication.replica_manager import ReplicaManager
+from raftctl.controller import partition_change, replication_control
+from raftctl.controller.cluster_control import ClusterControl
+from raftctl.controller.quorum_controller import QuorumController
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata import delta
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord
+from raftctl.server.controller_service import ControllerService
+from raftctl.server.driver import RaftDriver
+from raftctl.storage import quorum_state
+from raftctl.storage.quorum_state import QuorumStateStore
+from raftctl.storage.record_log import RecordLog, _Write
+from tests.mutants.mutant import Mutant, Patch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from broker.types import EpochEndOffset, FetchPartition
+    from raftctl.controller.result import ControllerResult
+    from raftctl.metadata.image import BrokerImage, MetadataImage, PartitionImage
+    from raftctl.metadata.records import Record
+    from raftctl.metadata.requests import (
+        AlterPartitionItem,
+        BrokerHeartbeatRequest,
+        ControllerRequest,
+    )
+    from raftctl.raft.batch import Batch
+    from raftctl.raft.messages import Offset
+    from raftctl.runtime.api import FileSystem
+    from raftctl.server.controller_service import Reply
+    from raftctl.storage.record_log import _Cut
+
+
+def _node(
+    name: str, breaks: str, properties: tuple[str, ...], *patches: Patch, scenario: str = "chaos"
+) -> Mutant:
+    return Mutant(name, breaks, "node", scenario, properties, patches)
+
+
+# --- what is durable ----------------------------------------------------------------------------
+
+
+def _replace_without_sync(files: FileSystem, path: str, data: bytes) -> None:
+    temporary = path + ".tmp"
+    file = files.open(temporary, create=True)
+    file.append([data])
+    file.close()
+    files.rename(temporary, path)
+
+
+def _write_without_sync(log: RecordLog, operations: Sequence[_Write | _Cut]) -> None:
+    for operation in operations:
+        if isinstance(operation, _Write):
+            log._file(operation.segment).append(operation.buffers)
+        else:
+            log._perform_cut(operation)
+
+
+def _forget_state(store: QuorumStateStore) -> None:
+    return None
+
+
+DURABLE = (
+    _node(
+        "vote_is_not_synced",
+        "the quorum-state file is written, but not synced",
+        ("vote_is_durable_before_it_counts",),
+        Patch(quorum_state, "replace_file", _replace_without_sync),
+    ),
+    _node(
+        "metadata_log_is_not_synced",
+        "appended records are written, but not synced",
+        ("committed_is_durable_on_a_majority",),
+        Patch(RecordLog, "_perform", _write_without_sync),
+    ),
+    _node(
+        "vote_is_forgotten_at_restart",
+        "a restarted voter does not read its quorum-state file",
+        ("epoch_never_goes_back", "one_leader_per_epoch", "no_epoch_is_led_twice"),
+        Patch(QuorumStateStore, "load", _forget_state),
+    ),
+)
+
+# --- the controller -----------------------------------------------------------------------------
+
+
+def _answer_at_once(service: ControllerService, request: ControllerRequest, reply: Reply) -> None:
+    if not service._controller.active:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+    result = service._controller.handle(request, service._now_ms())
+    reply(result.response_at(service._append(result.records)))
+
+
+def _publish_at_once(service: ControllerService, high_watermark: int) -> None:
+    if service._controller.active:
+        high_watermark = service._last_appended + 1
+    _on_committed(service, high_watermark)
+
+
+def _read_uncommitted(driver: RaftDriver, offset: Offset, max_bytes: int) -> list[Batch]:
+    return driver.log.batches(offset, max_bytes)
+
+
+def _keep_uncommitted(controller: QuorumController) -> None:
+    kept = controller.image if controller._uncommitted else EMPTY_IMAGE
+    _renounce(controller)
+    controller._committed_image = kept
+
+
+def _claim_kept_image(
+    controller: QuorumController, epoch: int, image: MetadataImage, now_ms: int
+) -> list[Record]:
+    kept = controller._committed_image
+    if kept.offset >= 0:
+        image = replace(
+            kept, offset=image.offset, epoch=image.epoch, timestamp_ms=image.timestamp_ms
+        )
+    return _claim(controller, epoch, image, now_ms)
+
+
+def _keep_leader_epoch(change: MetadataDelta, record: PartitionChangeRecord, offset: int) -> None:
+    _change_partition(change, record, offset)
+    partitions = change.changed_topics[record.topic_id].partitions
+    changed = partitions[record.partition_id]
+    before = change.image.topics.topics.get(record.topic_id)
+    if before is not None:
+        epoch = before.partitions[record.partition_id].leader_epoch
+        partitions[record.partition_id] = replace(changed, leader_epoch=epoch)
+
+
+def _elect_any_replica(
+    topic_id: UUID,
+    partition_id: int,
+    partition: PartitionImage,
+    active: frozenset[int],
+    *,
+    unclean: bool,
+) -> PartitionChangeRecord | None:
+    return _elect(topic_id, partition_id, partition, active, unclean=True)
+
+
+def _prefer_the_preferred(
+    topic_id: UUID,
+    partition_id: int,
+    partition: PartitionImage,
+    active: frozenset[int],
+    *,
+    unclean: bool,
+) -> PartitionChangeRecord | None:
+    preferred = partition.replicas[0]
+    if preferred not in active or partition.leader in (preferred, NO_LEADER):
+        return _elect(topic_id, partition_id, partition, active, unclean=unclean)
+    isr = tuple(one for one in partition.replicas if one in active and one in partition.isr)
+    isr = isr if preferred in isr else (preferred, *isr)
+    return PartitionChangeRecord(topic_id, partition_id, isr=isr, leader=preferred)
+
+
+def _fence_without_election(
+    control: ClusterControl, image: MetadataImage, brokers: Sequence[BrokerImage]
+) -> list[Record]:
+    return [*_fence(control, image, brokers)[: len(brokers)]]
+
+
+def _never_refuse(
+    image: MetadataImage, sender: int, item: AlterPartitionItem, partition: PartitionImage
+) -> ErrorCode:
+    return ErrorCode.NONE
+
+
+def _unfence_at_once(
+    control: ClusterControl,
+    image: MetadataImage,
+    broker: BrokerImage,
+    request: BrokerHeartbeatRequest,
+) -> ControllerResult:
+    return _heartbeat_of_fenced(
+        control, image, broker, replace(request, want_fence=False, metadata_offset=1 << 60)
+    )
+
+
+_on_committed = ControllerService.on_committed
+_claim = QuorumController.claim
+_renounce = QuorumController.renounce
+_change_partition = MetadataDelta._change_partition
+_elect = partition_change.elect
+_fence = ClusterControl._fence
+_heartbeat_of_fenced = ClusterControl._heartbeat_of_fenced
+
+CONTROLLER = (
+    _node(
+        "controller_answers_before_commit",
+        "the controller answers when it has appended",
+        ("acknowledged_topic_stays",),
+        Patch(ControllerService, "_decide", _answer_at_once),
+        scenario="controller_is_isolated",
+    ),
+    _node(
+        "controller_publishes_before_commit",
+        "the active controller publishes what it has appended",
+        ("image_is_committed",),
+        Patch(ControllerService, "on_committed", _publish_at_once),
+    ),
+    _node(
+        "observer_reads_uncommitted",
+        "brokers and standbys replay records above the high watermark",
+        ("image_is_committed",),
+        Patch(RaftDriver, "read", _read_uncommitted),
+    ),
+    _node(
+        "roll_back_is_forgotten",
+        "a controller that lost leadership keeps what was not committed",
+        ("images_agree",),
+        Patch(QuorumController, "renounce", _keep_uncommitted),
+        Patch(QuorumController, "claim", _claim_kept_image),
+        scenario="controller_is_isolated",
+    ),
+    _node(
+        "leader_epoch_stays",
+        "a new partition leader leads in the old leader epoch",
+        ("partition_epochs_never_go_back", "one_leader_per_leader_epoch"),
+        Patch(delta, "_REPLAY", {**delta._REPLAY, PartitionChangeRecord: _keep_leader_epoch}),
+        scenario="partition_leader_is_isolated",
+    ),
+    _node(
+        "preferred_replica_leads",
+        "a preferred replica that comes back takes over, in sync or not",
+        ("new_isr_member_has_all_committed", "new_partition_leader_has_all_committed"),
+        Patch(partition_change, "elect", _prefer_the_preferred),
+        scenario="acknowledgement_is_lost",
+    ),
+    _node(
+        "unclean_election",
+        "without an in-sync replica any active one is elected",
+        ("new_partition_leader_has_all_committed",),
+        Patch(partition_change, "elect", _elect_any_replica),
+        scenario="replicas_leave_until_none_is_left",
+    ),
+    _node(
+        "fenced_broker_leads",
+        "a fenced broker keeps what it leads",
+        ("leader_is_not_fenced",),
+        Patch(ClusterControl, "_fence", _fence_without_election),
+        scenario="partition_leader_is_isolated",
+    ),
+    _node(
+        "alter_partition_is_never_refused",
+        "the controller believes a deposed leader",
+        ("leader_is_in_isr_and_isr_in_replicas",),
+        Patch(replication_control, "_refusal", _never_refuse),
+        scenario="partition_leader_is_isolated",
+    ),
+    _node(
+        "unfenced_before_catch_up",
+        "a broker is unfenced before it has seen its registration",
+        ("unfenced_broker_has_caught_up",),
+        Patch(ClusterControl, "_heartbeat_of_fenced", _unfence_at_once),
+        scenario="broker_comes_back_slowly",
+    ),
+)
+
+# --- partitions ---------------------------------------------------------------------------------
+
+
+def _own_log_only(rules: Partition, log_end_offset: int, now_ms: int) -> bool:
+    if not rules.is_leader or rules.is_under_min_insync or log_end_offset <= rules.high_watermark:
+        return False
+    rules.high_watermark = log_end_offset
+    return True
+
+
+def _without_min_isr(rules: Partition, log_end_offset: int, now_ms: int) -> bool:
+    required, rules.min_insync_replicas = rules.min_insync_replicas, 1
+    moved = _advance(rules, log_end_offset, now_ms)
+    rules.min_insync_replicas = required
+    return moved
+
+
+def _acknowledge_at_once(rules: Partition, required_offset: int) -> ErrorCode | None:
+    return ErrorCode.NONE if rules.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _no_limit(hosted: HostedPartition, replica_id: int) -> int:
+    return hosted.log.log_end_offset
+
+
+def _truncate_to_high_watermark(
+    manager: ReplicaManager, hosted: HostedPartition, image: PartitionImage
+) -> None:
+    if image.leader_epoch > hosted.rules.leader_epoch:
+        hosted._truncated(hosted.log.truncate_to(hosted.rules.high_watermark))
+    _follow(manager, hosted, image)
+
+
+def _never_diverging(hosted: HostedPartition, wanted: FetchPartition) -> EpochEndOffset | None:
+    return None
+
+
+def _forget_producers(
+    manager: ReplicaManager, hosted: HostedPartition, image: PartitionImage
+) -> None:
+    if image.leader_epoch > hosted.rules.leader_epoch:
+        hosted.log.producers = ProducerStates()
+    _lead(manager, hosted, image)
+
+
+def _join_at_once(rules: Partition, replica_id: int) -> IsrProposal | None:
+    follower = rules.followers.get(replica_id)
+    if follower is None or rules.proposal is not None or replica_id in rules.isr:
+        return None
+    if not rules._may_join(replica_id, follower.broker_epoch):
+        return None
+    return rules._propose((*rules.isr, replica_id))
+
+
+def _minimal_isr(rules: Partition, isr: tuple[int, ...]) -> IsrProposal:
+    proposal = _propose(rules, isr)
+    rules.maximal_isr = isr if len(isr) < len(rules.isr) else rules.isr
+    return proposal
+
+
+def _nobody_joins(*_arguments: object) -> bool:
+    return False
+
+
+_advance = Partition.advance_high_watermark
+_follow = ReplicaManager._follow
+_lead = ReplicaManager._lead
+_propose = Partition._propose
+
+PARTITIONS = (
+    _node(
+        "high_watermark_of_leader_only",
+        "a partition's high watermark is its leader's log end",
+        ("committed_record_is_on_the_isr",),
+        Patch(Partition, "advance_high_watermark", _own_log_only),
+        scenario="partition_leader_is_isolated",
+    ),
+    _node(
+        "high_watermark_without_min_isr",
+        "the high watermark advances with fewer than min.insync.replicas",
+        ("high_watermark_waits_for_min_isr",),
+        Patch(Partition, "advance_high_watermark", _without_min_isr),
+        scenario="replicas_leave_until_none_is_left",
+    ),
+    _node(
+        "acknowledged_before_commit",
+        "acks=all is answered when the leader has appended",
+        ("acknowledged_record_stays",),
+        Patch(Partition, "acknowledged", _acknowledge_at_once),
+        scenario="partition_leader_is_isolated",
+    ),
+    _node(
+        "consumer_reads_uncommitted",
+        "consumers read above the high watermark",
+        ("seen_record_stays",),
+        Patch(HostedPartition, "limit_for", _no_limit),
+        scenario="partition_leader_is_isolated",
+    ),
+    _node(
+        "follower_truncates_to_high_watermark",
+        "a follower cuts its log at its high watermark, not where epochs differ",
+        ("new_partition_leader_has_all_committed",),
+        Patch(ReplicaManager, "_follow", _truncate_to_high_watermark),
+        scenario="replicas_leave_until_none_is_left",
+    ),
+    _node(
+        "partition_divergence_is_not_noticed",
+        "a follower keeps a tail that its leader does not have",
+        ("committed_record_never_changes",),
+        Patch(HostedPartition, "diverging", _never_diverging),
+        scenario="partition_leader_is_isolated",
+    ),
+    _node(
+        "producers_forgotten_by_new_leader",
+        "a new leader knows no producer",
+        ("no_record_is_repeated",),
+        Patch(ReplicaManager, "_lead", _forget_producers),
+        scenario="acknowledgement_is_lost",
+    ),
+    _node(
+        "replica_joins_before_catch_up",
+        "a follower enters the ISR at its first fetch",
+        ("new_isr_member_has_all_committed",),
+        Patch(Partition, "propose_expansion", _join_at_once),
+        scenario="broker_comes_back_slowly",
+    ),
+    _node(
+        "proposed_isr_does_not_count",
+        "the high watermark waits for the smaller of two possible ISRs (KIP-497)",
+        ("committed_record_never_changes", "committed_record_is_on_the_isr"),
+        Patch(Partition, "_propose", _minimal_isr),
+        Patch(Partition, "_about_to_join", _nobody_joins),
+        scenario="partition_leader_is_isolated",
+    ),
+)
+
+NODE_MUTANTS = (*DURABLE, *CONTROLLER, *PARTITIONS)

@@ -1,0 +1,42 @@
+"""One running cluster for all peers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.integration.clusters import running_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from raftctl.localcluster.cluster import LocalCluster
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """3 controllers and 3 brokers, as real processes."""
+    with running_cluster(tmp_path_factory.mktemp("nodes") / "cluster") as running:
+        yield running
+
+
+@pytest.fixture
+def bootstrap(cluster: LocalCluster) -> str:
+    """What clients take as their bootstrap servers."""
+    return cluster.layout.bootstrap
+
+
+@pytest.fixture
+def new_topic(bootstrap: str) -> Callable[[str, int], str]:
+    """Makes a topic of three replicas, two of which must be in sync, and returns its name."""
+
+    def make(name: str, partitions: int = 1) -> str:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        new = NewTopic(name, partitions, 3, config={"min.insync.replicas": "2"})
+        admin.create_topics([new])[name].result(30)
+        return name
+
+    return make

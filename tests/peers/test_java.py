@@ -1,0 +1,140 @@
+"""Apache Kafka's own tools, and so its Java clients, of two generations."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.clusters import wait_until
+from tests.integration.kafka_clients import CLIENTS, Record, end_offsets
+from tests.peers.tools import HERE, INSTALL_TIMEOUT_S, installed, need, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from raftctl.localcluster.cluster import LocalCluster
+
+POM = HERE / "java" / "pom.xml"
+TOOLS = "org.apache.kafka.tools"
+LINES = [f"line {number}: τί" for number in range(200)]
+
+pytestmark = [pytest.mark.req("N1", "A3"), pytest.mark.timeout(INSTALL_TIMEOUT_S + 60)]
+
+
+class JavaTools:
+    """The tools of one release."""
+
+    def __init__(self, version: str) -> None:
+        need("java", "mvn")
+        self.version = version
+        self._jars = installed(f"java-{version}", POM.read_text() + version, self._install)
+
+    def _install(self, folder: Path) -> None:
+        goals = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        options = ["-q", "-B", "-f", str(POM), f"-Dkafka.version={self.version}"]
+        run(["mvn", *options, *goals], timeout_s=INSTALL_TIMEOUT_S)
+
+    def __call__(self, tool: str, *arguments: str, stdin: str = "") -> str:
+        """Runs a tool and returns what it printed."""
+        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dfile.encoding=UTF-8"]
+        streams = ["-Dstdout.encoding=UTF-8"]
+        command = ["java", *quick, *streams, "-cp", f"{self._jars}/*", f"{TOOLS}.{tool}"]
+        return run([*command, *arguments], stdin=stdin)
+
+
+@pytest.fixture(scope="module", params=["4.1.0", "3.9.1"])
+def java(request: pytest.FixtureRequest) -> JavaTools:
+    return JavaTools(request.param)
+
+
+def test_topics(java: JavaTools, bootstrap: str) -> None:
+    name = f"java-topics-{java.version}"
+
+    def topics(*arguments: str) -> str:
+        return java("TopicCommand", "--bootstrap-server", bootstrap, *arguments)
+
+    shape = ["--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=777"]
+    assert f"Created topic {name}." in topics("--create", "--topic", name, *shape)
+    described = topics("--describe", "--topic", name)
+    assert "PartitionCount: 2" in described
+    assert "ReplicationFactor: 3" in described
+    assert "retention.ms=777" in described
+    assert described.count("Leader: ") == 2
+    assert name in topics("--list").splitlines()
+    topics("--delete", "--topic", name)
+    wait_until(lambda: name not in topics("--list").splitlines(), "the topic to be gone")
+
+
+def test_console_producer_and_consumer(
+    java: JavaTools, bootstrap: str, new_topic: Callable[[str], str]
+) -> None:
+    topic = new_topic(f"java-console-{java.version}")
+    # In 3.9 this tool is not among these yet but in the core.
+    if java.version.startswith("3."):
+        CLIENTS[0].write(bootstrap, topic, [Record(line.encode(), b"key") for line in LINES])
+    else:
+        keyed = ["--property", "parse.key=true", "--compression-codec", "zstd"]
+        text = "".join(f"key\t{line}\n" for line in LINES)
+        to = ["--bootstrap-server", bootstrap, "--topic", topic]
+        java("ConsoleProducer", *to, *keyed, stdin=text)
+    printed = java(
+        "consumer.ConsoleConsumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--partition", "0"),
+        *("--offset", "0", "--max-messages", str(len(LINES)), "--timeout-ms", "20000"),
+        *("--property", "print.key=true"),
+    )
+    assert printed.splitlines() == [f"key\t{line}" for line in LINES]
+    found = CLIENTS[0].read(bootstrap, topic)[0].records
+    assert [one.value for one in found] == [line.encode() for line in LINES]
+
+
+def test_verifiable_producer_and_offsets(
+    java: JavaTools, bootstrap: str, new_topic: Callable[[str, int], str]
+) -> None:
+    topic = new_topic(f"java-verifiable-{java.version}", 3)
+    server = ["--bootstrap-server", bootstrap, "--topic", topic]
+    printed = java("VerifiableProducer", *server, "--max-messages", "1000", "--acks", "-1")
+    told = [json.loads(line) for line in printed.splitlines()]
+    sent = {
+        (one["partition"], one["offset"]): one["value"].encode()
+        for one in told
+        if one["name"] == "producer_send_success"
+    }
+    assert len(sent) == 1000
+    for client in CLIENTS:
+        found = {
+            (number, offset): record.value
+            for number, partition in enumerate(client.read(bootstrap, topic, 3))
+            for offset, record in zip(partition.offsets, partition.records, strict=True)
+        }
+        assert found == sent
+    ends = [f"{topic}:{n}:{end}" for n, end in enumerate(end_offsets(bootstrap, topic, 3))]
+    assert java("GetOffsetShell", *server, "--time", "-1").splitlines() == ends
+    assert java("GetOffsetShell", *server, "--time", "-2").splitlines() == [
+        f"{topic}:{number}:0" for number in range(3)
+    ]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_producer_performance_with_every_codec(
+    java: JavaTools, bootstrap: str, new_topic: Callable[[str], str], codec: str
+) -> None:
+    topic = new_topic(f"java-{codec}-{java.version}")
+    printed = java(
+        "ProducerPerformance",
+        *("--topic", topic, "--num-records", "3000", "--record-size", "200"),
+        *("--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}"),
+        *("acks=all", "enable.idempotence=true", f"compression.type={codec}", "linger.ms=5"),
+    )
+    assert printed.splitlines()[-1].startswith("3000 records sent")
+    found = CLIENTS[0].read(bootstrap, topic)[0]
+    assert found.offsets == list(range(3000))
+    assert {len(record.value or b"") for record in found.records} == {200}
+
+
+def test_cluster_id(java: JavaTools, cluster: LocalCluster) -> None:
+    told = java("ClusterTool", "cluster-id", "--bootstrap-server", cluster.layout.bootstrap)
+    assert cluster.layout.cluster_id in told

@@ -1,0 +1,71 @@
+"""What peer tests share: foreign tools, a cache for what they install, clean runs of programs.
+
+A machine without a tool skips its tests and says which tool; continuous integration, which is
+supposed to have all of them, fails instead. Packages go to `out/peers`, kept between runs, each in
+a folder named after what it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parent.parent / "out" / "peers"
+INSTALL_TIMEOUT_S = 240
+RUN_TIMEOUT_S = 60
+
+
+def need(*tools: str) -> None:
+    """Skips the test if a tool is missing, or fails it where none may be."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if not missing:
+        return
+    reason = f"needs {', '.join(missing)}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def installed(name: str, recipe: str, install: Callable[[Path], object]) -> Path:
+    """The folder that `install` has filled; done once for each `recipe`, the text that decides."""
+    digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
+    folder = CACHE / f"{name}-{digest}"
+    done = folder / ".complete"
+    if not done.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        install(folder)
+        done.touch()
+    return folder
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    stdin: str = "",
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = RUN_TIMEOUT_S,
+) -> str:
+    """Runs a program to its end and returns its stdout; fails with all it wrote if it fails."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        input=stdin,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, f"{command[0]} failed\n{done.stdout}\n{done.stderr}"
+    return done.stdout

@@ -1,0 +1,283 @@
+"""Chaos: a whole cluster under load while everything goes wrong that may, judged by everything.
+
+Three controllers and three brokers; unmodified clients write, read and create topics. Faults come
+in bursts with time to recover in between, then stop. From then on the cluster must be live: a
+leader within ten election timeouts, every replica up to date, every operation answered. At the end
+all that was acknowledged must be there, once and in order. The properties of
+`jepsen.env.sim.invariants` are checked after every step of every node.
+
+Acknowledged records lie in the page cache of every in-sync replica. Brokers therefore lose power
+only while all replicas are in sync, one at a time, and nothing else happens to brokers until all
+are in sync again: more than that loses records by design.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jepsen.env.sim.cluster import TIMEOUTS, SimCluster
+from jepsen.env.sim.faults import LINK_KINDS, PROCESS_KINDS, Fault, Nemesis, plan_faults
+from jepsen.env.sim.runtime import stream
+from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.env.sim.world import World
+    from raftctl.metadata.image import PartitionImage
+    from raftctl.server.node import Node
+
+DURATION_MS_MAX = 16_000
+PARTITIONS_MAX = 4
+OPERATIONS_MAX = 80
+TOPICS_CREATED_MAX = 4
+ELECTION_TIMEOUTS_TO_LEADER = 10
+RECOVERY_S = 60
+SNAPSHOTS_SHARE = 0.5
+SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "600",
+    "metadata.log.segment.bytes": "400",
+    "metadata.max.retention.bytes": "1500",
+    "metadata.max.retention.ms": "2000",
+}
+"""In this share of the seeds the metadata log is short, so that replicas need snapshots."""
+HARMLESS = ("slow", "slow_disk", "clock")
+"""Faults that no record can be lost by, together with a loss of power."""
+PATIENCE_S = (30.0, 1.5)
+"""How long each writer waits for acknowledgements before it begins a new life."""
+ANSWERED_S = 60
+
+
+async def chaos(world: World) -> None:
+    """One run; the seed decides about faults, partitions, operations and all timing."""
+    await _Chaos(world).run()
+
+
+async def brokers_lose_power(world: World) -> None:
+    """Each broker in turn loses power and what it had not synced, and is back in an instant."""
+    nodes = ("broker-1", "broker-2", "broker-3")
+    await _Chaos(world, _in_turn("power_off", nodes, 5_000, 100)).run()
+
+
+async def controllers_lose_power(world: World) -> None:
+    """All controllers lose power at once, again and again."""
+    nodes = ("controller-101", "controller-102", "controller-103")
+    plan = [Fault("power_off", at_ms, 300, nodes) for at_ms in range(300, 9_000, 1_700)]
+    await _Chaos(world, tuple(plan)).run()
+
+
+async def rolling_restart(world: World) -> None:
+    """Every node is asked to end and started again, one after the other."""
+    cluster = SimCluster(world)
+    nodes = (*cluster.broker_names, *cluster.controller_names)
+    await _Chaos(world, _in_turn("stop", nodes, 3_000, 2_900)).run()
+
+
+def _in_turn(kind: str, nodes: tuple[str, ...], every_ms: int, for_ms: int) -> tuple[Fault, ...]:
+    return tuple(
+        Fault(kind, 500 + number * every_ms, for_ms, (name,)) for number, name in enumerate(nodes)
+    )
+
+
+class _Chaos:
+    """The phases of one run, with a plan of faults that is given or follows from the seed."""
+
+    def __init__(self, world: World, plan: tuple[Fault, ...] | None = None) -> None:
+        self._world = world
+        source = stream(world.seed, "plan")
+        shortens = stream(world.seed, "snapshots").random() < SNAPSHOTS_SHARE
+        self._cluster = cluster = SimCluster(world, overrides=SNAPSHOTS if shortens else {})
+        self._ledger = Ledger()
+        self._partitions = source.randint(1, PARTITIONS_MAX)
+        self._operations = world.cuts.keep_operations(source.randint(10, OPERATIONS_MAX))
+        self._topics = source.randint(0, TOPICS_CREATED_MAX)
+        self._duration_ms = source.randint(2_000, DURATION_MS_MAX)
+        groups = [cluster.controller_names, cluster.broker_names]
+        if plan is None:
+            plan = plan_faults(source, groups, self._duration_ms)
+        else:
+            self._duration_ms = max(fault.at_ms + fault.for_ms for fault in plan)
+        self._faults = world.cuts.keep_faults(plan)
+        self._writers = [
+            Writer(f"w{i}", cluster.bootstrap, self._ledger, self._partitions, patience_s)
+            for i, patience_s in enumerate(PATIENCE_S)
+        ]
+        self._losing_power = False
+        self._nemesis = Nemesis(
+            world,
+            [*cluster.controller_names, *cluster.broker_names],
+            start=cluster.start,
+            power_off=cluster.power_off,
+            guard=self._guard,
+        )
+
+    async def run(self) -> None:
+        """All phases, in order."""
+        await self.begin()
+        await self.go_wrong()
+        await self.recover()
+        await self.judge()
+
+    # --- phases ---------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """Starts the cluster and creates the topic."""
+        self._cluster.start_all()
+        await self._until(self._all_brokers_active, 30, "all brokers are active")
+        bootstrap, count = self._cluster.bootstrap, self._partitions
+        admin = self._world.start(
+            "admin", lambda runtime: create_topic(bootstrap, TOPIC, count, patience=10)
+        )
+        assert await admin.done, "the topic could not be created"
+
+    async def go_wrong(self) -> None:
+        """Clients work while the plan is carried out; returns when all of them are done."""
+        cluster, world = self._cluster, self._world
+        pace_s = self._duration_ms / 1000 / max(self._operations, 1)
+        writing = [
+            world.start(f"writer-{i}", partial(writer.write, self._operations, pace_s)).done
+            for i, writer in enumerate(self._writers)
+        ]
+        world.start("reader", partial(follow, cluster.bootstrap, self._ledger, self._partitions))
+        creating = world.start("admin", self._create_topics).done
+        await self._nemesis.run(self._faults)
+        self._nemesis.heal()
+        await self._until(self._has_leader, self._leader_timeout_s, "there is a leader")
+        await self._answered([*writing, creating])
+
+    async def recover(self) -> None:
+        """Nothing goes wrong any more: the cluster must become whole."""
+        await self._until(self._all_brokers_active, RECOVERY_S, "all brokers are active")
+        last = [
+            self._world.start(f"writer-{i}", writer.write_until_acknowledged).done
+            for i, writer in enumerate(self._writers)
+        ]
+        await self._answered(last)
+        await self._until(self._is_whole, RECOVERY_S, "all replicas are up to date")
+
+    async def judge(self) -> None:
+        """Reads everything and compares it with what clients were promised."""
+        reading = partial(read_all, self._cluster.bootstrap, self._partitions)
+        final = self._world.start("final-reader", reading).done
+        await self._answered([final])
+        await self._until(lambda: self._ledger.seen == final.result(), RECOVERY_S, "all is read")
+        wrong = self._ledger.judge(final.result())
+        image = self._active().loader.image
+        wrong += [
+            f"topic {name} is gone"
+            for name in sorted(self._ledger.topics)
+            if image.topics.by_name(name) is None
+        ]
+        assert not wrong, "\n".join(wrong)
+        self._cluster.properties.come_to_rest()
+        counts = f"records={len(final.result())} acknowledged={len(self._ledger.acknowledged)}"
+        checks = f"failures={self._ledger.failures} checks={self._cluster.properties.checks}"
+        self._world.trace.add("-", "judged", f"{counts} {checks}")
+
+    async def _create_topics(self, runtime: SimRuntime) -> None:
+        for number in range(self._topics):
+            await asyncio.sleep(runtime.random.uniform(0, self._duration_ms / 1000 / self._topics))
+            name = f"created-{number}"
+            if await create_topic(self._cluster.bootstrap, name, 1):
+                self._ledger.topics.add(name)
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    async def _until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    if condition():
+                        return
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"not within {timeout_s} s: {what}") from None
+
+    async def _answered(self, operations: list[asyncio.Future[Any]]) -> None:
+        try:
+            async with asyncio.timeout(ANSWERED_S):
+                await asyncio.gather(*operations)
+        except TimeoutError:
+            raise AssertionError(f"not answered within {ANSWERED_S} s") from None
+
+    @property
+    def _leader_timeout_s(self) -> float:
+        timeout_ms = int(TIMEOUTS["controller.quorum.election.timeout.ms"])
+        return ELECTION_TIMEOUTS_TO_LEADER * timeout_ms / 1000
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def _nodes(self, names: list[str]) -> Iterator[Any]:
+        """The running nodes of these names whose parts are all made."""
+        for name in names:
+            node = self._cluster.nodes.get(name)
+            if self._cluster.is_up(name) and node is not None and node.loader is not None:
+                yield node
+
+    def _active(self) -> Any:
+        nodes = self._nodes(self._cluster.controller_names)
+        leaders = [node for node in nodes if node.driver.is_leader]
+        return max(leaders, key=lambda node: node.driver.epoch, default=None)
+
+    def _has_leader(self) -> bool:
+        return self._active() is not None
+
+    def _all_brokers_active(self) -> bool:
+        active: Node | None = self._active()
+        if active is None or active.loader is None:
+            return False
+        brokers = active.loader.image.brokers.values()
+        return sum(broker.active for broker in brokers) == self._cluster.brokers
+
+    def _partition_images(self, node: Any) -> Iterator[PartitionImage]:
+        for topic in node.loader.image.topics.in_order():
+            yield from (topic.partitions[number] for number in range(len(topic.partitions)))
+
+    def _all_in_sync(self) -> bool:
+        active = self._active()
+        return active is not None and all(
+            len(one.isr) == len(one.replicas) for one in self._partition_images(active)
+        )
+
+    def _is_whole(self) -> bool:
+        """Every voter and observer has what is committed, and every replica its leader's log."""
+        active = self._active()
+        if active is None or not self._all_in_sync():
+            return False
+        names = [*self._cluster.controller_names, *self._cluster.broker_names]
+        nodes = list(self._nodes(names))
+        high_watermark = active.driver.high_watermark
+        told = all(node.driver.high_watermark >= high_watermark - 1 for node in nodes)
+        replicas: dict[object, set[tuple[int, int]]] = {}
+        for node in nodes:
+            if node.broker is not None:
+                for partition, hosted in node.broker.replicas.hosted.items():
+                    state = (hosted.log.log_end_offset, hosted.rules.high_watermark)
+                    replicas.setdefault(partition, set()).add(state)
+        return len(nodes) == len(names) and told and all(len(s) == 1 for s in replicas.values())
+
+    def _guard(self, fault: Fault) -> bool:
+        """See the module: brokers lose power only when that loses nothing by design."""
+        brokers = self._cluster.broker_names
+        if fault.kind in HARMLESS or not fault.touches(brokers):
+            return True
+        if self._losing_power and not (self._all_in_sync() and self._all_brokers_active()):
+            return False
+        self._losing_power = False
+        if fault.kind != "power_off":
+            return True
+        troubled = any(
+            one.touches(brokers) and one.kind in (*LINK_KINDS, *PROCESS_KINDS)
+            for one in self._nemesis.active.values()
+        )
+        safe = (
+            len(fault.nodes) == 1
+            and not troubled
+            and self._all_in_sync()
+            and self._all_brokers_active()
+        )
+        self._losing_power = safe
+        return safe

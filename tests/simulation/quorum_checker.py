@@ -1,0 +1,197 @@
+"""What must hold of a quorum after every event, whatever goes wrong (rows Q1, Q3, Q11).
+
+election safety        one leader an epoch, in memory and in what is on disk (Raft figure 3)
+one vote               an epoch's vote on disk never changes, and epochs on disk never shrink
+durable word           no message leaves under an epoch or a vote that is not on disk
+log matching           one (offset, epoch) is one batch, everywhere and for ever
+leader append-only     a leader never truncates
+durable commit         what is committed is on the disks of a majority of voters
+immutable commit       a committed batch never changes, and nobody removes one
+leader completeness    a new leader has every committed batch
+monotone commit        a node's high watermark never goes back while it runs
+snapshots              hold exactly what is committed up to their end; a prefix goes only after one
+linearizable reads     a read that is confirmed sees all that was committed when it was asked for
+one answer             each request is answered once
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raftctl.raft.events import (
+    AppendToLog,
+    DeleteLogPrefix,
+    Effect,
+    HighWatermarkAdvanced,
+    QuorumState,
+    ReadConfirmed,
+    ReadRefused,
+    Reply,
+    ReplyFetch,
+    ReplyFetchSnapshot,
+    ResetLog,
+    SendRequest,
+    TruncateLog,
+)
+from raftctl.raft.messages import (
+    NO_NODE,
+    Epoch,
+    FetchResponse,
+    NodeId,
+    Offset,
+    OffsetAndEpoch,
+    ReplicaKey,
+    VoteRequest,
+    VoteResponse,
+)
+
+if TYPE_CHECKING:
+    from raftctl.raft.batch import Batch
+    from raftctl.raft.core import RaftCore
+    from raftctl.raft.voters import VoterSet
+    from tests.simulation.quorum_machine import Machine
+
+
+class Violation(AssertionError):
+    """One of the properties does not hold."""
+
+
+def require(condition: bool, what: str) -> None:
+    """Raises `Violation` unless the condition holds."""
+    if not condition:
+        raise Violation(what)
+
+
+class QuorumChecker:
+    """Looks at effects before they are performed, and at nodes after each event."""
+
+    def __init__(self, machines: dict[NodeId, Machine]) -> None:
+        self._machines = machines
+        self._leaders: dict[Epoch, NodeId] = {}
+        self._votes: dict[tuple[NodeId, Epoch], ReplicaKey] = {}
+        self._batches: dict[tuple[Offset, Epoch], Batch] = {}
+        self._high_watermarks: dict[NodeId, Offset] = {}
+        self._tokens: set[tuple[NodeId, int]] = set()
+        self._led: dict[NodeId, Epoch] = {}
+        self._reads: dict[tuple[NodeId, int], Offset] = {}
+        self.reads_confirmed = 0
+        self.committed: list[Batch] = []
+
+    def started(self, node_id: NodeId, core: RaftCore) -> None:
+        """A node starts: it knows of no commits but those in its snapshot."""
+        self._high_watermarks[node_id] = core.high_watermark
+
+    def snapshot(self, snapshot_id: OffsetAndEpoch, batches: list[Batch]) -> None:
+        """A snapshot comes to a node's disk, written there or fetched."""
+        require(batches == self.committed[: len(batches)], "a snapshot holds what is committed")
+        end = OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch)
+        require(end == snapshot_id, "a snapshot holds all that its name says")
+
+    def reads(self, node_id: NodeId, token: int) -> None:
+        """Someone asks a node to read; it must see all that is committed by now."""
+        end = self.committed[-1].end_offset if self.committed else Offset(0)
+        self._reads[node_id, token] = end
+
+    def crashed(self, node_id: NodeId) -> None:
+        """A node is gone."""
+        self._led.pop(node_id, None)
+
+    def persisted(self, machine: Machine, state: QuorumState) -> None:
+        """A quorum state reaches the disk."""
+        require(state.epoch >= machine.disk_state.epoch, "epochs on disk never shrink")
+        if state.voted is not None:
+            vote = self._votes.setdefault((machine.node_id, state.epoch), state.voted)
+            require(vote == state.voted, f"{machine.node_id} votes twice in {state.epoch}")
+        if state.leader_id != NO_NODE:
+            self._leads(state.epoch, state.leader_id)
+
+    def _leads(self, epoch: Epoch, leader_id: NodeId) -> None:
+        leader = self._leaders.setdefault(epoch, leader_id)
+        require(leader == leader_id, f"{leader} and {leader_id} lead epoch {epoch}")
+
+    def effect(self, machine: Machine, core: RaftCore, effect: Effect, now_ms: int) -> None:
+        """An effect is about to be performed."""
+        match effect:
+            case AppendToLog(batch):
+                known = self._batches.setdefault((batch.base_offset, batch.epoch), batch)
+                require(known == batch, "one (offset, epoch) is one batch")
+            case TruncateLog(end_offset):
+                require(not core.is_leader, "a leader never truncates")
+                require(end_offset >= core.high_watermark, "no truncation below the high watermark")
+                kept = [b for b in machine.log if b.end_offset <= end_offset]
+                had = [b for b in machine.log if b in self.committed]
+                require(all(b in kept for b in had), "a committed batch is removed")
+            case ResetLog(snapshot_id):
+                require(not core.is_leader, "a leader never loads a snapshot")
+                held = [b for b in machine.history if b in self.committed]
+                after = machine.snapshots[snapshot_id]
+                require(all(b in after for b in held), "a committed batch is removed")
+            case DeleteLogPrefix(snapshot_id):
+                require(snapshot_id in machine.snapshots, "a prefix goes, and no snapshot holds it")
+            case HighWatermarkAdvanced(high_watermark):
+                require(high_watermark >= self._high_watermarks[machine.node_id], "commits go back")
+                self._high_watermarks[machine.node_id] = high_watermark
+                self._commit(machine, core.voters, high_watermark)
+            case SendRequest(_, request):
+                voted = request.candidate if isinstance(request, VoteRequest) else None
+                pre_vote = isinstance(request, VoteRequest) and request.pre_vote
+                epoch = getattr(request, "epoch", Epoch(0))
+                self._speaks(machine, epoch, None if pre_vote else voted)
+            case (
+                Reply(token, response)
+                | ReplyFetch(token, response)
+                | ReplyFetchSnapshot(token, response)
+            ):
+                require((machine.node_id, token) not in self._tokens, "a second answer")
+                self._tokens.add((machine.node_id, token))
+                if not isinstance(response, VoteResponse):
+                    self._speaks(machine, response.epoch, None)
+                elif response.granted and not response.pre_vote:
+                    require(machine.disk_state.voted is not None, "a vote leaves before its fsync")
+        if isinstance(effect, ReplyFetch):
+            self._offers(machine, effect.response)
+        if isinstance(effect, ReadConfirmed | ReadRefused):
+            self._read(machine, core, effect)
+
+    def _read(self, machine: Machine, core: RaftCore, effect: ReadConfirmed | ReadRefused) -> None:
+        wanted = self._reads.pop((machine.node_id, effect.token))
+        if isinstance(effect, ReadConfirmed):
+            self.reads_confirmed += 1
+            require(core.high_watermark >= wanted, "a read misses what was committed before it")
+
+    def _offers(self, machine: Machine, response: object) -> None:
+        assert isinstance(response, FetchResponse)
+        boundaries = {Offset(0), *(batch.end_offset for batch in machine.history)}
+        require(response.fetch_offset in boundaries, "fetches start at batch boundaries")
+
+    def _speaks(self, machine: Machine, epoch: Epoch, voted: ReplicaKey | None) -> None:
+        state = machine.disk_state
+        require(epoch <= state.epoch, f"{machine.node_id} speaks before epoch {epoch} is on disk")
+        if voted is not None and epoch == state.epoch:
+            require(voted == state.voted, "a candidate asks before its own vote is on disk")
+
+    def _commit(self, machine: Machine, voters: VoterSet, high_watermark: Offset) -> None:
+        log = [batch for batch in machine.history if batch.end_offset <= high_watermark]
+        shared = min(len(log), len(self.committed))
+        require(log[:shared] == self.committed[:shared], "a committed batch changed")
+        end = log[-1].end_offset if log else 0
+        require(end == high_watermark, "the high watermark is a batch boundary of the own log")
+        for batch in log[shared:]:
+            having = [v for v in voters.ids if self._machines[v].has_durably(batch)]
+            require(len(having) >= voters.majority, "committed, but not on a majority's disks")
+            self.committed.append(batch)
+
+    def look(self, machine: Machine, core: RaftCore) -> None:
+        """An event has been handled."""
+        history = machine.history
+        require(core.log.end_offset == (history[-1].end_offset if history else 0), "model")
+        base = machine.base
+        require(core.log.start_offset == (base[-1].end_offset if base else 0), "model of the start")
+        require(core.high_watermark == self._high_watermarks[machine.node_id], "untold commit")
+        require(core.high_watermark <= core.log.end_offset, "committed beyond the log")
+        if core.is_leader:
+            self._leads(core.epoch, machine.node_id)
+            if self._led.get(machine.node_id) != core.epoch:
+                self._led[machine.node_id] = core.epoch
+                own = machine.history[: len(self.committed)]
+                require(own == self.committed, "a new leader has every committed batch")

@@ -1,0 +1,49 @@
+"""Whole clusters under every fault at once: some seeds of `make sim`, and those that found bugs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jepsen.env.sim.determinism import run_in_subprocess
+
+SCENARIO = "tests.simulation.cluster_chaos:chaos"
+SEEDS = range(1, 7)
+
+
+def found_seeds() -> list[int]:
+    lines = Path(__file__).with_name("seeds.txt").read_text().splitlines()
+    return [int(line.split()[0]) for line in lines if not line.startswith("#")]
+
+
+@pytest.mark.req("Q1", "Q3", "Q5", "Q11", "C2", "C5", "R1", "R2", "R3", "R4", "R6", "T1", "J1")
+@pytest.mark.parametrize("seed", [*SEEDS, *found_seeds()])
+def test_every_property_holds_whatever_goes_wrong(seed: int) -> None:
+    result = run_in_subprocess(SCENARIO, seed)
+    assert result.ok, result.output[-10_000:]
+
+
+@pytest.mark.req("Q1", "Q3", "Q11", "C2", "C5", "R4", "R6", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "plan", ["brokers_lose_power", "controllers_lose_power", "rolling_restart"]
+)
+def test_nothing_is_lost_when_power_fails_or_nodes_restart(plan: str, seed: int) -> None:
+    result = run_in_subprocess(f"tests.simulation.cluster_chaos:{plan}", seed)
+    assert result.ok, result.output[-10_000:]
+
+
+@pytest.mark.req("J1")
+def test_chaos_replays_identically() -> None:
+    first, again, other = (run_in_subprocess(SCENARIO, seed) for seed in (7, 7, 9))
+    assert first.ok, first.output[-10_000:]
+    assert first.trace_hash == again.trace_hash != other.trace_hash
+
+
+@pytest.mark.req("J1")
+def test_a_run_with_fewer_faults_and_operations_replays_identically() -> None:
+    options = ["--faults", "0,2", "--operations", "5"]
+    first, again = (run_in_subprocess(SCENARIO, 7, options=options) for _ in range(2))
+    assert first.ok, first.output[-10_000:]
+    assert first.trace_hash == again.trace_hash

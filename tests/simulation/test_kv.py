@@ -1,0 +1,23 @@
+"""Keys and values of whole clusters are linearizable whatever happens to the leaders."""
+
+from __future__ import annotations
+
+import pytest
+
+from jepsen.env.sim.determinism import run_in_subprocess
+
+TARGET = "tests.simulation.kv_scenarios:keys_stay_linearizable"
+
+
+@pytest.mark.req("Q9", "Q10", "Q11", "J1")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_keys_stay_linearizable(seed: int) -> None:
+    result = run_in_subprocess(TARGET, seed)
+    assert result.ok, result.output
+
+
+@pytest.mark.req("J1")
+def test_a_history_is_replayed_by_its_seed() -> None:
+    first, again = (run_in_subprocess(TARGET, 5) for _ in range(2))
+    assert first.ok, first.output
+    assert first.trace_hash == again.trace_hash

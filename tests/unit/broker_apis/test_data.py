@@ -1,0 +1,326 @@
+"""Metadata, produce, fetch and offsets through `dispatch`, without sockets."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker.apis.dispatch import APIS, Later, dispatch
+from broker.protocol import codec
+from broker.protocol.versions import SERVED, ApiKey, advertised
+from broker.types import CONSUMER, AppendResult, EpochEndOffset, FetchResult, LeaderHint
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+)
+from tests.unit.broker_apis.asking import TOPIC_ID, ask
+from tests.unit.broker_server.fakes import (
+    FakeBroker,
+    batch,
+    broker_record,
+    fetch_message,
+    produce_message,
+    publish,
+)
+
+# --- ApiVersions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("N1")
+@pytest.mark.parametrize("version", SERVED[ApiKey.API_VERSIONS])
+async def test_api_versions_tells_the_table(broker: FakeBroker, version: int) -> None:
+    software = {"client_software_name": "a", "client_software_version": "1"}
+    answer = await ask(broker, 18, version, software)
+    table = [(a["api_key"], a["min_version"], a["max_version"]) for a in answer["api_keys"]]
+    assert answer["error_code"] == 0
+    assert table == advertised()
+
+
+@pytest.mark.req("N1")
+def test_what_is_advertised_is_served_but_for_the_old_produce_versions() -> None:
+    assert set(APIS) == set(SERVED)
+    for key, low, high in advertised():
+        served = set(SERVED[key])
+        assert set(range(low, high + 1)) - served == ({0, 1, 2} if key == 0 else set())
+
+
+# --- Metadata -------------------------------------------------------------------------------------
+
+
+def metadata_request(*names: str, create: bool = False) -> dict[str, Any]:
+    topics = [{"name": name, "topic_id": None} for name in names]
+    return {
+        "topics": topics,
+        "allow_auto_topic_creation": create,
+        "include_topic_authorized_operations": False,
+        "include_cluster_authorized_operations": False,
+    }
+
+
+@pytest.mark.req("N1")
+@pytest.mark.parametrize("version", SERVED[ApiKey.METADATA])
+async def test_metadata_shows_live_brokers_and_partitions(broker: FakeBroker, version: int) -> None:
+    answer = await ask(broker, 3, version, metadata_request("t"))
+    assert [b["node_id"] for b in answer["brokers"]] == [1, 2]
+    (topic,) = answer["topics"]
+    assert (topic["error_code"], topic["name"]) == (0, "t")
+    assert [p["partition_index"] for p in topic["partitions"]] == [0, 1]
+    assert all(p["leader_id"] == 1 and p["isr_nodes"] == [1] for p in topic["partitions"])
+    assert answer.get("controller_id", 1) == 1
+    assert answer.get("cluster_id", "a-cluster") == "a-cluster"
+    assert topic.get("topic_id", TOPIC_ID) == TOPIC_ID
+
+
+async def test_metadata_of_all_of_none_and_of_an_empty_list_before_version_1(
+    broker: FakeBroker,
+) -> None:
+    everything = {"topics": None, "allow_auto_topic_creation": True}
+    assert [t["name"] for t in (await ask(broker, 3, 4, everything))["topics"]] == ["t"]
+    assert (await ask(broker, 3, 4, metadata_request()))["topics"] == []
+    assert len((await ask(broker, 3, 0, metadata_request()))["topics"]) == 1
+
+
+async def test_metadata_by_topic_id(broker: FakeBroker) -> None:
+    request = metadata_request() | {
+        "topics": [{"name": None, "topic_id": TOPIC_ID}, {"name": None, "topic_id": UUID(int=9)}]
+    }
+    known, unknown = (await ask(broker, 3, 12, request))["topics"]
+    assert known["name"] == "t"
+    assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_a_partition_without_a_live_leader_is_shown_so(broker: FakeBroker) -> None:
+    publish(
+        broker.metadata,
+        [
+            PartitionChangeRecord(TOPIC_ID, 0, leader=-1),
+            PartitionChangeRecord(TOPIC_ID, 1, leader=3),
+        ],
+    )
+    (topic,) = (await ask(broker, 3, 9, metadata_request("t")))["topics"]
+    for partition in topic["partitions"]:
+        assert partition["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
+        assert partition["leader_id"] == -1
+
+
+async def test_an_answer_is_kept_until_topics_or_brokers_change(broker: FakeBroker) -> None:
+    first = await ask(broker, 3, 9, metadata_request("t"))
+    publish(broker.metadata, [ConfigRecord(2, "t", "retention.ms", "1")])
+    assert len(broker.metadata._bodies) == 1
+    assert await ask(broker, 3, 9, metadata_request("t")) == first
+    publish(broker.metadata, [broker_record(4, 9095)])
+    brokers = (await ask(broker, 3, 9, metadata_request("t")))["brokers"]
+    assert [b["node_id"] for b in brokers] == [1, 2, 4]
+
+
+@pytest.mark.req("C3")
+async def test_a_named_topic_is_created_if_client_and_broker_allow_it(broker: FakeBroker) -> None:
+    refused = (await ask(broker, 3, 9, metadata_request("new")))["topics"]
+    assert refused[0]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.controller.requests == []
+    (created,) = (await ask(broker, 3, 9, metadata_request("new", create=True)))["topics"]
+    assert (created["error_code"], created["name"]) == (0, "new")
+    assert len(created["partitions"]) == 1
+
+
+@pytest.mark.req("C3")
+async def test_a_named_topic_is_not_created_when_the_broker_does_not() -> None:
+    broker = FakeBroker(auto_create_topics_enable="false")
+    publish(broker.metadata, [broker_record(1, 9092)])
+    (topic,) = (await ask(broker, 3, 9, metadata_request("new", create=True)))["topics"]
+    assert topic["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.controller.requests == []
+
+
+async def test_a_topic_that_cannot_be_created_now_is_asked_for_again(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_controller(*_: object) -> None:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+    monkeypatch.setattr(broker.controller, "call", no_controller)
+    (topic,) = (await ask(broker, 3, 9, metadata_request("new", create=True)))["topics"]
+    assert topic["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+async def test_a_fenced_broker_names_another_as_controller() -> None:
+    broker = FakeBroker()
+    publish(broker.metadata, [broker_record(1, 9092, fenced=True), broker_record(2, 9093)])
+    assert (await ask(broker, 3, 9, metadata_request()))["controller_id"] == 2
+
+
+# --- Produce --------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("N1", "R5")
+@pytest.mark.parametrize("version", SERVED[ApiKey.PRODUCE])
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_produce_appends_and_tells_the_offset(
+    broker: FakeBroker, version: int, acks: int
+) -> None:
+    for expected in (0, 5):
+        answer = await ask(broker, 0, version, produce_message("t", batch(5), acks))
+        (topic,) = answer["responses"]
+        (partition,) = topic["partition_responses"]
+        assert (topic["name"], partition["index"]) == ("t", 0)
+        assert (partition["error_code"], partition["base_offset"]) == (0, expected)
+    assert broker.replicas.appended == [batch(5)] * 2
+
+
+@pytest.mark.req("R5")
+async def test_acks_all_is_answered_when_the_records_are_safe(broker: FakeBroker) -> None:
+    broker.replicas.hold = True
+    frame = codec.encode_request(0, 9, 1, "c", produce_message("t", batch()))
+    reply = dispatch(broker.context, frame[4:])
+    assert isinstance(reply, Later)
+    assert len(broker.replicas.appended) == 1
+    assert not reply.future.done()
+    broker.replicas.release()
+    assert reply.future.done()
+    message = codec.decode_response(0, 9, b"".join(reply.finish() or [])[4:])[1]
+    assert message["responses"][0]["partition_responses"][0]["base_offset"] == 0
+
+
+async def test_records_reach_the_log_without_a_copy(broker: FakeBroker) -> None:
+    frame = bytearray(codec.encode_request(0, 9, 1, "c", produce_message("t", batch()))[4:])
+    seen: list[Any] = []
+
+    def append(acks: int, timeout_ms: int, entries: Any) -> list[AppendResult]:
+        del acks, timeout_ms
+        seen.extend(records for _, records in entries)
+        return [AppendResult(ErrorCode.NONE, 0)]
+
+    broker.replicas.append = append  # type: ignore[method-assign]  # looks at what it is given
+    dispatch(broker.context, frame)
+    assert seen[0].obj is frame
+
+
+async def test_produce_tells_the_new_leader(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, current_leader=LeaderHint(2, 8))
+    monkeypatch.setattr(broker.replicas, "append", lambda *_: [moved])
+    answer = await ask(broker, 0, 10, produce_message("t", batch()))
+    partition = answer["responses"][0]["partition_responses"][0]
+    assert partition["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition["current_leader"] == {"leader_id": 2, "leader_epoch": 8}
+    assert [(n["node_id"], n["port"]) for n in answer["node_endpoints"]] == [(2, 9093)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
+        ({"transactional_id": "tx"}, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
+    ],
+)
+async def test_produce_refusals(
+    broker: FakeBroker, fields: dict[str, Any], code: ErrorCode
+) -> None:
+    answer = await ask(broker, 0, 9, produce_message("t", batch()) | fields)
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == code
+    assert broker.replicas.appended == []
+
+
+# --- Fetch ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("N1", "R10")
+@pytest.mark.parametrize("version", SERVED[ApiKey.FETCH])
+async def test_fetch_returns_the_records_by_name_or_by_id(broker: FakeBroker, version: int) -> None:
+    await ask(broker, 0, 9, produce_message("t", batch(3, b"abc")))
+    request = fetch_message("t")
+    request["topics"][0]["topic_id"] = TOPIC_ID
+    answer = await ask(broker, 1, version, request)
+    (topic,) = answer["responses"]
+    (partition,) = topic["partitions"]
+    assert topic.get("topic", "t") == "t"
+    assert topic.get("topic_id", TOPIC_ID) == TOPIC_ID
+    assert (partition["error_code"], partition["high_watermark"]) == (0, 3)
+    assert bytes(partition["records"]) == batch(3, b"abc")
+
+
+async def test_fetch_of_an_unknown_id_leaves_the_others_alone(broker: FakeBroker) -> None:
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9}
+    topics = [{"topic_id": i, "partitions": [partition]} for i in (UUID(int=9), TOPIC_ID, None)]
+    answer = await ask(broker, 1, 13, fetch_message("t", topics=topics))
+    errors = [topic["partitions"][0]["error_code"] for topic in answer["responses"]]
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    assert errors == [unknown, ErrorCode.NONE, unknown]
+    assert [topic["topic_id"] for topic in answer["responses"]] == [UUID(int=9), TOPIC_ID, None]
+
+
+@pytest.mark.req("R1")
+@pytest.mark.parametrize("version", [12, 15])
+async def test_who_fetches_is_passed_on(broker: FakeBroker, version: int) -> None:
+    follower: dict[str, Any] = {
+        "replica_id": 2,
+        "replica_state": {"replica_id": 2, "replica_epoch": 33},
+    }
+    topics = [{**fetch_message("t")["topics"][0], "topic_id": TOPIC_ID}]
+    topics[0]["partitions"][0] |= {"last_fetched_epoch": 4, "current_leader_epoch": 5}
+    await ask(broker, 1, version, fetch_message("t", **follower, topics=topics, max_bytes=7))
+    await ask(broker, 1, version, fetch_message("t", topics=topics, isolation_level=1))
+    (params, (asked,)), (consumer, _) = broker.replicas.fetches
+    assert (params.replica_id, params.replica_epoch) == (2, -1 if version < 15 else 33)
+    assert (params.max_bytes, params.read_committed) == (7, False)
+    assert (consumer.replica_id, consumer.read_committed) == (CONSUMER, True)
+    assert (asked.last_fetched_epoch, asked.current_leader_epoch) == (4, 5)
+
+
+async def test_fetch_passes_on_divergence_leaders_and_aborted_transactions(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = FetchResult(
+        ErrorCode.FENCED_LEADER_EPOCH,
+        diverging=EpochEndOffset(3, 30),
+        current_leader=LeaderHint(2, 4),
+        aborted_transactions=((11, 5),),
+    )
+    monkeypatch.setattr(broker.replicas, "fetch", lambda *_: [result])
+    answer = await ask(broker, 1, 12, fetch_message("t"))
+    partition = answer["responses"][0]["partitions"][0]
+    assert partition["diverging_epoch"] == {"epoch": 3, "end_offset": 30}
+    assert partition["current_leader"] == {"leader_id": 2, "leader_epoch": 4}
+    assert partition["aborted_transactions"] == [{"producer_id": 11, "first_offset": 5}]
+
+
+async def test_fetch_sessions_are_declined(broker: FakeBroker) -> None:
+    answer = await ask(broker, 1, 11, fetch_message("t", session_id=0, session_epoch=0))
+    assert (answer["error_code"], answer["session_id"]) == (0, 0)
+    answer = await ask(broker, 1, 11, fetch_message("t", session_id=5, session_epoch=2))
+    assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+# --- offsets --------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("N1")
+@pytest.mark.parametrize("version", SERVED[ApiKey.LIST_OFFSETS])
+async def test_list_offsets(broker: FakeBroker, version: int) -> None:
+    await ask(broker, 0, 9, produce_message("t", batch(4)))
+    partitions = [
+        {"partition_index": 0, "timestamp": -1},
+        {"partition_index": 0, "timestamp": -2},
+        {"partition_index": 0, "timestamp": -4},
+        {"partition_index": 7, "timestamp": -1},
+    ]
+    topics = [{"name": "t", "partitions": partitions}]
+    request = {"replica_id": -1, "isolation_level": 0, "topics": topics, "timeout_ms": 1}
+    answer = (await ask(broker, 2, version, request))["topics"][0]["partitions"]
+    assert [p["offset"] for p in answer] == [4, 0, 0, -1]
+    assert answer[3]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.req("R4")
+@pytest.mark.parametrize("version", SERVED[ApiKey.OFFSET_FOR_LEADER_EPOCH])
+async def test_offset_for_leader_epoch(broker: FakeBroker, version: int) -> None:
+    await ask(broker, 0, 9, produce_message("t", batch(4)))
+    partitions = [{"partition": p, "leader_epoch": 0} for p in (0, 7)]
+    topics = [{"topic": "t", "partitions": partitions}]
+    answer = (await ask(broker, 23, version, {"topics": topics}))["topics"][0]["partitions"]
+    assert (answer[0]["leader_epoch"], answer[0]["end_offset"]) == (0, 4)
+    assert answer[1]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,197 @@
+"""A file system in memory that forgets in a crash what was not synced, and a runtime on it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import structlog
+
+from raftctl.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from raftctl.runtime.api import Buffer, FileSystem
+
+T = TypeVar("T")
+
+
+class _Node:
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.durable = b""
+
+
+class FakeFile:
+    def __init__(self, files: FakeFiles, node: _Node) -> None:
+        self._files = files
+        self._node = node
+        self._closed = False
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        assert not self._closed
+        if self._files.full:
+            self._node.data += bytes(buffers[0])[:7]
+            raise OSError(28, "no space left")
+        for piece in buffers:
+            self._node.data += piece
+
+    def read_at(self, position: int, size: int) -> bytes:
+        assert not self._closed
+        self._files.reads += 1
+        return bytes(self._node.data[position : position + size])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self._node.data[position : position + len(data)] = data
+
+    def size(self) -> int:
+        return len(self._node.data)
+
+    def truncate(self, size: int) -> None:
+        assert not self._closed
+        del self._node.data[size:]
+
+    def sync(self) -> None:
+        assert not self._closed
+        self._files.syncs += 1
+        self._node.durable = bytes(self._node.data)
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class FakeLock:
+    def release(self) -> None:
+        """Nothing was taken."""
+
+
+class FakeFiles:
+    """Paths to contents. Directories are durable at once, names after `sync_directory`."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, _Node] = {}
+        self.directories = {"/"}
+        self.full = False
+        self.reads = 0
+        self.syncs = 0
+        self._durable_names: dict[str, _Node] = {}
+
+    def open(self, path: str, *, create: bool = False) -> FakeFile:
+        if path not in self.nodes:
+            if not create:
+                raise FileNotFoundError(path)
+            assert path.rpartition("/")[0] in self.directories, path
+            self.nodes[path] = _Node()
+        return FakeFile(self, self.nodes[path])
+
+    def exists(self, path: str) -> bool:
+        return path in self.nodes or path in self.directories
+
+    def is_directory(self, path: str) -> bool:
+        return path in self.directories
+
+    def names(self, directory: str) -> list[str]:
+        start = directory.rstrip("/") + "/"
+        everything = [*self.nodes, *self.directories]
+        return sorted(
+            {p.removeprefix(start).split("/")[0] for p in everything if p.startswith(start)}
+        )
+
+    def make_directories(self, path: str) -> None:
+        while path:
+            self.directories.add(path)
+            path = path.rpartition("/")[0]
+
+    def rename(self, source: str, target: str) -> None:
+        if source in self.nodes:
+            self.nodes[target] = self.nodes.pop(source)
+            return
+        for names in (self.nodes, self._durable_names):
+            for path in [p for p in names if p.startswith(source + "/")]:
+                names[target + path.removeprefix(source)] = names.pop(path)
+        self.directories = {
+            target + p.removeprefix(source) if (p + "/").startswith(source + "/") else p
+            for p in self.directories
+        }
+
+    def remove(self, path: str) -> None:
+        del self.nodes[path]
+
+    def remove_tree(self, path: str) -> None:
+        for names in (self.nodes, self._durable_names):
+            for inside in [p for p in names if p.startswith(path + "/")]:
+                del names[inside]
+        self.directories = {p for p in self.directories if not (p + "/").startswith(path + "/")}
+
+    def sync_directory(self, path: str) -> None:
+        def here(name: str) -> bool:
+            return name.rpartition("/")[0] == path
+
+        kept = {p: n for p, n in self._durable_names.items() if not here(p)}
+        self._durable_names = kept | {p: n for p, n in self.nodes.items() if here(p)}
+
+    def lock_directory(self, path: str) -> FakeLock:
+        return FakeLock()
+
+    def crash(self, chance: random.Random) -> None:
+        """Loses unsynced names, and of each file's unsynced tail all but a part."""
+        self.nodes = dict(self._durable_names)
+        for node in self.nodes.values():
+            if node.data.startswith(node.durable):
+                kept = node.data[: chance.randint(len(node.durable), len(node.data))]
+                zeroed = chance.randint(len(node.durable), len(kept))
+                node.data = (
+                    kept[:zeroed] + bytes(len(kept) - zeroed) if chance.random() < 0.3 else kept
+                )
+            else:
+                node.data = bytearray(node.durable)
+            node.durable = bytes(node.data)
+
+
+class FakeWorker:
+    """Runs each call on the next turn of the event loop, in order."""
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def run() -> None:
+            try:
+                future.set_result(call())
+            except (OSError, KafkaError) as error:
+                future.set_exception(error)
+
+        loop.call_soon(run)
+        return future
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class FakeRuntime:
+    """One node's world: files in memory, seeded randomness, a wall clock that a test sets."""
+
+    def __init__(self, files: FakeFiles | None = None, seed: int = 0) -> None:
+        self.files: FileSystem = files or FakeFiles()
+        self.random = random.Random(seed)
+        self.now_ms = 1_000_000
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.log = structlog.wrap_logger(
+            None, processors=[self._keep], wrapper_class=structlog.make_filtering_bound_logger(0)
+        )
+
+    def _keep(self, _logger: object, _method: str, event: Any) -> Any:
+        self.events.append((event.pop("event"), dict(event)))
+        raise structlog.DropEvent
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def uuid(self) -> UUID:
+        return UUID(int=self.random.getrandbits(128), version=4)
+
+    def worker(self, name: str) -> FakeWorker:
+        return FakeWorker()

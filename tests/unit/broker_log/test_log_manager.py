@@ -1,0 +1,194 @@
+"""All logs of a broker: directories, checkpoints, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from uuid import UUID
+
+import pytest
+
+from broker.log import checkpoints, log_manager
+from broker.log.log_manager import LogManager
+from broker.types import TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.topic_config import TopicConfig
+from tests.unit.broker_log.batches import make_batch
+from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
+
+TOPIC_ID = UUID(int=7)
+A, B, C = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b.c-d", 10))
+
+
+def never(error: BaseException) -> None:
+    raise AssertionError(error)
+
+
+async def started(files: FakeFiles, *directories: str) -> LogManager:
+    manager = LogManager(FakeRuntime(files), directories or ("/d1",), TopicConfig(), never)
+    await manager.start()
+    return manager
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def append(manager: LogManager, partition: TopicPartition, times: int = 1) -> None:
+    log = manager.get(partition)
+    assert log is not None
+    for _ in range(times):
+        log.append_as_leader(make_batch([b"v"]), 0, 0)
+
+
+@pytest.mark.req("L1")
+async def test_a_new_log_goes_where_the_fewest_are_and_has_kafkas_files() -> None:
+    files = FakeFiles()
+    manager = await started(files, "/d1", "/d2")
+    for partition in (A, B, C):
+        manager.create(partition, TOPIC_ID, TopicConfig())
+    await settle()
+    assert files.names("/d1") == ["a-0", "b.c-d-10"]
+    assert files.names("/d2") == ["a-1"]
+    assert files.names("/d1/a-0") == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "partition.metadata",
+    ]
+    text = bytes(files.nodes["/d1/a-0/partition.metadata"].data)
+    assert text == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABw\n"
+    await manager.stop()
+
+
+@pytest.mark.req("L1", "L4")
+async def test_a_clean_restart_forgets_neither_high_watermark_nor_log_start() -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    log = manager.create(A, TOPIC_ID, TopicConfig())
+    append(manager, A, 5)
+    log.high_watermark = 4
+    log.advance_log_start(2)
+    log.start_epoch(3)
+    await manager.stop()
+    assert log_manager.CLEAN_SHUTDOWN in files.names("/d1")
+    assert bytes(files.nodes["/d1/replication-offset-checkpoint"].data) == b"0\n1\na 0 4\n"
+    assert bytes(files.nodes["/d1/recovery-point-offset-checkpoint"].data) == b"0\n1\na 0 5\n"
+    assert bytes(files.nodes["/d1/log-start-offset-checkpoint"].data) == b"0\n1\na 0 2\n"
+    assert bytes(files.nodes["/d1/a-0/leader-epoch-checkpoint"].data) == b"0\n2\n0 2\n3 5\n"
+    files.crash(random.Random(1))
+    again = await started(files)
+    found = again.get(A)
+    assert found is not None
+    assert (found.log_start_offset, found.high_watermark, found.log_end_offset) == (2, 4, 5)
+    assert (found.topic_id, found.recovered.segments_checked) == (TOPIC_ID, 0)
+    assert log_manager.CLEAN_SHUTDOWN not in files.names("/d1")
+    await again.stop()
+
+
+@pytest.mark.req("L4")
+async def test_after_a_crash_logs_are_checked_and_the_operator_is_told_of_a_cut() -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    log = manager.create(A, TOPIC_ID, TopicConfig())
+    append(manager, A, 3)
+    await manager._flush(rolled_only=False)
+    log.high_watermark = 2
+    await manager._write_checkpoints()
+    append(manager, A, 1)
+    files.nodes["/d1/a-0/00000000000000000000.log"].data += b"torn"
+    runtime = FakeRuntime(files)
+    again = LogManager(runtime, ["/d1"], TopicConfig(), never)
+    await again.start()
+    found = again.get(A)
+    assert found is not None
+    assert (found.high_watermark, found.log_end_offset) == (2, 4)
+    assert found.recovered.segments_checked == 1
+    assert runtime.events[0][0] == "log_recovered"
+    assert runtime.events[0][1]["bytes_cut"] == 4
+    await again.stop()
+
+
+async def test_rolled_segments_are_flushed_in_the_background() -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    log = manager.create(A, TOPIC_ID, TopicConfig(segment_bytes=200))
+    append(manager, A, 10)
+    await manager._flush(rolled_only=True)
+    assert 0 < log.recovery_point < log.log_end_offset
+    syncs = files.syncs
+    await manager._flush(rolled_only=True)
+    assert files.syncs == syncs
+    await manager.stop()
+    assert log.recovery_point == 10
+
+
+async def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    log = manager.create(A, TOPIC_ID, TopicConfig())
+    append(manager, A)
+    plan = log.flush_plan(rolled_only=False)
+    assert plan is not None
+    flushing = asyncio.ensure_future(manager._flush(rolled_only=False))
+    await asyncio.sleep(0)
+    manager.delete(A)
+    assert manager.get(A) is None
+    manager.create(A, UUID(int=8), TopicConfig())
+    await flushing
+    await settle()
+    assert files.names("/d1") == ["a-0"]
+    created = manager.get(A)
+    assert created is not None
+    assert created.log_end_offset == 0
+    await manager.stop()
+
+
+async def test_what_a_crash_left_of_a_deletion_is_removed() -> None:
+    files = FakeFiles()
+    files.make_directories("/d1/a-0.0123456789abcdef0123456789abcdef-delete")
+    files.make_directories("/d1/__cluster_metadata-0")
+    manager = await started(files)
+    assert manager.partitions == []
+    assert files.names("/d1") == ["__cluster_metadata-0"]
+    await manager.stop()
+
+
+async def test_a_truncation_is_made_durable() -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    log = manager.create(A, TOPIC_ID, TopicConfig(segment_bytes=200))
+    append(manager, A, 10)
+    await manager._flush(rolled_only=False)
+    await manager._write_checkpoints()
+    log.truncate_to(3)
+    manager.truncated(log)
+    await settle()
+    assert checkpoints.read_offsets(files, "/d1/recovery-point-offset-checkpoint") == {A: 3}
+    assert not any(name.endswith(".deleted") for name in files.names("/d1/a-0"))
+    await manager.stop()
+
+
+async def test_a_damaged_checkpoint_stops_the_start_and_is_named() -> None:
+    files = FakeFiles()
+    await (await started(files)).stop()
+    for damage in (b"1\n0\n", b"0\n2\na 0 4\n", b"0\n1\na 0\n", b"0\n1\na 0 x\n", b"\xff"):
+        manager = await started(FakeFiles())
+        await manager.stop()
+        files = FakeFiles()
+        files.make_directories("/d1/a-0")
+        files.open("/d1/replication-offset-checkpoint", create=True).append([damage])
+        with pytest.raises(KafkaError, match="/d1/replication-offset-checkpoint is dam") as raised:
+            await started(files)
+        assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_disk_that_fails_ends_the_node() -> None:
+    files, failures = FakeFiles(), list[BaseException]()
+    manager = LogManager(FakeRuntime(files), ["/d1"], TopicConfig(), failures.append)
+    await manager.start()
+    manager.create(A, TOPIC_ID, TopicConfig())
+    files.full = True
+    await settle()
+    assert isinstance(failures[0], OSError)

@@ -1,0 +1,168 @@
+"""What a log is after a restart, clean or not, and what damage does."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.log import partition_log
+from broker.log.record_batch import BatchHeader, parse_header, placed
+from raftctl.errors import KafkaError
+from raftctl.metadata.topic_config import TopicConfig
+from tests.unit.broker_log.batches import make_batch
+from tests.unit.broker_log.fake_files import FakeFiles
+from tests.unit.broker_log.logs import DIRECTORY, fill, headers, new_log, read, reopen
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
+
+
+def close_cleanly(log: PartitionLog) -> None:
+    log.seal()
+    plan = log.flush_plan(rolled_only=False)
+    if plan is not None:
+        plan.run()
+        log.flushed(plan)
+    log.close()
+
+
+@pytest.mark.req("L4")
+def test_a_clean_log_is_not_checked_again() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    fill(log, 30)
+    close_cleanly(log)
+    reopened = reopen(files, log.recovery_point, clean=True)
+    assert reopened.recovered == partition_log.Recovered()
+    assert read(reopened, 0) == list(range(0, 60, 2))
+    fill(reopened, 5)
+    assert read(reopened, 50) == [50, 52, 54, 56, 58, 60, 62, 64, 66, 68]
+
+
+@pytest.mark.req("L4")
+@pytest.mark.parametrize("damage", ["missing", "short", "order", "past the end"])
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_a_missing_or_damaged_index_is_rebuilt(suffix: str, damage: str) -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    fill(log, 30)
+    close_cleanly(log)
+    path = f"{DIRECTORY}/{0:020d}.{suffix}"
+    good = bytes(files.nodes[path].data)
+    if damage == "missing":
+        files.remove(path)
+    elif damage == "short":
+        files.nodes[path].data.pop()
+    elif damage == "order":
+        files.nodes[path].data[:4] = b"\x7f\xff\xff\xff"
+    elif suffix == "index":
+        files.nodes[path].data += struct.pack(">II", 999, 99_999)
+    else:
+        files.nodes[path].data += struct.pack(">qI", 1, 0)
+    reopened = reopen(files, log.recovery_point, clean=True)
+    assert reopened.recovered.indexes_rebuilt == 1
+    assert bytes(files.nodes[path].data) == good
+    assert read(reopened, 0) == list(range(0, 60, 2))
+
+
+@pytest.mark.req("L4")
+def test_a_torn_tail_is_cut() -> None:
+    files = FakeFiles()
+    log = new_log(files, TopicConfig())
+    fill(log, 5)
+    files.nodes[f"{DIRECTORY}/{0:020d}.log"].data += make_batch([b"torn"], base_offset=10)[:-3]
+    reopened = reopen(files, config=TopicConfig())
+    assert reopened.recovered.bytes_cut > 0
+    assert reopened.log_end_offset == 10
+    fill(reopened, 1)
+    assert read(reopened, 0) == [0, 2, 4, 6, 8, 10]
+
+
+@pytest.mark.req("L4")
+def test_from_a_corrupt_batch_on_everything_unflushed_is_cut() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    fill(log, 30)
+    base = log._bases[1]
+    files.nodes[f"{DIRECTORY}/{base:020d}.log"].data[200] ^= 1
+    reopened = reopen(files, recovery_point=base)
+    assert base <= reopened.log_end_offset < log._bases[2]
+    assert reopened._bases == log._bases[:2]
+
+
+@pytest.mark.req("L4")
+def test_damage_in_what_was_flushed_is_an_error_and_nothing_is_cut() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    fill(log, 30)
+    close_cleanly(log)
+    path = f"{DIRECTORY}/{0:020d}"
+    files.nodes[path + ".log"].data[16] = 9
+    files.remove(path + ".index")
+    size = len(files.nodes[path + ".log"].data)
+    with pytest.raises(KafkaError, match=r"00000000000000000000\.log is damaged at byte 0"):
+        reopen(files, log.recovery_point, clean=True)
+    assert len(files.nodes[path + ".log"].data) == size
+
+
+@pytest.mark.req("L4", "T1")
+@given(
+    seed=st.integers(0, 2**32),
+    steps=st.lists(
+        st.sampled_from(["append", "append", "append", "flush", "truncate"]), max_size=40
+    ),
+)
+@settings(deadline=None)
+def test_a_crash_at_any_time_keeps_what_was_flushed_and_a_prefix_of_the_rest(
+    seed: int, steps: list[str]
+) -> None:
+    chance = random.Random(seed)
+    files = FakeFiles()
+    log = new_log(files)
+    files.sync_directory(DIRECTORY)
+    written: list[BatchHeader] = []
+    sequences = [0, 0]
+    durable = 0
+    for number, step in enumerate(steps):
+        if step == "append":
+            producer = chance.randrange(2)
+            batch = make_batch(
+                [b"v" * chance.randrange(1, 300)],
+                timestamps=[chance.randrange(1_000)],
+                producer_id=producer,
+                producer_epoch=number // 10,
+                sequence=sequences[producer],
+            )
+            sequences[producer] += 1
+            header = parse_header(batch)
+            place, _ = placed(batch, header, log.log_end_offset, number // 9)
+            log.append_as_follower(b"".join(place))
+            written.append(headers(log)[-1])
+        elif step == "flush":
+            plan = log.flush_plan(rolled_only=chance.random() < 0.5)
+            if plan is not None:
+                plan.run()
+                log.flushed(plan)
+                durable = log.recovery_point
+        elif log.log_end_offset:
+            end = chance.randrange(durable, log.log_end_offset + 1)
+            log.truncate_to(end)
+            del written[end:]
+    files.crash(chance)
+    recovered = reopen(files, durable)
+    found = headers(recovered)
+    assert found == written[: len(found)]
+    assert recovered.log_end_offset >= durable
+    model = new_log(FakeFiles())
+    for header in found:
+        model._note(header)
+    assert recovered.epochs.entries == model.epochs.entries
+    assert [recovered.producers.get(p) for p in (0, 1)] == [model.producers.get(p) for p in (0, 1)]
+    for header in found:
+        (data,) = recovered.read(header.base_offset, max_bytes=1, up_to_offset=10**9, min_one=True)
+        assert parse_header(data) == header

@@ -1,0 +1,65 @@
+"""Cutting a byte stream into frames."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.protocol.codec import MalformedError
+from broker.protocol.frames import RECEIVE_BYTES, FrameReader
+from raftctl.errors import InvariantViolation
+
+READS = st.integers(1, 50) | st.integers(1000, 2 * RECEIVE_BYTES)
+SIZES = st.one_of(
+    st.integers(8, 200),
+    st.integers(RECEIVE_BYTES - 10, RECEIVE_BYTES + 10),
+    st.just(RECEIVE_BYTES + 5000),
+)
+
+
+@pytest.mark.req("N3")
+@settings(deadline=None)
+@given(st.lists(SIZES, max_size=8), st.lists(READS, min_size=1))
+def test_frames_come_out_as_they_went_in(sizes: list[int], reads: list[int]) -> None:
+    frames = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+    reader = FrameReader(4 * RECEIVE_BYTES)
+    found, position, turn = [], 0, 0
+    while position < len(stream):
+        into = reader.writable()
+        count = min(len(into), reads[turn % len(reads)], len(stream) - position)
+        into[:count] = stream[position : position + count]
+        reader.received(count)
+        position, turn = position + count, turn + 1
+        while (frame := reader.next()) is not None:
+            found.append(bytes(frame))
+    assert found == frames
+    assert not reader.partial
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, 1001])
+def test_a_length_out_of_bounds_is_malformed(size: int) -> None:
+    reader = FrameReader(1000)
+    reader.writable()[:4] = size.to_bytes(4, "big", signed=True)
+    reader.received(4)
+    with pytest.raises(MalformedError):
+        reader.next()
+
+
+def test_memory_is_not_taken_for_a_length_alone_beyond_one_frame() -> None:
+    reader = FrameReader(1 << 20)
+    reader.writable()[:4] = (1 << 20).to_bytes(4, "big")
+    reader.received(4)
+    assert reader.next() is None
+    assert len(reader.writable()) == 1 << 20
+    assert reader.partial
+
+
+def test_receiving_while_whole_frames_wait_is_a_bug() -> None:
+    reader = FrameReader(RECEIVE_BYTES)
+    into = reader.writable()
+    into[:4] = (RECEIVE_BYTES - 4).to_bytes(4, "big")
+    reader.received(RECEIVE_BYTES)
+    with pytest.raises(InvariantViolation):
+        reader.writable()

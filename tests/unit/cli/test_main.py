@@ -1,0 +1,181 @@
+"""Exit statuses, one-line errors, storage commands, the light start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+import raftctl
+from raftctl.cli import topics
+from raftctl.cli.files import parse_overrides, read_config_file
+from raftctl.cli.main import plain_start, run
+from raftctl.cli.output import table
+from raftctl.cli.storage import random_uuid_text
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.ids import parse_uuid
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = """
+process.roles=controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:9093
+listeners=CONTROLLER://:9093
+log.dirs=data-a,data-b
+"""
+
+
+@pytest.fixture
+def properties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "node.properties"
+    path.write_text(TEXT)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["start", "--config", "f"], ("f", [])),
+        (["start", "-o", "a=1", "--config", "f", "--override", "b=2"], ("f", ["a=1", "b=2"])),
+        (["start"], None),
+        (["start", "--help"], None),
+        (["start", "--config"], None),
+        (["start", "--config", "f", "--config", "g"], None),
+        (["start", "--config", "f", "--what", "g"], None),
+        (["start", "-o", "a=1"], None),
+        (["up", "--config", "f"], None),
+    ],
+)
+def test_plain_start(arguments: list[str], expected: tuple[str, list[str]] | None) -> None:
+    assert plain_start(arguments) == expected
+
+
+def test_the_command_line_of_a_node_is_light() -> None:
+    """Libraries that only other commands need cost each node memory and time."""
+    script = (
+        "import sys; from raftctl.cli.main import run\n"
+        "assert run(['start', '--config', '/nowhere']) == 2\n"
+        "print([m for m in ('typer', 'rich', 'confluent_kafka', 'psutil') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.stdout == "[]\n"
+    assert result.stderr.startswith("raftctl: --config /nowhere: cannot be read: No such file")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (ConfigError("node.id: bad"), 2, "raftctl: node.id: bad\n"),
+        (
+            KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "it is there"),
+            1,
+            "raftctl: TOPIC_ALREADY_EXISTS: it is there\n",
+        ),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+@pytest.mark.req("A2")
+def test_errors_become_statuses(
+    error: BaseException,
+    status: int,
+    line: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(topics, "admin_client", fail)
+    assert run(["topics", "list", "--bootstrap-server", "x:1"]) == status
+    assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize("arguments", [["frob"], ["up", "--frob"], ["version", "--output", "xml"]])
+def test_bad_usage_is_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert "Error" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["version", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["raftctl"] == raftctl.__version__
+    assert run(["version"]) == 0
+    assert raftctl.__version__ in capsys.readouterr().out
+
+
+def test_overrides() -> None:
+    assert parse_overrides(["a=1", "b = x=y"]) == {"a": "1", "b": " x=y"}
+    with pytest.raises(ConfigError, match="-o nonsense: write key=value"):
+        parse_overrides(["nonsense"])
+
+
+def test_directories_become_absolute(properties: str, tmp_path: Path) -> None:
+    config = read_config_file(properties, ["metadata.log.dir=meta"])
+    assert config.log_dirs == (str(tmp_path / "data-a"), str(tmp_path / "data-b"))
+    assert config.metadata_directory == str(tmp_path / "meta")
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "node.properties"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot be read: not UTF-8"):
+        read_config_file(str(path))
+
+
+def test_random_uuid_is_a_cluster_id() -> None:
+    for _ in range(200):
+        text = random_uuid_text()
+        assert parse_uuid(text)
+        assert not text.startswith("-")
+
+
+def test_format_and_info(
+    properties: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster_id = random_uuid_text()
+    formatting = ["storage", "format", "--config", properties, "--cluster-id"]
+    assert run(["storage", "info", "--config", properties]) == 1
+    capsys.readouterr()
+    assert run([*formatting, cluster_id, "--output", "json"]) == 0
+    formatted = json.loads(capsys.readouterr().out)["formatted"]
+    assert formatted == [str(tmp_path / "data-a"), str(tmp_path / "data-b")]
+    assert run(["storage", "info", "--config", properties, "--output", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["cluster_id"], one["node_id"]) for one in found] == [(cluster_id, 1)] * 2
+    assert found[0]["directory_id"] != found[1]["directory_id"]
+    assert run([*formatting, cluster_id]) == 2
+    assert "is formatted already" in capsys.readouterr().err
+    assert run([*formatting, cluster_id, "--ignore-formatted"]) == 0
+
+
+def test_format_leaves_another_clusters_directory_alone(
+    properties: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    formatting = ["storage", "format", "--config", properties, "--cluster-id"]
+    assert run([*formatting, "short"]) == 2
+    assert "raftctl storage random-uuid makes one" in capsys.readouterr().err
+    assert not (tmp_path / "data-a").exists()
+    assert run([*formatting, random_uuid_text()]) == 0
+    before = (tmp_path / "data-a" / "meta.properties").read_text()
+    assert run([*formatting, random_uuid_text(), "--ignore-formatted"]) == 2
+    assert "log.dirs" in capsys.readouterr().err
+    assert (tmp_path / "data-a" / "meta.properties").read_text() == before
+
+
+def test_table_aligns_numbers_right() -> None:
+    text = table(("NAME", "N"), [("a", 5), ("long", 1_000), ("x", None)])
+    assert text == "NAME     N\na        5\nlong  1000\nx        -\n"
+    assert table(("N",), [(5,), (1_000,)]) == "   N\n   5\n1000\n"
+    assert table(("A", "B"), []) == "A  B\n"
+
+
+def test_topics_say_when_nobody_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["topics", "list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.2"]
+    assert run(asked) == 1
+    assert "BROKER_NOT_AVAILABLE" in capsys.readouterr().err

@@ -1,0 +1,196 @@
+"""Keys, bounds, cross checks and the wording of complaints."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from raftctl.config import KEYS, Listener, NodeConfig, Voter, load_config, make_config
+from raftctl.config.addresses import parse_listeners, parse_voters
+from raftctl.config.keys import SECTIONS, key_of
+from raftctl.config.unused import unused_keys, why_unused
+from raftctl.errors import ConfigError
+
+COMBINED = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "log.dirs": "/data/a, /data/b",
+}
+BROKER = {
+    "process.roles": "broker",
+    "node.id": "2",
+    "controller.quorum.voters": "1@localhost:9093",
+    "log.dirs": "/data/a",
+}
+
+
+def test_attributes_are_keys_with_dots_as_underscores() -> None:
+    config = make_config({**COMBINED, "replica.lag.time.max.ms": "1500"})
+    assert config.replica_lag_time_max_ms == 1500
+    assert config.node_id == 1
+    assert config.is_controller
+    assert config.is_broker
+    assert config.controller_quorum_voters == (Voter(1, "localhost", 9093),)
+
+
+def test_kafka_defaults() -> None:
+    config = make_config(COMBINED)
+    assert config.broker_heartbeat_interval_ms == 2_000
+    assert config.broker_session_timeout_ms == 9_000
+    assert config.replica_lag_time_max_ms == 30_000
+    assert config.log_segment_bytes == 1 << 30
+    assert config.roll_interval_ms == config.retention_interval_ms == 7 * 24 * 3_600_000
+    assert config.auto_create_topics_enable is True
+    assert config.unclean_leader_election_enable is False
+    assert config.fetch_max_bytes == 55 << 20
+    assert config.message_max_bytes == 1_048_588
+
+
+def test_every_field_is_in_exactly_one_section() -> None:
+    names = [name for section in SECTIONS for name in section.model_fields]
+    assert sorted(map(key_of, names)) == sorted(KEYS)
+    assert not set(KEYS) & set(unused_keys())
+    assert [key for key in KEYS if why_unused(key)] == []
+
+
+def test_config_is_frozen() -> None:
+    config = make_config(COMBINED)
+    with pytest.raises(ValidationError, match="frozen"):
+        config.node_id = 2
+
+
+def test_derived_listeners_and_directories() -> None:
+    config = make_config(COMBINED)
+    assert config.controller_listeners == (Listener("CONTROLLER", "127.0.0.1", 9093),)
+    assert config.broker_listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.advertised == config.broker_listeners
+    assert config.inter_broker_listener == "PLAINTEXT"
+    assert config.metadata_directory == "/data/a"
+    assert config.directories == ("/data/a", "/data/b")
+
+
+def test_named_listeners() -> None:
+    config = make_config(
+        {
+            **BROKER,
+            "listeners": "outside://0.0.0.0:9092,INSIDE://[::1]:0",
+            "advertised.listeners": "OUTSIDE://broker.example:9092,INSIDE://[::1]:9094",
+            "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
+        }
+    )
+    assert config.inter_broker_listener == "INSIDE"
+    assert [str(listener) for listener in config.advertised] == [
+        "OUTSIDE://broker.example:9092",
+        "INSIDE://[::1]:9094",
+    ]
+
+
+def test_retention_takes_the_finest_unit() -> None:
+    minutes = {**COMBINED, "log.retention.minutes": "2"}
+    assert make_config(minutes).retention_interval_ms == 120_000
+    assert make_config({**minutes, "log.retention.ms": "5"}).retention_interval_ms == 5
+    assert make_config({**COMBINED, "log.retention.hours": "-1"}).retention_interval_ms == -1
+    assert make_config({**COMBINED, "log.roll.ms": "7"}).roll_interval_ms == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"num.partition": "3"}, r"num\.partition: no such key; did you mean num\.partitions\?"),
+        ({"num.io.thread": "3"}, r"num\.io\.thread: no such key; did you mean num\.io\.threads\?"),
+        ({"gibberish": "3"}, r"gibberish: no such key; docs/reference/configuration\.md"),
+        ({"num.partitions": "0"}, r"num\.partitions=0 is out of bounds: must be at least 1"),
+        ({"node.id": "9999999999"}, r"node\.id=9999999999 is out of bounds: must be at most"),
+        ({"num.partitions": "many"}, r"num\.partitions=many is not a whole number"),
+        ({"delete.topic.enable": "yes"}, r"delete\.topic\.enable: 'yes' is neither true nor"),
+        ({"process.roles": "boss"}, r"process\.roles=boss is not known: write 'controller' or"),
+        ({"process.roles": ""}, r"process\.roles is empty"),
+        ({"log.dirs": " "}, r"log\.dirs is empty"),
+        ({"compression.type": "zstd"}, r"compression\.type=zstd is not known: write 'producer'"),
+        ({"controller.quorum.voters": "1:localhost:9093"}, r"controller\.quorum\.voters: .*id@h"),
+        ({"controller.quorum.voters": "1@localhost"}, r"controller\.quorum\.voters: .*host:port"),
+        ({"controller.quorum.voters": ""}, r"controller\.quorum\.voters is empty"),
+        ({"controller.quorum.voters": "1@a:1,1@b:1"}, r"controller\.quorum\.voters: .*twice"),
+        ({"controller.quorum.voters": "1@a:1,2@a:1"}, r"controller\.quorum\.voters: .*twice"),
+        ({"node.id": "7"}, r"node\.id=7 is not in controller\.quorum\.voters: add it"),
+        ({"process.roles": "broker"}, r"node\.id=1 is in controller\.quorum\.voters but"),
+        ({"listeners": "PLAINTEXT://:9092"}, r"listeners has none of controller\.listener\.names"),
+        ({"listeners": "CONTROLLER://:9093"}, r"listeners has none for this broker"),
+        ({"process.roles": "controller"}, r"listeners has PLAINTEXT, but this node is only a con"),
+        ({"controller.listener.names": ""}, r"controller\.listener\.names is empty"),
+        ({"listeners": "9092"}, r"listeners: '9092' is malformed: write NAME://host:port"),
+        (
+            {"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093"},
+            r"advertised\.listeners: 0\.0\.0\.0 is no address",
+        ),
+        ({"advertised.listeners": "OTHER://a:1"}, r"advertised\.listeners has OTHER"),
+        ({"inter.broker.listener.name": "SSL"}, r"inter\.broker\.listener\.name=SSL is not among"),
+        (
+            {"listener.security.protocol.map": "PLAINTEXT:SSL"},
+            r"listener\.security\.protocol\.map: SSL of PLAINTEXT is not supported",
+        ),
+        ({"listener.security.protocol.map": "x"}, r"listener\.security\.protocol\.map: 'x' is mal"),
+        ({"broker.session.timeout.ms": "2000"}, r"broker\.heartbeat\.interval\.ms=2000 must be"),
+        ({"replica.lag.time.max.ms": "400"}, r"replica\.fetch\.wait\.max\.ms=500 must be at most"),
+        ({"replica.socket.timeout.ms": "1"}, r"replica\.fetch\.wait\.max\.ms=500 must be at most"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_the_key(changes: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        make_config({**COMBINED, **changes})
+    assert "\n" not in str(caught.value)
+
+
+def test_broker_must_not_listen_as_a_controller() -> None:
+    with pytest.raises(ConfigError, match="listeners has CONTROLLER"):
+        make_config({**BROKER, "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"})
+
+
+def test_missing_key() -> None:
+    without = {key: value for key, value in COMBINED.items() if key != "node.id"}
+    with pytest.raises(ConfigError, match=r"node\.id is missing"):
+        make_config(without)
+
+
+def test_several_problems_are_counted() -> None:
+    with pytest.raises(ConfigError, match=r"\(and 1 more\)"):
+        make_config({**COMBINED, "num.partitions": "0", "log.roll.hours": "0"})
+
+
+def test_keys_without_effect_get_one_warning_each() -> None:
+    warnings: list[str] = []
+    text = "\n".join(f"{key}={value}" for key, value in COMBINED.items())
+    load_config(text + "\nnum.io.threads=8\nzookeeper.connect=z:2181", warn=warnings.append)
+    assert len(warnings) == 2
+    assert warnings[0].startswith("num.io.threads has no effect: ")
+    assert "controller.quorum.voters" in warnings[1]
+
+
+def test_overrides_win() -> None:
+    text = "\n".join(f"{key}={value}" for key, value in COMBINED.items())
+    assert load_config(text, {"num.partitions": "9"}).num_partitions == 9
+
+
+def test_values_can_be_given_by_attribute() -> None:
+    config = NodeConfig(
+        process_roles=("controller",),
+        node_id=1,
+        controller_quorum_voters=(Voter(1, "127.0.0.1", 9093),),
+        listeners=(Listener("CONTROLLER", "127.0.0.1", 9093),),
+        log_dirs=("/data",),
+    )
+    assert config.advertised == ()
+
+
+def test_addresses_read_back_as_written() -> None:
+    assert [str(v) for v in parse_voters("1@a:1,2@[::1]:2")] == ["1@a:1", "2@[::1]:2"]
+    assert [str(v) for v in parse_listeners("a://h:1")] == ["A://h:1"]
+
+
+@pytest.mark.parametrize("text", ["1@::1:9", "1@a:70000", "1@a:0", "1@:9", "-1@a:9", "1@a:9x"])
+def test_malformed_voters(text: str) -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        parse_voters(text)

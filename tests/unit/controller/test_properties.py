@@ -1,0 +1,199 @@
+"""Whatever brokers, administrators and failovers do: what must hold after every step."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from raftctl.errors import ErrorCode
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
+from raftctl.metadata.records import NO_LEADER
+from raftctl.metadata.requests import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    NewTopic,
+)
+from tests.unit.controller.cluster import SESSION_MS, Cluster
+
+BROKERS = st.integers(1, 4)
+NAMES = st.sampled_from(["a", "b", "c"])
+
+
+class ControllerMachine(RuleBasedStateMachine):
+    """Random operations on an active controller, with commits and failovers in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster = Cluster()
+        self.committed = EMPTY_IMAGE
+        self.written = list(EMPTY_IMAGE.records())
+        self.standby = EMPTY_IMAGE
+        self.epochs: dict[object, tuple[int, int]] = {}
+        self.incarnations = 0
+        self.blocks: list[int] = []
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.cluster.image
+
+    @rule(broker_id=BROKERS, again=st.booleans())
+    def register(self, broker_id: int, again: bool) -> None:
+        self.incarnations += not again
+        self.cluster.register(broker_id, self.incarnations)
+
+    @rule(
+        broker_id=BROKERS,
+        behind=st.sampled_from((0, 0, 0, 1, 5)),
+        want_fence=st.sampled_from((False, False, False, True)),
+        want_shut_down=st.sampled_from((False, False, False, True)),
+    )
+    def heartbeat(
+        self, broker_id: int, behind: int, want_fence: bool, want_shut_down: bool
+    ) -> None:
+        if broker_id in self.image.brokers:
+            self.cluster.heartbeat(
+                broker_id,
+                metadata_offset=self.image.offset - behind,
+                want_fence=want_fence,
+                want_shut_down=want_shut_down,
+            )
+
+    @rule(elapsed_ms=st.sampled_from((100, SESSION_MS // 2)))
+    def wait(self, elapsed_ms: int) -> None:
+        self.cluster.now_ms += elapsed_ms
+        deadline_ms = self.cluster.controller.deadline_ms()
+        if deadline_ms is not None and deadline_ms <= self.cluster.now_ms:
+            self.cluster.tick(self.cluster.now_ms)
+
+    @rule()
+    def wait_until_a_session_ends(self) -> None:
+        deadline_ms = self.cluster.controller.deadline_ms()
+        if deadline_ms is not None:
+            self.cluster.tick(max(deadline_ms, self.cluster.now_ms))
+
+    @rule(name=NAMES, partitions=st.integers(1, 3), factor=st.integers(1, 4), dry=st.booleans())
+    def create(self, name: str, partitions: int, factor: int, dry: bool) -> None:
+        self.cluster.create(NewTopic(name, partitions, factor), validate_only=dry)
+
+    @rule(name=NAMES, replicas=st.permutations((1, 2, 3, 4)), unclean=st.booleans())
+    def assign(self, name: str, replicas: list[int], unclean: bool) -> None:
+        configs = (("unclean.leader.election.enable", str(unclean)),)
+        assignments = ((0, tuple(replicas[:3])),)
+        self.cluster.create(NewTopic(name, assignments=assignments, configs=configs))
+
+    @rule(name=NAMES)
+    def delete(self, name: str) -> None:
+        self.cluster.delete((name, None))
+
+    @rule(name=NAMES, isr=st.lists(BROKERS, max_size=4), stale=st.sampled_from((0, 0, 0, 1)))
+    def alter(self, name: str, isr: list[int], stale: int) -> None:
+        topic = self.image.topics.by_name(name)
+        if topic is None or topic.partitions[0].leader == NO_LEADER:
+            return
+        before = topic.partitions[0]
+        (result,) = self.cluster.alter(before.leader, self.cluster.item(name, *isr))
+        if result.error == ErrorCode.NONE:
+            assert self.cluster.partition(name).isr == tuple(isr)
+        else:
+            assert self.cluster.partition(name) == before
+
+    @rule(broker_id=BROKERS)
+    def allocate(self, broker_id: int) -> None:
+        if broker_id in self.image.brokers:
+            epoch = self.image.brokers[broker_id].broker_epoch
+            response = self.cluster.handle(AllocateProducerIdsRequest(broker_id, epoch))
+            assert isinstance(response, AllocateProducerIdsResponse)
+            self.blocks.append(response.first)
+
+    @rule(share=st.floats(0, 1))
+    def commit(self, share: float) -> None:
+        """Commits some of the log; a standby replays the records of it one by one."""
+        behind = self.cluster.image.offset - self.committed.offset
+        offset = self.committed.offset + int(share * behind)
+        for delta, image in self.cluster.controller.committed(offset):
+            assert delta.image is self.committed
+            self.committed = image
+        self.written = list(self.committed.records())
+        for at in range(self.standby.offset + 1, self.committed.offset + 1):
+            delta = MetadataDelta(self.standby)
+            delta.replay(self.cluster.records[at], at)
+            self.standby = delta.apply(at, self.committed.epoch, self.committed.timestamp_ms)
+
+    @precondition(lambda self: self.committed.offset > 0)
+    @rule()
+    def fail_over(self) -> None:
+        """Loses what is not committed, in memory and in the log."""
+        self.cluster.controller.renounce()
+        assert self.cluster.image is self.committed
+        del self.cluster.records[self.committed.offset + 1 :]
+        self.epochs = {}
+        self.blocks = [first for first in self.blocks if first < self.image.next_producer_id]
+        self.cluster.claim(self.committed)
+
+    # --- what must hold -----------------------------------------------------------------------
+
+    @invariant()
+    def what_is_committed_never_changes(self) -> None:
+        assert self.cluster.controller.committed_image is self.committed
+        assert list(self.committed.records()) == self.written
+
+    @invariant()
+    def the_standby_agrees(self) -> None:
+        assert list(self.standby.records()) == self.written
+
+    @invariant()
+    def partitions_are_sound(self) -> None:
+        for topic in self.image.topics.in_order():
+            for partition_id, partition in topic.items():
+                self._check(partition)
+                self._check_epochs((topic.topic_id, partition_id), partition)
+
+    def _check(self, partition: PartitionImage) -> None:
+        brokers = self.image.brokers
+        assert partition.isr
+        assert len(set(partition.isr)) == len(partition.isr)
+        assert set(partition.isr) <= set(partition.replicas)
+        if partition.leader == NO_LEADER:
+            assert not any(brokers[one].active for one in partition.isr)
+            return
+        assert partition.leader in partition.isr
+        assert all(brokers[one].active for one in partition.isr)
+        if partition.leader_recovering:
+            assert partition.isr == (partition.leader,)
+
+    def _check_epochs(self, key: object, partition: PartitionImage) -> None:
+        now = (partition.leader_epoch, partition.partition_epoch)
+        before = self.epochs.get(key, now)
+        assert now[0] >= before[0]
+        assert now[1] >= before[1]
+        self.epochs[key] = now
+
+    @invariant()
+    def brokers_are_sound(self) -> None:
+        for broker_id in sorted(self.image.brokers):
+            broker = self.image.brokers[broker_id]
+            assert 0 <= broker.broker_epoch <= self.image.offset
+
+    @invariant()
+    def somebody_watches_every_broker_that_is_not_fenced(self) -> None:
+        if not all(one.fenced for one in self.image.brokers.values()):
+            assert self.cluster.controller.deadline_ms() is not None
+
+    @invariant()
+    def producer_ids_are_unique(self) -> None:
+        assert len(set(self.blocks)) == len(self.blocks)
+
+
+@pytest.mark.req("C1", "C5", "C6", "C10")
+def test_random_operations_and_failovers() -> None:
+    budget = settings(max_examples=40, stateful_step_count=40, deadline=None)
+    run_state_machine_as_test(ControllerMachine, settings=budget)

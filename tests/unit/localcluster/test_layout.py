@@ -1,0 +1,155 @@
+"""The layout of a local cluster and the files it is kept in."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from raftctl.cli.main import run
+from raftctl.config import NodeConfig, make_config, parse_properties
+from raftctl.errors import ConfigError
+from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from raftctl.localcluster.layout import (
+    layout_from_json,
+    layout_to_json,
+    make_layout,
+    node_values,
+)
+from raftctl.localcluster.ports import free_ports, is_free
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAYOUT = make_layout("id", [7101, 7102, 7103], [7001, 7002], {"num.partitions": "4"})
+
+
+def make(directory: Path, spec: ClusterSpec, formatted: list[int] | None = None) -> LocalCluster:
+    done: list[int] = [] if formatted is None else formatted
+
+    def note(config: NodeConfig, cluster_id: str) -> None:
+        assert cluster_id == "the-id"
+        done.append(config.node_id)
+
+    return LocalCluster.open(directory, spec, lambda: "the-id", note)
+
+
+def test_every_node_gets_a_valid_configuration() -> None:
+    for node in LAYOUT.nodes:
+        config = make_config(node_values(LAYOUT, node, "/data"))
+        assert config.node_id == node.node_id
+        assert config.is_controller is (node.role == "controller")
+        assert [voter.port for voter in config.controller_quorum_voters] == [7101, 7102, 7103]
+        assert config.num_partitions == 4
+        assert config.broker_session_timeout_ms == 1_500
+    assert LAYOUT.bootstrap == "127.0.0.1:7001,127.0.0.1:7002"
+
+
+def test_layout_reads_back() -> None:
+    assert layout_from_json(layout_to_json(LAYOUT)) == LAYOUT
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"nodes": 3}, {"version": 2}])
+def test_foreign_documents_are_refused(document: object) -> None:
+    with pytest.raises(ConfigError, match="not the layout"):
+        layout_from_json(document)
+
+
+def test_nodes_are_found_by_name_and_id() -> None:
+    assert LAYOUT.node("broker-2") == LAYOUT.node(2) == LAYOUT.brokers[1]
+    with pytest.raises(ConfigError, match="no node broker-9; there are controller-101"):
+        LAYOUT.node("broker-9")
+
+
+@pytest.mark.parametrize(("controllers", "brokers"), [(0, 1), (1, 0), (10, 1), (1, 101)])
+def test_size_is_bounded(controllers: int, brokers: int) -> None:
+    with pytest.raises(ConfigError, match="must be 1 to"):
+        make_layout("id", list(range(controllers)), list(range(brokers)), {})
+
+
+def test_free_ports_are_different_and_usable() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    with socket.create_server(("127.0.0.1", ports[0])):
+        assert not is_free(ports[0])
+    assert is_free(ports[0])
+
+
+def test_a_new_cluster_is_kept_and_found_again(tmp_path: Path) -> None:
+    formatted: list[int] = []
+    directory = tmp_path / "cluster"
+    cluster = make(directory, ClusterSpec(1, 2), formatted)
+    assert formatted == [101, 1, 2]
+    again = make(directory, ClusterSpec())
+    assert again.layout == cluster.layout == LocalCluster.load(directory).layout
+    values = parse_properties((directory / "broker-1" / "node.properties").read_text())
+    assert values["log.dirs"] == str(directory / "broker-1" / "data")
+    assert not cluster.is_running(cluster.layout.nodes[0])
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        (ClusterSpec(controllers=3), "--controllers 3: the cluster in .* has 1"),
+        (ClusterSpec(brokers=1), "--brokers 1: the cluster in .* has 2"),
+        (ClusterSpec(first_port=9092), "--port 9092: the cluster in .* has"),
+        (ClusterSpec(overrides={"num.partitions": "2"}), "-o: the cluster in .* other keys"),
+    ],
+)
+def test_another_layout_is_refused(tmp_path: Path, spec: ClusterSpec, complaint: str) -> None:
+    make(tmp_path, ClusterSpec(1, 2))
+    with pytest.raises(ConfigError, match=complaint):
+        make(tmp_path, spec)
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="neither empty nor a cluster's"):
+        make(tmp_path, ClusterSpec())
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("override", [{"num.partition": "1"}, {"num.partitions": "0"}])
+def test_a_bad_override_changes_nothing(tmp_path: Path, override: dict[str, str]) -> None:
+    directory = tmp_path / "cluster"
+    with pytest.raises(ConfigError, match=r"num\.partition"):
+        make(directory, ClusterSpec(overrides=override))
+    assert not directory.exists()
+
+
+def test_a_key_without_effect_is_warned_about_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path, ClusterSpec(overrides={"num.io.threads": "8"}))
+    assert capsys.readouterr().err.count("num.io.threads") == 1
+
+
+def test_a_port_in_use_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_ports(1)[0]
+    directory = tmp_path / "cluster"
+    with socket.create_server(("127.0.0.1", port)):
+        assert run(["up", "--dir", str(directory), "--port", str(port)]) == 2
+    assert capsys.readouterr().err == (
+        f"raftctl: --port {port}: {port} is in use: choose another\n"
+    )
+    assert not directory.exists()
+
+
+def test_starting_needs_the_ports(tmp_path: Path) -> None:
+    cluster = make(tmp_path, ClusterSpec(1, 1))
+    broker = cluster.layout.brokers[0]
+    with (
+        socket.create_server(("127.0.0.1", broker.port)),
+        pytest.raises(ConfigError, match=f"listeners: port {broker.port} of broker-1 is in use"),
+    ):
+        cluster.start_all()
+    assert not any(cluster.is_running(node) for node in cluster.layout.nodes)
+
+
+def test_commands_need_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["down", "--dir", str(tmp_path)]) == 2
+    assert "no cluster here; raftctl up makes one" in capsys.readouterr().err
+    (tmp_path / "cluster.json").write_text("[]")
+    assert run(["status", "--dir", str(tmp_path)]) == 2
+    assert "not the layout of a local cluster" in capsys.readouterr().err

@@ -1,0 +1,99 @@
+"""Processes are signalled only while they are the ones that were started."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from raftctl.localcluster import processes
+from raftctl.localcluster.cluster import LocalCluster
+from raftctl.localcluster.layout import make_layout
+from raftctl.localcluster.processes import (
+    ProcessRef,
+    load_process,
+    save_process,
+    start_node,
+    wait_gone,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def sleeper() -> Iterator[ProcessRef]:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        yield ProcessRef(child.pid, psutil.Process(child.pid).create_time())
+        child.kill()
+
+
+def test_kill_and_wait(sleeper: ProcessRef) -> None:
+    assert sleeper.is_alive()
+    assert wait_gone([sleeper], 0.05) == [sleeper]
+    sleeper.send(signal.SIGKILL)
+    assert wait_gone([sleeper], 10.0) == []
+    sleeper.send(signal.SIGKILL)
+
+
+def test_a_stranger_with_the_same_id_is_left_alone(sleeper: ProcessRef) -> None:
+    stranger = dataclasses.replace(sleeper, started=sleeper.started - 100)
+    assert not stranger.is_alive()
+    stranger.send(signal.SIGKILL)
+    assert sleeper.is_alive()
+
+
+def test_a_process_is_remembered(tmp_path: Path, sleeper: ProcessRef) -> None:
+    path = tmp_path / "process.json"
+    assert load_process(path) is None
+    save_process(path, sleeper)
+    assert load_process(path) == sleeper
+    path.write_text("{}")
+    assert load_process(path) is None
+
+
+def test_a_node_that_cannot_start_leaves_a_line(tmp_path: Path) -> None:
+    log = tmp_path / "node.log"
+    process = start_node(tmp_path / "absent.properties", log)
+    assert os.getsid(process.pid) == process.pid
+    assert wait_gone([process], 30.0) == []
+    assert "absent.properties: cannot be read" in log.read_text()
+
+
+def test_the_process_table_is_not_littered(tmp_path: Path) -> None:
+    process = start_node(tmp_path / "absent.properties", tmp_path / "node.log")
+    wait_gone([process], 30.0)
+    assert not psutil.pid_exists(process.pid)
+    processes._reap(process.pid)
+
+
+@pytest.mark.parametrize(("threads", "is_alive"), [(2, True), (1, False), (0, False)])
+def test_a_killed_process_lives_as_long_as_a_thread_of_it(
+    sleeper: ProcessRef, monkeypatch: pytest.MonkeyPatch, threads: int, is_alive: bool
+) -> None:
+    monkeypatch.setattr(psutil.Process, "status", lambda _: psutil.STATUS_ZOMBIE)
+    monkeypatch.setattr(psutil.Process, "num_threads", lambda _: threads)
+    assert sleeper.is_alive() == is_alive
+
+
+def test_an_interrupt_while_a_node_starts_comes_after_it_is_remembered(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, make_layout("cluster", [2], [1], {}))
+    node = cluster.layout.nodes[0]
+    (tmp_path / node.name).mkdir()
+
+    def interrupted(_properties: Path, _log: Path) -> ProcessRef:
+        signal.raise_signal(signal.SIGINT)
+        return ProcessRef(1, 2.0)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.start(node, interrupted)
+    assert cluster.process(node) == ProcessRef(1, 2.0)
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -1,0 +1,75 @@
+"""Records survive the bytes, and a payload holds what its batch says."""
+
+from __future__ import annotations
+
+from typing import get_args
+from uuid import UUID
+
+import pytest
+
+from raftctl.codec import CodecError
+from raftctl.metadata.record_codec import pack_records, unpack_records
+from raftctl.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    Endpoint,
+    FeatureLevelRecord,
+    KvRecord,
+    LeaderChangeRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+
+ID = UUID(int=3)
+RECORDS: list[Record] = [
+    LeaderChangeRecord(1, (1, 2, 3), (1, 2)),
+    RegisterBrokerRecord(1, ID, (Endpoint("A", "h", 1, "SSL"),), None, (ID,), False, True, 7),
+    UnregisterBrokerRecord(1, 7),
+    BrokerRegistrationChangeRecord(1, 7, None, True),
+    TopicRecord("a", ID),
+    RemoveTopicRecord(ID),
+    PartitionRecord(ID, 0, (1, 2), (1,), 1, 2, 3, (4,), (5,), (6,), True),
+    PartitionChangeRecord(ID, 0, (), -1, None, (1,), None, (2,), False),
+    ConfigRecord(2, "a", "retention.ms", None),
+    ProducerIdsRecord(1, 7, 1_000),
+    FeatureLevelRecord("metadata.version", 1),
+    NoOpRecord(),
+    KvRecord("a", b"1", 7),
+]
+
+
+def test_every_record_survives_the_bytes() -> None:
+    assert {type(record) for record in RECORDS} == set(get_args(Record))
+    assert unpack_records(b"".join(pack_records(RECORDS)), len(RECORDS)) == RECORDS
+
+
+def test_a_payload_with_another_count_is_refused() -> None:
+    with pytest.raises(CodecError):
+        unpack_records(b"".join(pack_records(RECORDS)), len(RECORDS) + 1)
+
+
+def test_type_ids_never_change() -> None:
+    """They stand in logs on disk."""
+    written = {type(record).__name__: type(record).TYPE_ID for record in RECORDS}
+    assert written == {
+        "LeaderChangeRecord": 1,
+        "RegisterBrokerRecord": 10,
+        "UnregisterBrokerRecord": 11,
+        "BrokerRegistrationChangeRecord": 12,
+        "TopicRecord": 20,
+        "RemoveTopicRecord": 21,
+        "PartitionRecord": 22,
+        "PartitionChangeRecord": 23,
+        "ConfigRecord": 30,
+        "ProducerIdsRecord": 40,
+        "FeatureLevelRecord": 50,
+        "NoOpRecord": 60,
+        "KvRecord": 70,
+    }

@@ -1,0 +1,1 @@
+"""The quorum core, event by event."""

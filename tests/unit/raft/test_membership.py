@@ -1,0 +1,186 @@
+"""Changing the voters one at a time: in effect when appended, committed by the new set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from raftctl.errors import ErrorCode
+from raftctl.raft.batch import Batch
+from raftctl.raft.events import AppendToLog, Reply
+from raftctl.raft.messages import (
+    AddVoterRequest,
+    ChangeVotersRequest,
+    ChangeVotersResponse,
+    Epoch,
+    Offset,
+    RemoveVoterRequest,
+    UpdateVoterRequest,
+    Voter,
+)
+from raftctl.raft.voters import NOT_IN_LOG, VoterHistory, VoterSet, decode_voters, encode_voters
+from tests.unit.raft.harness import (
+    Node,
+    batch_at,
+    fetch_answer,
+    fetch_request,
+    key,
+    only,
+    position,
+    vote_request,
+)
+
+
+def voter(node_id: int, directory: int | None = None) -> Voter:
+    return Voter(key(node_id, directory or node_id), "host", 9093)
+
+
+def record(offset: int, *node_ids: int, epoch: int = 1) -> Batch:
+    voters = VoterSet((voter(n) for n in node_ids), dynamic=True)
+    return Batch(Offset(offset), Epoch(epoch), 1, -1, True, encode_voters(voters))
+
+
+def fetched(node: Node, node_id: int, offset: int, last_epoch: int = 1) -> None:
+    request = fetch_request(node_id, offset, last_epoch, 1, known=offset)
+    node.ask(replace(request, replica=key(node_id, node_id)))
+
+
+def leader() -> Node:
+    """Leads epoch 1 of the static voters 1, 2 and 3; its first record is committed."""
+    node = Node()
+    node.core._replica.local = key(1, 1)
+    node.become_leader()
+    node.flushed()
+    fetched(node, 2, 1)
+    fetched(node, 3, 1)
+    assert node.core.high_watermark == 1
+    return node
+
+
+def asked(node: Node, request: ChangeVotersRequest) -> ErrorCode | None:
+    answer = node.ask(request)
+    assert answer is None or isinstance(answer, ChangeVotersResponse)
+    return None if answer is None else answer.error
+
+
+def appended(node: Node) -> VoterSet | None:
+    """The voters that the last effects append."""
+    batches = [effect.batch for effect in only(AppendToLog, node.effects)]
+    return decode_voters(batches[0].payload) if batches else None
+
+
+def answers(node: Node) -> list[ErrorCode]:
+    responses = [effect.response for effect in only(Reply, node.effects)]
+    return [r.error for r in responses if isinstance(r, ChangeVotersResponse)]
+
+
+@pytest.mark.req("Q7")
+def test_a_new_voter_joins_when_it_has_caught_up_and_the_new_majority_commits() -> None:
+    node = leader()
+    assert asked(node, AddVoterRequest(voter(4))) is None
+    assert appended(node) is None
+    fetched(node, 4, 0, 0)
+    assert appended(node) is None, "it has not caught up"
+    fetched(node, 4, 1)
+    voters = appended(node)
+    assert voters is not None
+    assert voters.voters == (Voter(key(1, 1), "", 0), *voters.voters[1:])
+    assert [v.replica.directory_id for v in voters.voters] == [
+        key(n, n).directory_id for n in (1, 2, 3, 4)
+    ]
+    assert node.core.voters.ids == (1, 2, 3, 4), "it is in effect at once"
+    node.flushed()
+    fetched(node, 2, 2)
+    assert node.core.high_watermark == 1, "two of four are no majority"
+    fetched(node, 4, 2)
+    assert node.core.high_watermark == 2
+    assert answers(node) == [ErrorCode.NONE]
+
+
+@pytest.mark.req("Q7")
+def test_a_voter_that_does_not_catch_up_does_not_join() -> None:
+    node = leader()
+    asked(node, AddVoterRequest(voter(4)))
+    node.wait(1_000)
+    fetched(node, 2, 1)
+    fetched(node, 3, 1)
+    node.wait(1_000)
+    assert answers(node) == [ErrorCode.REQUEST_TIMED_OUT]
+    assert node.core.voters.ids == (1, 2, 3)
+
+
+@pytest.mark.req("Q7")
+def test_a_removed_leader_counts_itself_no_more_and_resigns_after_the_commit() -> None:
+    node = leader()
+    assert asked(node, RemoveVoterRequest(key(1, 1))) is None
+    assert node.core.voters.ids == (2, 3)
+    node.flushed()
+    fetched(node, 2, 2)
+    assert node.core.high_watermark == 1, "one of two: the leader's own log does not count"
+    assert node.core.is_leader
+    fetched(node, 3, 2)
+    assert node.core.high_watermark == 2
+    assert answers(node) == [ErrorCode.NONE]
+    assert node.core.role == "resigned"
+
+
+@pytest.mark.req("Q7")
+def test_one_change_at_a_time_and_none_that_makes_no_sense() -> None:
+    node = leader()
+    assert asked(node, AddVoterRequest(voter(3))) is ErrorCode.DUPLICATE_VOTER
+    unknown = Voter(key(4), "host", 1)
+    assert asked(node, AddVoterRequest(unknown)) is ErrorCode.INVALID_VOTER_KEY
+    assert asked(node, RemoveVoterRequest(key(4, 4))) is ErrorCode.VOTER_NOT_FOUND
+    wiped = RemoveVoterRequest(key(3, 33))
+    assert asked(node, wiped) is ErrorCode.VOTER_NOT_FOUND, "another directory, another replica"
+    assert asked(node, UpdateVoterRequest(voter(3, 33))) is ErrorCode.VOTER_NOT_FOUND
+    assert asked(node, RemoveVoterRequest(key(3, 3))) is None
+    assert asked(node, RemoveVoterRequest(key(2, 2))) is ErrorCode.REQUEST_TIMED_OUT
+    assert asked(Node(), RemoveVoterRequest(key(2, 2))) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.req("Q7")
+def test_no_change_before_the_leaders_own_epoch_has_a_commit() -> None:
+    """Else two sets without a shared majority could both commit (the known flaw of Raft §4.1)."""
+    node = Node()
+    node.become_leader()
+    assert asked(node, RemoveVoterRequest(key(3, 3))) is ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.req("Q7")
+def test_a_change_that_is_truncated_never_was() -> None:
+    node = Node(epoch=1)
+    fetch = node.become_follower(epoch=2)
+    node.answer(2, fetch_answer(fetch, batch_at(0, 1), record(1, 1, 2, 3, 4)))
+    assert node.core.voters.ids == (1, 2, 3, 4)
+    node.flushed()
+    (again,) = node.sent()
+    node.answer(2, replace(fetch_answer(again), diverging=position(1, 1)))
+    assert len(node.core.voters) == 3
+
+
+@pytest.mark.req("Q7")
+def test_a_voter_votes_for_a_candidate_that_its_log_does_not_know_yet() -> None:
+    node = Node(epoch=1)
+    fetch = node.become_follower(epoch=2)
+    node.answer(2, fetch_answer(fetch, record(0, 1, 2, 3)))
+    node.flushed()
+    node.now_ms += 10_000
+    node.ask(vote_request(5, 3, (1, 1)))
+    assert node.core.epoch == 3
+
+
+@pytest.mark.req("Q7")
+def test_the_voters_along_the_log() -> None:
+    history = VoterHistory(VoterSet([key(1), key(2)]))
+    assert history.newest_offset == NOT_IN_LOG
+    assert not history.appended(batch_at(0, 1))
+    assert history.appended(record(5, 1, 2, 3))
+    assert history.appended(record(8, 1, 2, 3, 4))
+    assert [len(v) for v in history.since(Offset(6))] == [3, 4]
+    assert [len(history.at(Offset(end))) for end in (0, 5, 6, 8, 9)] == [2, 2, 3, 3, 4]
+    history.started(position(6, 1))
+    assert len(history.at(Offset(0))) == 3
+    history.truncated(Offset(8))
+    assert len(history.newest) == 3

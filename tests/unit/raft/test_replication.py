@@ -1,0 +1,324 @@
+"""The pulling side: followers and observers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from raftctl.errors import ErrorCode, InvariantViolation
+from raftctl.raft.events import (
+    AppendToLog,
+    HighWatermarkAdvanced,
+    LeaderChanged,
+    RequestFailed,
+    SendRequest,
+    TruncateLog,
+)
+from raftctl.raft.messages import (
+    NO_NODE,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    Epoch,
+    FetchRequest,
+    Offset,
+    Request,
+    VoteResponse,
+)
+from tests.unit.raft.harness import (
+    CONFIG,
+    ME,
+    OBSERVER,
+    B,
+    C,
+    Node,
+    batch_at,
+    encoded,
+    fetch_answer,
+    key,
+    log_of,
+    only,
+    position,
+    refusal,
+    vote_request,
+)
+
+
+def fetch_of(node: Node) -> FetchRequest:
+    """The one Fetch that was just sent."""
+    (request,) = node.sent()
+    assert isinstance(request, FetchRequest)
+    return request
+
+
+def observer(*, epoch: int = 0, leader_id: int = NO_NODE) -> Node:
+    return Node(node_id=OBSERVER, epoch=epoch, leader_id=leader_id)
+
+
+# --- followers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("Q2")
+def test_a_fetch_says_where_the_durable_log_ends_and_what_is_known_to_be_committed() -> None:
+    node = Node(log=log_of(1, 1, 2), epoch=2)
+    fetch = node.become_follower(epoch=3)
+    assert (fetch.epoch, fetch.replica, fetch.fetch_from) == (3, key(ME), position(3, 2))
+    assert fetch.max_bytes == CONFIG.fetch_max_bytes
+    assert fetch.max_wait_ms == CONFIG.fetch_max_wait_ms
+    node.answer(2, replace(fetch_answer(fetch), high_watermark=Offset(2)))
+    assert fetch_of(node).high_watermark == 2
+
+
+@pytest.mark.req("Q2", "Q3")
+def test_fetched_batches_are_flushed_before_the_next_fetch() -> None:
+    node = Node()
+    fetch = node.become_follower()
+    first, second = batch_at(0, 1, count=2), batch_at(2, 1)
+    effects = node.answer(2, replace(fetch_answer(fetch, first, second), high_watermark=Offset(9)))
+    assert effects == [AppendToLog(first), AppendToLog(second), HighWatermarkAdvanced(Offset(3))]
+    assert node.flushed(2) == []
+    node.flushed(3)
+    assert fetch_of(node).fetch_from == position(3, 1)
+
+
+def test_the_high_watermark_never_goes_back() -> None:
+    node = Node(log=log_of(1, 1), epoch=1)
+    fetch = node.become_follower(epoch=2)
+    node.answer(2, replace(fetch_answer(fetch), high_watermark=Offset(2)))
+    effects = node.answer(2, replace(fetch_answer(fetch_of(node)), high_watermark=Offset(1)))
+    assert only(HighWatermarkAdvanced, effects) == []
+    assert node.core.high_watermark == 2
+
+
+@pytest.mark.req("Q2")
+def test_a_diverging_log_is_cut_and_fetched_again() -> None:
+    node = Node(log=log_of(1, 2, 2, 2), epoch=2)
+    fetch = node.become_follower(epoch=3)
+    node.answer(2, replace(fetch_answer(fetch), diverging=position(2, 2)))
+    assert node.effects[0] == TruncateLog(Offset(2))
+    again = fetch_of(node)
+    assert again.fetch_from == position(2, 2)
+    node.answer(2, replace(fetch_answer(again), diverging=position(5, 1)))
+    assert node.effects[0] == TruncateLog(Offset(1))
+
+
+def test_a_log_is_never_cut_below_the_high_watermark() -> None:
+    node = Node(log=log_of(1, 2, 2), epoch=2)
+    fetch = node.become_follower(epoch=3)
+    node.answer(2, replace(fetch_answer(fetch), high_watermark=Offset(3)))
+    with pytest.raises(InvariantViolation):
+        node.answer(2, replace(fetch_answer(fetch_of(node)), diverging=position(2, 2)))
+
+
+@pytest.mark.req("Q2")
+def test_late_and_repeated_answers_are_harmless() -> None:
+    node = Node(log=log_of(1, 1), epoch=1)
+    fetch = node.become_follower(epoch=2)
+    diverging = replace(fetch_answer(fetch), diverging=position(1, 1))
+    records = fetch_answer(fetch, batch_at(2, 1))
+    node.answer(2, diverging)
+    again = fetch_of(node)
+    assert node.answer(2, diverging) == []
+    assert node.answer(2, records) == []
+    assert node.answer(3, fetch_answer(again, leader_id=2)) == [], "not from the leader"
+    node.answer(2, fetch_answer(again, batch_at(1, 1)))
+    node.flushed()
+    assert node.answer(2, diverging) == []
+    assert node.core.log.end == position(2, 1)
+
+
+@pytest.mark.req("Q12")
+@pytest.mark.parametrize(
+    "data",
+    [
+        encoded(batch_at(0, 1))[:-1],
+        encoded(batch_at(0, 1))[:-1] + b"x",
+        encoded(batch_at(1, 1)),
+        encoded(batch_at(0, 2)),
+        encoded(batch_at(0, 1), batch_at(2, 1)),
+    ],
+    ids=["torn", "flipped", "gap", "newer than the leader", "gap later"],
+)
+def test_unsound_batches_are_not_appended_but_fetched_again(data: bytes) -> None:
+    node = Node()
+    fetch = node.become_follower()
+    assert node.answer(2, replace(fetch_answer(fetch), batches=data)) == []
+    assert node.core.log.end_offset == 0
+    node.wait(CONFIG.retry_backoff_ms)
+    assert fetch_of(node).fetch_from == position(0, 0)
+
+
+def test_a_fetch_that_failed_is_sent_again_after_a_growing_pause() -> None:
+    node = Node()
+    fetch: Request = node.become_follower()
+    for pause_ms in (20, 40, 80):
+        node.do(RequestFailed(B, fetch))
+        assert node.core.deadline_ms() == node.now_ms + pause_ms
+        node.wait(pause_ms - 1)
+        assert node.sent() == []
+        node.wait(1)
+        fetch = fetch_of(node)
+    node.answer(2, fetch_answer(fetch))
+    node.do(RequestFailed(B, fetch_of(node)))
+    assert node.core.deadline_ms() == node.now_ms + 20
+    node.do(RequestFailed(B, fetch))
+    node.do(RequestFailed(B, vote_request(ME, 1)))
+    assert node.core.deadline_ms() == node.now_ms + 20, "old requests do not matter"
+
+
+def test_other_errors_and_answers_of_an_older_epoch_are_retried() -> None:
+    node = Node(epoch=4)
+    fetch = node.become_follower(epoch=5)
+    node.answer(2, refusal(fetch, ErrorCode.OFFSET_OUT_OF_RANGE, 5, leader_id=2))
+    node.wait(20)
+    node.answer(2, refusal(fetch_of(node), ErrorCode.UNKNOWN_LEADER_EPOCH, 4))
+    node.wait(40)
+    assert fetch_of(node).epoch == 5
+
+
+@pytest.mark.req("Q4")
+def test_a_silent_leader_is_given_up_after_the_fetch_timeout() -> None:
+    node = Node(epoch=1)
+    fetch = node.become_follower(epoch=2)
+    node.wait(500)
+    node.answer(2, fetch_answer(fetch))
+    node.wait(CONFIG.fetch_timeout_ms - 1)
+    assert node.core.role == "follower"
+    node.wait(1)
+    assert (node.core.role, node.core.epoch) == ("prospective", 2)
+    assert node.effects[-1] == LeaderChanged(Epoch(2), NO_NODE)
+
+
+def test_a_slow_disk_is_not_held_against_the_leader() -> None:
+    node = Node()
+    fetch = node.become_follower()
+    node.answer(2, fetch_answer(fetch, batch_at(0, 1)))
+    assert node.core.deadline_ms() is None
+    node.wait(2 * CONFIG.fetch_timeout_ms)
+    assert node.core.role == "follower"
+    node.flushed()
+    assert node.core.deadline_ms() == node.now_ms + CONFIG.fetch_timeout_ms
+
+
+def test_a_former_leader_flushes_its_own_records_before_it_fetches() -> None:
+    node = Node()
+    node.become_leader()
+    node.ask(BeginQuorumEpochRequest(Epoch(2), C))
+    node.persisted()
+    assert node.sent() == []
+    node.flushed()
+    assert fetch_of(node).fetch_from == position(1, 1)
+
+
+def test_hints_of_newer_epochs_and_leaders_are_followed() -> None:
+    node = Node(epoch=1)
+    fetch = node.become_follower(epoch=2)
+    node.answer(2, refusal(fetch, ErrorCode.FENCED_LEADER_EPOCH, 3, leader_id=C))
+    assert (node.core.epoch, node.core.leader_id) == (3, C)
+    assert node.sent() == [], "the new epoch first has to be durable"
+    node.persisted()
+    assert only(SendRequest, node.effects)[0].destination == C
+
+
+def test_a_leader_that_says_it_is_none_any_more_is_left() -> None:
+    node = Node()
+    fetch = node.become_follower()
+    node.answer(2, refusal(fetch, ErrorCode.NOT_LEADER_OR_FOLLOWER, 1))
+    assert node.core.role == "unattached"
+    assert (node.core.deadline_ms() or 0) >= node.now_ms + CONFIG.election_timeout_ms
+
+
+def test_a_hint_at_oneself_or_at_a_stranger_names_no_leader() -> None:
+    node = Node(epoch=1)
+    node.answer(2, VoteResponse(Epoch(2), ME, False, True, key(2)))
+    assert (node.core.role, node.core.epoch) == ("unattached", 2)
+    node.answer(2, VoteResponse(Epoch(3), OBSERVER, False, True, key(2)))
+    assert (node.core.role, node.core.epoch) == ("unattached", 3)
+
+
+def test_a_quick_fetch_timeout_shortens_the_long_poll() -> None:
+    node = Node(config=replace(CONFIG, fetch_timeout_ms=400))
+    assert node.become_follower().max_wait_ms == 100
+
+
+# --- observers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("Q5")
+def test_an_observer_finds_the_leader_through_any_voter_and_never_campaigns() -> None:
+    node = observer()
+    assert node.core.deadline_ms() == node.now_ms + CONFIG.retry_backoff_ms
+    node.wait()
+    fetch = fetch_of(node)
+    (asked,) = only(SendRequest, node.effects)
+    leader = next(voter for voter in (ME, B, C) if voter != asked.destination)
+    answer = refusal(fetch, ErrorCode.FENCED_LEADER_EPOCH, 4, leader_id=leader)
+    node.answer(asked.destination, answer)
+    assert (node.core.role, node.core.leader_id) == ("follower", leader)
+    node.persisted()
+    fetch = fetch_of(node)
+    node.answer(leader, fetch_answer(fetch, batch_at(0, 4), leader_id=leader))
+    node.flushed()
+    assert fetch_of(node).fetch_from == position(1, 4)
+    while node.core.role == "follower":
+        node.wait()
+    assert node.core.role == "unattached"
+    assert node.effects[-1] == LeaderChanged(Epoch(4), NO_NODE)
+
+
+@pytest.mark.req("Q5")
+def test_an_observer_asks_one_voter_after_the_other_with_growing_pauses() -> None:
+    node = observer()
+    asked = []
+    for failure in range(6):
+        node.wait()
+        (send,) = only(SendRequest, node.effects)
+        asked.append(send.destination)
+        if failure % 2:
+            node.do(RequestFailed(send.destination, send.request))
+        else:
+            hint = refusal(send.request, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+            node.answer(send.destination, hint)
+    assert all(one != other for one, other in pairwise(asked))
+    assert node.core.deadline_ms() == node.now_ms + CONFIG.election_backoff_max_ms
+
+
+@pytest.mark.req("Q5")
+def test_the_leader_itself_answers_an_observer_that_does_not_know_it() -> None:
+    node = observer(epoch=4)
+    node.wait()
+    (send,) = only(SendRequest, node.effects)
+    node.answer(send.destination, fetch_answer(send.request, leader_id=send.destination))
+    assert (node.core.role, node.core.leader_id) == ("follower", send.destination)
+
+
+def test_an_observer_of_one_voter_has_only_that_to_ask() -> None:
+    node = Node(node_id=OBSERVER, voters=(1,))
+    for _ in range(2):
+        node.wait()
+        (send,) = only(SendRequest, node.effects)
+        assert send.destination == ME
+        node.do(RequestFailed(ME, send.request))
+
+
+@pytest.mark.req("Q5")
+def test_an_observer_has_no_vote_and_succeeds_nobody() -> None:
+    node = observer(epoch=1)
+    answer = node.ask(vote_request(B, 5))
+    assert isinstance(answer, VoteResponse)
+    assert (answer.granted, node.core.epoch) == (False, 1)
+    node.ask(EndQuorumEpochRequest(Epoch(1), B, (key(OBSERVER),)))
+    assert node.core.role == "unattached"
+
+
+def test_an_observer_that_is_still_flushing_waits_for_that_before_it_asks_around() -> None:
+    node = observer(epoch=1, leader_id=B)
+    fetch = fetch_of(node)
+    node.answer(2, fetch_answer(fetch, batch_at(0, 1)))
+    node.answer(3, VoteResponse(Epoch(2), NO_NODE, False, True, key(3)))
+    assert (node.core.role, node.core.deadline_ms()) == ("unattached", None)
+    node.persisted()
+    node.now_ms += 100
+    node.flushed()
+    assert fetch_of(node).epoch == 2

@@ -1,0 +1,454 @@
+"""Client and server over loopback: answers, refusals, deadlines and lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
+from raftctl.metadata.requests import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerHeartbeatRequest,
+)
+from raftctl.raft.messages import Epoch, FetchResponse, NodeId, Offset, VoteRequest
+from raftctl.rpc import client as client_module
+from raftctl.rpc import server as server_module
+from raftctl.rpc.client import RpcClient, RpcRefused, RpcTimedOut, RpcUnreachable
+from raftctl.rpc.codec import FramePacker, Hello
+from raftctl.rpc.server import RpcServer, start_http
+from raftctl.runtime.real import RealRuntime
+from tests.unit.rpc.test_frames import vote
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+HOST = "127.0.0.1"
+
+
+def ids(first: int) -> AllocateProducerIdsResponse:
+    return AllocateProducerIdsResponse(ErrorCode.NONE, first, 1000)
+
+
+def never(peer: int, request: object) -> asyncio.Future[object]:
+    return asyncio.get_running_loop().create_future()
+
+
+class World:
+    """A server and its clients; all of it is closed at the end of the test."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self.stack = stack
+        self.log = io.StringIO()
+        self.runtime = RealRuntime(self.log)
+        self.port = 0
+        self.runner: web.AppRunner | None = None
+        self.failures: list[BaseException] = []
+
+    async def serve(
+        self,
+        handlers: dict[type, Callable[[int, Any], Any]],
+        answerers: dict[type, Callable[[int, Any, Callable[[Any], None]], None]] | None = None,
+    ) -> None:
+        server = RpcServer(self.runtime, cluster_id="cluster", node_id=1, fail=self.failures.append)
+        for request_class, handler in handlers.items():
+            server.handle(request_class, handler)
+        for request_class, answerer in (answerers or {}).items():
+            server.answer(request_class, answerer)
+        application = web.Application()
+        server.mount(application)
+        self.runner, self.port = await start_http(application, HOST, self.port)
+        self.stack.push_async_callback(self.runner.cleanup)
+
+    def client(self, port: int | None = None, **changes: Any) -> RpcClient:
+        arguments: dict[str, Any] = {"cluster_id": "cluster", "node_id": 2, "peer_id": 1} | changes
+        client = RpcClient(self.runtime, HOST, port or self.port, **arguments)
+        self.stack.push_async_callback(client.close)
+        return client
+
+    def events(self) -> list[str]:
+        return [json.loads(line)["event"] for line in self.log.getvalue().splitlines()]
+
+
+@asynccontextmanager
+async def new_world() -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        yield World(stack)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with new_world() as one:
+        yield one
+
+
+async def test_handlers_answer_at_once_later_or_as_coroutines(world: World) -> None:
+    later: dict[int, asyncio.Future[object]] = {}
+
+    def future(peer: int, request: VoteRequest) -> asyncio.Future[object]:
+        later[request.epoch] = asyncio.get_running_loop().create_future()
+        return later[request.epoch]
+
+    async def coroutine(peer: int, request: BrokerHeartbeatRequest) -> object:
+        await asyncio.sleep(0)
+        return ids(peer)
+
+    await world.serve(
+        {
+            AllocateProducerIdsRequest: lambda peer, request: ids(peer + request.broker_id),
+            VoteRequest: future,
+            BrokerHeartbeatRequest: coroutine,
+        }
+    )
+    client = world.client()
+    first = asyncio.create_task(client.call(vote(1), 5000))
+    second = asyncio.create_task(client.call(vote(2), 5000))
+    assert await client.call(AllocateProducerIdsRequest(7, 1), 5000) == ids(9)
+    assert await client.call(BrokerHeartbeatRequest(1, 1, 1, True, False), 5000) == ids(2)
+    later[2].set_result(ids(22))
+    assert await second == ids(22)
+    assert not first.done()
+    later[1].set_result(ids(11))
+    assert await first == ids(11)
+
+
+async def test_answerers_reply_at_once_later_or_refuse(world: World) -> None:
+    replies: list[Callable[[Any], None]] = []
+
+    def answer(
+        peer: int, request: AllocateProducerIdsRequest, reply: Callable[[Any], None]
+    ) -> None:
+        match request.broker_id:
+            case 0:
+                reply(ids(peer))
+            case 1:
+                replies.append(reply)
+            case 2:
+                reply(KafkaError(ErrorCode.NOT_CONTROLLER))
+            case _:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "no such broker")
+
+    await world.serve({}, {AllocateProducerIdsRequest: answer})
+    client = world.client()
+    later = asyncio.create_task(client.call(AllocateProducerIdsRequest(1, 1), 5000))
+    assert await client.call(AllocateProducerIdsRequest(0, 1), 5000) == ids(2)
+    for broker_id, code in ((2, ErrorCode.NOT_CONTROLLER), (3, ErrorCode.INVALID_REQUEST)):
+        with pytest.raises(RpcRefused) as refusal:
+            await client.call(AllocateProducerIdsRequest(broker_id, 1), 5000)
+        assert refusal.value.code is code
+    assert not later.done()
+    replies[0](ids(11))
+    assert await later == ids(11)
+
+
+async def test_asking_needs_a_connection_and_tells_the_outcome_once(world: World) -> None:
+    await world.serve(
+        {
+            AllocateProducerIdsRequest: lambda peer, request: ids(peer),
+            BrokerHeartbeatRequest: never,
+        }
+    )
+    client = world.client()
+    outcomes: asyncio.Queue[Any] = asyncio.Queue()
+    assert not client.ask(AllocateProducerIdsRequest(1, 1), 5000, outcomes.put_nowait)
+    await client.call(AllocateProducerIdsRequest(1, 1), 5000)
+    assert client.ask(AllocateProducerIdsRequest(1, 1), 5000, outcomes.put_nowait)
+    assert outcomes.empty()
+    assert await outcomes.get() == ids(2)
+    beat = BrokerHeartbeatRequest(1, 1, 1, True, False)
+    assert client.ask(beat, 50, outcomes.put_nowait)
+    assert isinstance(await outcomes.get(), RpcTimedOut)
+    await client.call(AllocateProducerIdsRequest(1, 1), 5000)
+    assert client.ask(beat, 60_000, outcomes.put_nowait)
+    await client.close()
+    assert isinstance(await outcomes.get(), RpcUnreachable)
+    assert outcomes.empty()
+    assert not client.ask(beat, 5000, outcomes.put_nowait)
+
+
+async def test_answerers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "REQUESTS_MAX", 2)
+    replies: asyncio.Queue[Callable[[Any], None]] = asyncio.Queue()
+    await world.serve({}, {VoteRequest: lambda peer, request, reply: replies.put_nowait(reply)})
+    client = world.client()
+    first = asyncio.create_task(client.call(vote(1), 5000))
+    (await replies.get())(ids(1))
+    assert await first == ids(1)
+    calls = [asyncio.create_task(client.call(vote(n), 5000)) for n in range(3)]
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [RpcUnreachable] * 3
+    assert "more than 2 requests" in world.log.getvalue()
+
+
+async def test_frames_of_one_turn_share_a_message(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.serve({AllocateProducerIdsRequest: lambda peer, request: ids(request.broker_id)})
+    client = world.client()
+    await client.call(AllocateProducerIdsRequest(0, 1), 5000)
+    sent: list[int] = []
+    for socket in (web.WebSocketResponse, aiohttp.ClientWebSocketResponse):
+        send_bytes = socket.send_bytes
+
+        async def count(self: Any, data: bytes, *, send: Any = send_bytes) -> None:
+            sent.append(len(data))
+            await send(self, data)
+
+        monkeypatch.setattr(socket, "send_bytes", count)
+    calls = [client.call(AllocateProducerIdsRequest(n, 1), 5000) for n in range(300)]
+    assert [answer.first for answer in await asyncio.gather(*calls)] == list(range(300))
+    assert len(sent) <= 6
+
+
+async def test_large_messages_pass(world: World) -> None:
+    answer = FetchResponse(
+        ErrorCode.NONE,
+        Epoch(1),
+        NodeId(1),
+        Offset(0),
+        Offset(0),
+        None,
+        None,
+        Offset(0),
+        bytes(16 * 1024 * 1024),
+    )
+    await world.serve({VoteRequest: lambda peer, request: answer})
+    client = world.client()
+    assert await client.call(vote(), 20_000) == answer
+    assert await asyncio.gather(*[client.call(vote(), 20_000) for _ in range(3)]) == [answer] * 3
+
+
+async def test_errors_of_a_handler_reach_the_caller(world: World) -> None:
+    def refuse(peer: int, request: object) -> object:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "ask node 3")
+
+    async def refuse_later(peer: int, request: object) -> object:
+        return refuse(peer, request)
+
+    def bug(peer: int, request: object) -> object:
+        raise InvariantViolation("cannot be")
+
+    await world.serve(
+        {
+            VoteRequest: refuse,
+            BrokerHeartbeatRequest: refuse_later,
+            AllocateProducerIdsRequest: bug,
+        }
+    )
+    client = world.client()
+    for request in (vote(), BrokerHeartbeatRequest(1, 1, 1, True, False)):
+        with pytest.raises(RpcRefused, match="ask node 3") as refused:
+            await client.call(request, 5000)
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+    with pytest.raises(RpcRefused, match="UNKNOWN_SERVER_ERROR"):
+        await client.call(AllocateProducerIdsRequest(1, 1), 5000)
+    assert [str(failure) for failure in world.failures] == ["cannot be"]
+    assert "rpc_handler_failed" in world.events()
+    with pytest.raises(RpcRefused, match="does not answer Hello"):
+        await client.call(Hello(1, "cluster", 2), 5000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "reason"),
+    [
+        ({"cluster_id": "other"}, "INCONSISTENT_CLUSTER_ID", "node 1 is of cluster cluster, not"),
+        ({"peer_id": 3}, "UNKNOWN_CONTROLLER_ID", "this is node 1, not 3"),
+        ({"node_id": -1}, "INVALID_REQUEST", "-1 is no node id"),
+    ],
+)
+async def test_strangers_are_told_why(
+    world: World, changes: dict[str, Any], code: str, reason: str
+) -> None:
+    await world.serve({VoteRequest: lambda peer, request: ids(1)})
+    with pytest.raises(RpcRefused, match=f"{code}: {reason}"):
+        await world.client(**changes).call(vote(), 5000)
+    assert "rpc_peer_dropped" in world.events()
+    assert await world.client().call(vote(), 5000) == ids(1)
+
+
+async def test_another_version_is_refused(world: World) -> None:
+    await world.serve({})
+    client = world.client()
+    client._hello = replace(client._hello, version=9)
+    with pytest.raises(RpcRefused, match="UNSUPPORTED_VERSION: node 1 speaks version 1, not 9"):
+        await client.call(vote(), 5000)
+
+
+async def test_a_late_answer_is_ignored_and_the_connection_stays(world: World) -> None:
+    answers: list[asyncio.Future[object]] = []
+
+    def late(peer: int, request: object) -> asyncio.Future[object]:
+        answers.append(never(peer, request))
+        return answers[-1]
+
+    await world.serve({VoteRequest: late, AllocateProducerIdsRequest: lambda peer, request: ids(1)})
+    client = world.client()
+    await client.call(AllocateProducerIdsRequest(1, 1), 5000)
+    call = asyncio.create_task(client.call(vote(), 80))
+    await asyncio.sleep(0.02)
+    await client.call(AllocateProducerIdsRequest(1, 1), 5000)
+    with pytest.raises(RpcTimedOut):
+        await call
+    answers[0].set_result(ids(1))
+    assert await client.call(AllocateProducerIdsRequest(1, 1), 5000) == ids(1)
+    assert world.events().count("peer_reachable") == 0
+
+
+async def test_a_silent_connection_is_given_up(world: World) -> None:
+    await world.serve({VoteRequest: never})
+    client = world.client()
+    with pytest.raises(RpcTimedOut):
+        await client.call(vote(), 60)
+    with pytest.raises(RpcTimedOut):
+        await client.call(vote(), 60)
+    assert "peer_unreachable" in world.events()
+
+
+async def test_nobody_there_is_unreachable_soon_and_told_once(world: World) -> None:
+    await world.serve({})
+    assert world.runner is not None
+    await world.runner.cleanup()
+    client = world.client()
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    for _ in range(4):
+        with pytest.raises(RpcUnreachable, match=f"{HOST}:{world.port}"):
+            await client.call(vote(), 5000)
+    assert 0.03 < loop.time() - begin < 2
+    assert world.events() == ["peer_unreachable"]
+    with pytest.raises(RpcTimedOut):
+        await client.call(vote(), 1)  # waits for its turn to connect, but not past its deadline
+
+
+async def test_calls_fail_when_the_connection_ends_and_the_next_reconnects(world: World) -> None:
+    forever: list[asyncio.Future[object]] = []
+    arrived = asyncio.Event()
+
+    def wait(peer: int, request: object) -> asyncio.Future[object]:
+        forever.append(never(peer, request))
+        if len(forever) == 3:
+            arrived.set()
+        return forever[-1]
+
+    await world.serve({VoteRequest: wait})
+    client = world.client()
+    calls = [asyncio.create_task(client.call(vote(), 5000)) for _ in range(3)]
+    await arrived.wait()
+    assert world.runner is not None
+    await world.runner.cleanup()
+    for outcome in await asyncio.gather(*calls, return_exceptions=True):
+        assert isinstance(outcome, RpcUnreachable)
+    assert not any(future.cancelled() for future in forever)
+    await world.serve({VoteRequest: lambda peer, request: ids(4)})
+    assert await client.call(vote(), 5000) == ids(4)
+
+
+async def test_a_closed_client_says_so(world: World) -> None:
+    await world.serve({VoteRequest: never})
+    client = world.client()
+    call = asyncio.create_task(client.call(vote(), 5000))
+    await asyncio.sleep(0.05)
+    await client.close()
+    with pytest.raises(RpcUnreachable):
+        await call
+    with pytest.raises(RpcUnreachable, match="closed"):
+        await client.call(vote(), 5000)
+
+
+async def test_bad_frames_cost_only_their_own_connection(world: World) -> None:
+    await world.serve({VoteRequest: lambda peer, request: ids(1)})
+    good = world.client()
+    await good.call(vote(), 5000)
+    hello = FramePacker().pack(0, Hello(1, "cluster", 5))
+    bad_openings = [b"\xff", b"GET / HTTP/1.1", FramePacker().pack(1, vote()), hello + b"\xc1"]
+    async with aiohttp.ClientSession() as session:
+        for opening in bad_openings:
+            socket = await session.ws_connect(f"http://{HOST}:{world.port}/rpc")
+            await socket.send_bytes(opening)
+            assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+            assert socket.close_code == aiohttp.WSCloseCode.PROTOCOL_ERROR
+        socket = await session.ws_connect(f"http://{HOST}:{world.port}/rpc")
+        await socket.send_str("hello")
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+        answer = await session.get(f"http://{HOST}:{world.port}/rpc")
+        assert answer.status == 400
+    assert world.events() == ["rpc_peer_dropped"] * 5
+    assert await good.call(vote(), 5000) == ids(1)
+
+
+async def test_a_peer_that_says_nothing_is_dropped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "HELLO_TIMEOUT_S", 0.05)
+    await world.serve({})
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"http://{HOST}:{world.port}/rpc") as socket,
+    ):
+        assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+    assert "no hello in time" in world.log.getvalue()
+
+
+async def test_requests_that_wait_are_bounded_on_both_sides(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.serve({VoteRequest: never})
+    monkeypatch.setattr(client_module, "CALLS_MAX", 8)
+    client = world.client()
+    calls = [asyncio.create_task(client.call(vote(), 5000)) for _ in range(8)]
+    await asyncio.sleep(0.1)
+    with pytest.raises(RpcUnreachable, match="too many calls"):
+        await client.call(vote(), 5000)
+    monkeypatch.setattr(client_module, "CALLS_MAX", 1024)
+    monkeypatch.setattr(server_module, "REQUESTS_MAX", 8)
+    with pytest.raises(RpcUnreachable):
+        await client.call(vote(), 5000)
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert "more than 8 requests" in world.log.getvalue()
+
+
+async def test_a_server_that_talks_nonsense_is_unreachable(world: World) -> None:
+    async def nonsense(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_bytes(b"\xff\xff")
+        await socket.receive()
+        return socket
+
+    application = web.Application()
+    application.router.add_get("/rpc", nonsense)
+    runner, port = await start_http(application, HOST, 0)
+    world.stack.push_async_callback(runner.cleanup)
+    with pytest.raises(RpcUnreachable):
+        await world.client(port).call(vote(), 5000)
+
+
+async def test_connections_are_opened_through_the_loop_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.serve({VoteRequest: lambda peer, request: ids(1)})
+    loop = asyncio.get_running_loop()
+    opened: list[tuple[Any, ...]] = []
+    create_connection = loop.create_connection
+
+    async def spy(factory: Any, *arguments: Any, **more: Any) -> Any:
+        opened.append((*arguments, more))
+        return await create_connection(factory, *arguments, **more)
+
+    monkeypatch.setattr(loop, "create_connection", spy)
+    await world.client().call(vote(), 5000)
+    assert opened == [(HOST, world.port, {})]
+
+
+async def test_a_port_in_use_is_one_line_with_key_and_remedy(world: World) -> None:
+    await world.serve({})
+    with pytest.raises(ConfigError, match=f"listeners: {HOST}:{world.port} cannot be bound"):
+        await start_http(web.Application(), HOST, world.port)

@@ -1,0 +1,181 @@
+"""The real runtime: files survive partial writes, locks exclude, workers keep order."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import json
+import os
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from raftctl.errors import ConfigError, KafkaError
+from raftctl.runtime import real
+from raftctl.runtime.api import FileSystem, Runtime, Worker, read_file, replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def test_it_is_what_the_seam_promises(tmp_path: Path) -> None:
+    runtime: Runtime = real.RealRuntime(io.StringIO())
+    files: FileSystem = runtime.files
+    worker: Worker = runtime.worker("w")
+    worker.close()
+    assert files.names(str(tmp_path)) == []
+    assert abs(runtime.wall_ms() - time.time() * 1000) < 1000
+    assert runtime.uuid().version == 4
+    assert runtime.random.random() != real.RealRuntime(io.StringIO()).random.random()
+
+
+def test_file_reads_back_what_was_written(tmp_path: Path) -> None:
+    files = real.RealFileSystem()
+    path = str(tmp_path / "file")
+    with pytest.raises(FileNotFoundError):
+        files.open(path)
+    file = files.open(path, create=True)
+    file.append([b"hello ", bytearray(b""), memoryview(b"world")])
+    file.append([str(index % 10).encode() for index in range(3000)])  # more than IOV_MAX
+    file.sync()
+    assert file.size() == 11 + 3000
+    assert file.read_at(0, 15) == b"hello world0123"
+    assert file.read_at(3009, 100) == b"89"
+    assert file.read_at(9999, 1) == b""
+    file.write_at(6, b"earth")
+    file.truncate(11)
+    file.append([b"!"])
+    assert file.read_at(0, 99) == b"hello earth!"
+    file.close()
+    file.close()
+    assert read_file(files, path) == b"hello earth!"
+
+
+def test_append_continues_after_a_partial_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def three_bytes(descriptor: int, buffers: Sequence[Any], position: int) -> int:
+        return os.pwrite(descriptor, b"".join(buffers)[:3], position)
+
+    monkeypatch.setattr(os, "pwritev", three_bytes)
+    file = real.RealFileSystem().open(str(tmp_path / "file"), create=True)
+    file.append([b"ab", b"cdefghij", b"k"])
+    assert file.read_at(0, 99) == b"abcdefghijk"
+    file.close()
+
+
+def test_append_that_fails_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = real.RealFileSystem().open(str(tmp_path / "file"), create=True)
+    file.append([b"before"])
+
+    def full_after_one(descriptor: int, buffers: Sequence[Any], position: int) -> int:
+        if position > 6:
+            raise OSError(errno.ENOSPC, "disk full")
+        return os.pwrite(descriptor, bytes(buffers[0])[:1], position)
+
+    monkeypatch.setattr(os, "pwritev", full_after_one)
+    with pytest.raises(OSError, match="disk full"):
+        file.append([b"after"])
+    assert file.read_at(0, 99) == b"before"
+    file.close()
+
+
+def test_directories(tmp_path: Path) -> None:
+    files = real.RealFileSystem()
+    folder = str(tmp_path / "a" / "b")
+    files.make_directories(folder)
+    files.make_directories(folder)
+    replace_file(files, folder + "/z", b"1")
+    replace_file(files, folder + "/z", b"2")
+    files.open(folder + "/y", create=True).close()
+    files.rename(folder + "/y", folder + "/x")
+    assert files.names(folder) == ["x", "z"]
+    assert read_file(files, folder + "/z") == b"2"
+    files.remove(folder + "/x")
+    assert files.is_directory(folder)
+    assert not files.is_directory(folder + "/z")
+    files.remove_tree(folder)
+    assert not files.exists(folder)
+
+
+def test_a_locked_directory_is_refused_with_its_name(tmp_path: Path) -> None:
+    files = real.RealFileSystem()
+    lock = files.lock_directory(str(tmp_path))
+    with pytest.raises(ConfigError, match=f"log.dirs: {tmp_path} is in use"):
+        files.lock_directory(str(tmp_path))
+    lock.release()
+    lock.release()
+    files.lock_directory(str(tmp_path)).release()
+
+
+async def test_worker_runs_in_order_off_the_loop() -> None:
+    worker = real.RealWorker("disk")
+    seen: list[int] = []
+    threads = set()
+
+    def call(number: int) -> int:
+        seen.append(number)
+        threads.add(threading.current_thread().name)
+        return number * 2
+
+    futures = [worker.submit(partial(call, number)) for number in range(500)]
+    futures[10].cancel()
+    results = await asyncio.gather(*futures[:10], *futures[11:])
+    assert results == [number * 2 for number in range(500) if number != 10]
+    assert seen == list(range(500))
+    assert threads == {"disk"}
+    worker.close()
+
+
+async def test_worker_hands_exceptions_over_and_bounds_its_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = real.RealWorker("disk")
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        await worker.submit(fail)
+    monkeypatch.setattr(real, "WORKER_CALLS_MAX", 1)
+    gate = threading.Event()
+    first = worker.submit(gate.wait)
+    with pytest.raises(KafkaError, match="takes no calls"):
+        worker.submit(fail)
+    gate.set()
+    assert await first
+    worker.close()
+    with pytest.raises(KafkaError):
+        worker.submit(fail)
+
+
+def test_two_logs_share_nothing() -> None:
+    one, two = io.StringIO(), io.StringIO()
+    first = real.RealRuntime(one, "info", node_id=1)
+    second = real.RealRuntime(two, "debug", node_id=2)
+    first.log.debug("hidden")
+    first.log.bind(part="raft").info("shown", epoch=3)
+    second.log.debug("shown_too")
+    [line] = [json.loads(text) for text in one.getvalue().splitlines()]
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {"event": "shown", "level": "info", "node_id": 1, "part": "raft", "epoch": 3}
+    assert json.loads(two.getvalue())["node_id"] == 2
+
+
+def test_a_terminal_gets_key_value_lines() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    real.make_log(stream, "info", node_id=1).warning("disk_slow", sync_ms=120)
+    assert "disk_slow" in stream.getvalue()
+    assert "sync_ms" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")

@@ -1,0 +1,390 @@
+"""A broker registers, keeps its session, is drained when it stops, and ends when replaced (C2)."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from uuid import UUID
+
+import pytest
+
+from jepsen.env.sim.world import World
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.metadata.records import Endpoint, RegisterBrokerRecord, UnregisterBrokerRecord
+from raftctl.metadata.requests import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from raftctl.server.broker_lifecycle import BrokerLifecycle
+from raftctl.server.broker_runner import CONTROLLED_SHUTDOWN_TIMEOUT_S, BrokerRunner
+from tests.unit.server.parts import TestRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import Record
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+
+T = TypeVar("T")
+
+BROKER = 7
+EPOCH = 10
+HEARTBEAT_S = 2.0
+SESSION_S = 9.0
+ENDPOINTS = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+CONFIG = SimpleNamespace(
+    node_id=BROKER,
+    broker_rack=None,
+    broker_heartbeat_interval_ms=int(HEARTBEAT_S * 1000),
+    broker_session_timeout_ms=int(SESSION_S * 1000),
+    initial_broker_registration_timeout_ms=60_000,
+)
+ACTIVE = BrokerHeartbeatResponse(ErrorCode.NONE, True, False, False)
+DRAINED = BrokerHeartbeatResponse(ErrorCode.NONE, True, True, True)
+
+
+def in_virtual_time(story: Coroutine[Any, Any, T]) -> None:
+    """Runs the test on a loop whose time passes only while everybody waits."""
+    with World(seed=1) as world:
+        world.run(story)
+
+
+class Loader:
+    """The loader as the lifecycle sees it."""
+
+    def __init__(self) -> None:
+        self.image = EMPTY_IMAGE
+        self.publishers: list[Any] = []
+        self.caught_up = asyncio.Event()
+
+    async def wait_caught_up(self) -> None:
+        await self.caught_up.wait()
+
+    def add_publisher(self, publisher: Any) -> None:
+        self.publishers.append(publisher)
+
+    def commit(self, record: Record, offset: int) -> None:
+        delta = MetadataDelta(self.image)
+        delta.replay(record, offset)
+        self.image = delta.apply(offset, 1, 0)
+        for publisher in self.publishers:
+            publisher.publish(delta, self.image)
+
+
+class Plugin:
+    """A broker that does nothing."""
+
+    def __init__(self, told: list[str], error: BaseException | None = None) -> None:
+        self.told = told
+        self.error = error
+
+    async def start(self) -> tuple[Endpoint, ...]:
+        self.told.append("start")
+        if self.error is not None:
+            raise self.error
+        return ENDPOINTS
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.told.append(f"publish {image.offset}")
+
+    async def stop(self) -> None:
+        self.told.append("stop")
+
+
+class Broker:
+    """A runner with its lifecycle; the test plays the controller and the metadata log."""
+
+    def __init__(self, plugin_error: BaseException | None = None) -> None:
+        self.told: list[str] = []
+        self.failures: list[BaseException] = []
+        self.requests: list[tuple[float, ControllerRequest, int]] = []
+        self.registrations: list[RegisterBrokerResponse | KafkaError] = []
+        self.heartbeats: list[BrokerHeartbeatResponse | KafkaError] = []
+        self.loader = Loader()
+        self.loader.caught_up.set()
+        runtime = TestRuntime().as_runtime
+        self.lifecycle = BrokerLifecycle(
+            config=cast("Any", CONFIG),
+            cluster_id="cluster",
+            log_directories=(UUID(int=70),),
+            controller=self,
+            loader=cast("Any", self.loader),
+            runtime=runtime,
+            fail=self.failures.append,
+        )
+        self.runner = BrokerRunner(
+            cast("Any", Plugin(self.told, plugin_error)),
+            self.lifecycle,
+            cast("Any", self.loader),
+            runtime,
+            self.failures.append,
+        )
+
+    async def call(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
+        """The controller: the answers it was given, then that all is well."""
+        self.requests.append((asyncio.get_running_loop().time(), request, timeout_ms))
+        answer: ControllerResponse | KafkaError
+        if isinstance(request, RegisterBrokerRequest):
+            good = RegisterBrokerResponse(ErrorCode.NONE, "", EPOCH)
+            answer = self.registrations.pop(0) if self.registrations else good
+        else:
+            answer = self.heartbeats.pop(0) if self.heartbeats else ACTIVE
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    @property
+    def beats(self) -> list[tuple[float, BrokerHeartbeatRequest]]:
+        return [
+            (at, one) for at, one, _ in self.requests if isinstance(one, BrokerHeartbeatRequest)
+        ]
+
+    @property
+    def incarnation_id(self) -> UUID:
+        registration = self.requests[0][1]
+        assert isinstance(registration, RegisterBrokerRequest)
+        return registration.incarnation_id
+
+    async def run_for(self, seconds: float) -> None:
+        """Starts the broker; as soon as it registers, the log says so."""
+        self.runner.start()
+        await self.follow_for(seconds)
+
+    async def follow_for(self, seconds: float) -> None:
+        await asyncio.sleep(0.01)
+        if self.lifecycle.broker_epoch >= 0:
+            self.commit_registration(self.incarnation_id, EPOCH)
+        await asyncio.sleep(seconds)
+
+    def commit_registration(self, incarnation_id: UUID, offset: int) -> None:
+        record = RegisterBrokerRecord(BROKER, incarnation_id, ENDPOINTS, None)
+        self.loader.commit(record, offset)
+
+
+@pytest.mark.req("C2")
+def test_it_registers_and_sends_heartbeats() -> None:
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(3.5 * HEARTBEAT_S)
+        _, registration, _ = broker.requests[0]
+        assert registration == RegisterBrokerRequest(
+            BROKER, broker.incarnation_id, "cluster", ENDPOINTS, None, (UUID(int=70),)
+        )
+        times = [at for at, _ in broker.beats]
+        assert [late - early for early, late in pairwise(times)] == [
+            pytest.approx(HEARTBEAT_S, abs=0.01)
+        ] * (len(times) - 1)
+        assert len(times) == 4
+        assert broker.beats[0][1] == BrokerHeartbeatRequest(BROKER, EPOCH, EPOCH, False, False)
+        assert broker.failures == []
+
+    in_virtual_time(story())
+
+
+def test_the_plugin_starts_first_and_follows_before_it_registers() -> None:
+    async def story() -> None:
+        broker = Broker()
+        broker.loader.caught_up.clear()
+        broker.runner.start()
+        await asyncio.sleep(60)
+        assert (broker.told, broker.requests) == (["start"], [])
+        broker.loader.caught_up.set()
+        await broker.follow_for(1)
+        assert broker.told == ["start", f"publish {EPOCH}"]
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("R6", "C2")
+def test_a_broker_hears_nothing_from_before_its_registration() -> None:
+    """Else it would go on as the leader that its former incarnation was."""
+
+    async def story() -> None:
+        broker = Broker()
+        broker.commit_registration(UUID(int=71), 5)
+        broker.registrations = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
+        broker.runner.start()
+        await asyncio.sleep(0.01)
+        broker.commit_registration(UUID(int=71), 6)
+        assert broker.told == ["start"]
+        await asyncio.sleep(1)
+        assert broker.told == ["start"]
+        broker.commit_registration(broker.incarnation_id, EPOCH)
+        broker.commit_registration(broker.incarnation_id, EPOCH + 1)
+        assert broker.told == ["start", f"publish {EPOCH}", f"publish {EPOCH + 1}"]
+
+    in_virtual_time(story())
+
+
+def test_a_registration_that_is_in_the_log_before_it_is_answered_is_not_missed() -> None:
+    async def story() -> None:
+        broker = Broker()
+        broker.registrations = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
+        broker.runner.start()
+        await asyncio.sleep(0.01)
+        broker.commit_registration(broker.incarnation_id, EPOCH)
+        assert broker.told == ["start"]
+        await asyncio.sleep(1)
+        assert broker.told == ["start", f"publish {EPOCH}"]
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("C2")
+def test_it_waits_until_it_may_register() -> None:
+    """A killed predecessor holds the id for a while; a quorum may have no leader for a while."""
+
+    async def story() -> None:
+        broker = Broker()
+        broker.registrations = [
+            KafkaError(ErrorCode.REQUEST_TIMED_OUT),
+            RegisterBrokerResponse(ErrorCode.DUPLICATE_BROKER_REGISTRATION, "alive", -1),
+            KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+        ]
+        await broker.run_for(5)
+        registrations = [one for _, one, _ in broker.requests if not hasattr(one, "want_fence")]
+        assert len(registrations) == 4
+        assert len(set(registrations)) == 1  # one incarnation, so that a repetition is recognised
+        assert broker.lifecycle.broker_epoch == EPOCH
+        assert broker.failures == []
+
+    in_virtual_time(story())
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.INVALID_REGISTRATION, ErrorCode.INCONSISTENT_CLUSTER_ID]
+)
+def test_a_registration_that_can_never_succeed_ends_the_node(code: ErrorCode) -> None:
+    async def story() -> None:
+        broker = Broker()
+        broker.registrations = [RegisterBrokerResponse(code, "of another cluster", -1)]
+        await broker.run_for(1)
+        [error] = broker.failures
+        assert isinstance(error, KafkaError)
+        assert (error.code, error.message) == (code, "of another cluster")
+        await broker.runner.stop(drain=True)
+        assert broker.told == ["start", "stop"]
+
+    in_virtual_time(story())
+
+
+def test_a_refused_or_lost_heartbeat_is_repeated() -> None:
+    """A deposed controller may refuse it: only the log says whether the registration holds."""
+
+    async def story() -> None:
+        broker = Broker()
+        broker.heartbeats = [
+            BrokerHeartbeatResponse(ErrorCode.STALE_BROKER_EPOCH, False, True, False),
+            BrokerHeartbeatResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, False, True, False),
+            KafkaError(ErrorCode.REQUEST_TIMED_OUT),
+        ]
+        await broker.run_for(4.5 * HEARTBEAT_S)
+        assert len(broker.beats) == 5
+        assert broker.failures == []
+        # One that gets no answer leaves time for another before the session ends.
+        [timeout_ms] = {timeout for _, one, timeout in broker.requests[1:]}
+        assert timeout_ms / 1000 + 2 * HEARTBEAT_S < SESSION_S
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("C2")
+def test_a_broker_that_was_replaced_ends() -> None:
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(5)
+        assert broker.failures == []
+        broker.commit_registration(UUID(int=99), EPOCH + 10)
+        [error] = broker.failures
+        assert isinstance(error, KafkaError)
+        assert error.code == ErrorCode.STALE_BROKER_EPOCH
+        assert "node.id" in error.message
+
+    in_virtual_time(story())
+
+
+def test_a_broker_that_was_unregistered_ends() -> None:
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(5)
+        broker.loader.commit(UnregisterBrokerRecord(BROKER, EPOCH), EPOCH + 10)
+        assert [type(error) for error in broker.failures] == [KafkaError]
+
+    in_virtual_time(story())
+
+
+def test_the_registration_of_a_predecessor_is_no_replacement() -> None:
+    async def story() -> None:
+        broker = Broker()
+        broker.runner.start()
+        await asyncio.sleep(0.01)
+        broker.commit_registration(UUID(int=99), EPOCH - 5)
+        await asyncio.sleep(5)
+        assert broker.failures == []
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("C2")
+def test_a_stop_asks_to_be_drained_and_waits_for_leave() -> None:
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(5)
+        before = len(broker.beats)
+        broker.heartbeats = [ACTIVE, ACTIVE, DRAINED]
+        await broker.runner.stop(drain=True)
+        beats = broker.beats[before:]
+        assert [one.want_shut_down for _, one in beats] == [True] * 3
+        assert broker.told[-1] == "stop"
+        await asyncio.sleep(60)
+        assert len(broker.beats) == before + 3
+
+    in_virtual_time(story())
+
+
+def test_a_stop_without_leave_takes_a_bounded_time() -> None:
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(5)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await broker.runner.stop(drain=True)
+        assert loop.time() - began == pytest.approx(CONTROLLED_SHUTDOWN_TIMEOUT_S, abs=0.1)
+        assert broker.told[-1] == "stop"
+
+    in_virtual_time(story())
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_a_stop_does_not_wait_when_there_is_nothing_to_wait_for(registered: bool) -> None:
+    """Before the registration, or on a node that has failed."""
+
+    async def story() -> None:
+        broker = Broker()
+        if not registered:
+            broker.registrations = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)] * 1000
+        await broker.run_for(5)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await broker.runner.stop(drain=not registered)
+        assert loop.time() == began
+        assert broker.told[-1] == "stop"
+
+    in_virtual_time(story())
+
+
+def test_a_plugin_that_cannot_start_ends_the_node() -> None:
+    async def story() -> None:
+        error = ConfigError("listeners: 127.0.0.1:9092 cannot be bound; choose another")
+        broker = Broker(error)
+        await broker.run_for(1)
+        assert broker.failures == [error]
+
+    in_virtual_time(story())

@@ -1,0 +1,281 @@
+"""The controller answers when its records are committed, and takes back what never is (row C1)."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from raftctl.controller.config import ControllerConfig
+from raftctl.controller.quorum_controller import QuorumController
+from raftctl.errors import ErrorCode, InvariantViolation, KafkaError
+from raftctl.metadata.records import Endpoint
+from raftctl.metadata.requests import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    NewTopic,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from raftctl.server import controller_service
+from raftctl.server.controller_service import ControllerService
+from raftctl.server.loader import MetadataLoader
+from tests.unit.server.parts import Member
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
+    from raftctl.metadata.delta import MetadataDelta
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+
+CLUSTER = "cluster"
+NO_IDLE_MS = 0
+
+
+class Controller(Member):
+    """A member with a controller on top."""
+
+    def __init__(
+        self, session_timeout_ms: int = 60_000, idle_interval_ms: int = NO_IDLE_MS
+    ) -> None:
+        super().__init__()
+        config = ControllerConfig(cluster_id=CLUSTER, session_timeout_ms=session_timeout_ms)
+        self.loader = MetadataLoader(self.driver)
+        self.controller = QuorumController(config, random.Random(1))
+        self.service = ControllerService(
+            node_id=1,
+            controller=self.controller,
+            driver=self.driver,
+            loader=self.loader,
+            runtime=self.runtime.as_runtime,
+            idle_interval_ms=idle_interval_ms,
+            fail=self.failures.append,
+        )
+        self.published: list[MetadataImage] = []
+        self.loader.add_publisher(self)
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.published.append(image)
+
+    async def activate(self) -> None:
+        await self.lead()
+        await self.until(lambda: self.loader.image.features)
+
+    async def answered(self, request: ControllerRequest) -> ControllerResponse:
+        """Sends the request and lets the disk work until it is answered."""
+        answer = self.service.handle(request)
+        await self.until(answer.done)
+        return answer.result()
+
+    async def register(self) -> int:
+        """Registers and unfences broker 7; returns its epoch."""
+        response = await self.answered(registration())
+        assert isinstance(response, RegisterBrokerResponse)
+        await self.answered(heartbeat(response.broker_epoch, response.broker_epoch))
+        return response.broker_epoch
+
+
+@pytest.fixture
+async def active() -> AsyncIterator[Controller]:
+    """An active controller, alone in its quorum."""
+    controller = Controller()
+    await controller.activate()
+    yield controller
+    controller.service.stop()
+    await controller.stop()
+
+
+def registration() -> RegisterBrokerRequest:
+    endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+    return RegisterBrokerRequest(7, UUID(int=7), CLUSTER, endpoints, None, ())
+
+
+def heartbeat(broker_epoch: int, metadata_offset: int) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(7, broker_epoch, metadata_offset, False, False)
+
+
+def creation(name: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest((NewTopic(name, 1, 1),))
+
+
+def refusal(answer: asyncio.Future[ControllerResponse]) -> ErrorCode:
+    error = answer.exception()
+    assert isinstance(error, KafkaError)
+    return error.code
+
+
+@pytest.mark.req("C1")
+async def test_an_answer_waits_for_the_commit_and_so_do_followers(active: Controller) -> None:
+    await active.register()
+    answer = active.service.handle(creation("orders"))
+    # Replayed at once: the next operation sees it.
+    assert active.controller.image.topics.by_name("orders") is not None
+    for _ in range(5):
+        await active.turn()
+    assert not answer.done()
+    assert active.loader.image.topics.by_name("orders") is None
+    await active.worker.run_all()
+    await active.turn()
+    response = await answer
+    assert isinstance(response, CreateTopicsResponse)
+    assert [result.error for result in response.topics] == [ErrorCode.NONE]
+    assert active.published[-1].topics.by_name("orders") is not None
+
+
+@pytest.mark.req("C1")
+async def test_an_answer_without_records_waits_for_what_it_was_computed_from(
+    active: Controller,
+) -> None:
+    await active.register()
+    first = active.service.handle(creation("orders"))
+    second = active.service.handle(creation("orders"))
+    for _ in range(5):
+        await active.turn()
+    assert not second.done()
+    await active.until(first.done)
+    response = await second
+    assert isinstance(response, CreateTopicsResponse)
+    assert [result.error for result in response.topics] == [ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+async def test_an_answer_that_depends_on_nothing_uncommitted_comes_at_once(
+    active: Controller,
+) -> None:
+    broker_epoch = await active.register()
+    answer = active.service.handle(heartbeat(broker_epoch, broker_epoch))
+    assert answer.done()
+    response = answer.result()
+    assert isinstance(response, BrokerHeartbeatResponse)
+    assert not response.fenced
+
+
+@pytest.mark.req("C1")
+async def test_a_deposed_controller_takes_back_what_is_not_committed(active: Controller) -> None:
+    await active.register()
+    committed = active.controller.committed_image
+    answer = active.service.handle(creation("orders"))
+    proposed = active.service.handle(creation("refunds"))
+    await active.driver.resign()
+    await active.turn()
+    assert refusal(answer) == refusal(proposed) == ErrorCode.NOT_CONTROLLER
+    late = active.service.handle(creation("late"))
+    assert refusal(late) == ErrorCode.NOT_CONTROLLER
+    await active.until(lambda: active.controller.active)
+    assert active.controller.image.topics == committed.topics
+    response = await active.answered(creation("orders"))
+    assert isinstance(response, CreateTopicsResponse)
+    assert [result.error for result in response.topics] == [ErrorCode.NONE]
+    offsets = [image.offset for image in active.published]
+    assert offsets == sorted(set(offsets))
+
+
+@pytest.mark.req("C1")
+async def test_what_a_deposed_controller_wrote_may_still_commit(active: Controller) -> None:
+    """Its caller was told nothing for sure; the next controller starts from what is committed."""
+    await active.register()
+    answer = active.service.handle(creation("orders"))
+    await active.turn()
+    await active.turn()
+    await active.driver.resign()
+    assert refusal(answer) == ErrorCode.NOT_CONTROLLER
+    await active.until(lambda: active.controller.active)
+    assert active.controller.image.topics.by_name("orders") is not None
+
+
+async def test_an_overloaded_controller_refuses_all_but_heartbeats(
+    active: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker_epoch = await active.register()
+    monkeypatch.setattr(controller_service, "DEFERRED_MAX", 2)
+    accepted = [active.service.handle(creation(name)) for name in ("a", "b")]
+    refused = active.service.handle(creation("c"))
+    assert refusal(refused) == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    beat = active.service.handle(heartbeat(broker_epoch, broker_epoch))
+    await active.until(beat.done)
+    assert [answer.exception() for answer in (*accepted, beat)] == [None] * 3
+    response = await active.answered(creation("c"))
+    assert isinstance(response, CreateTopicsResponse)
+    assert [result.error for result in response.topics] == [ErrorCode.NONE]
+
+
+async def test_records_that_cannot_be_replayed_end_the_node(
+    active: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a bug in a delta")
+
+    monkeypatch.setattr(active.controller, "appended", broken)
+    with pytest.raises(InvariantViolation):
+        active.service.handle(registration())
+
+
+async def test_a_bug_behind_a_timer_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = Controller(idle_interval_ms=5)
+    await controller.activate()
+    bug = InvariantViolation("sessions are in order of expiry")
+
+    def broken(now_ms: int) -> None:
+        raise bug
+
+    monkeypatch.setattr(controller.controller, "tick", broken)
+    await controller.until(lambda: controller.failures)
+    assert controller.failures == [bug]
+    controller.service.stop()
+    await controller.stop()
+
+
+@pytest.mark.req("Q5")
+async def test_an_idle_controller_writes_so_that_lag_can_be_told_in_time() -> None:
+    controller = Controller(idle_interval_ms=5)
+    await controller.activate()
+    controller.runtime.now_ms += 77
+    offset = controller.loader.image.offset
+    await controller.until(lambda: controller.loader.image.offset >= offset + 3)
+    assert controller.loader.image.timestamp_ms == controller.runtime.now_ms
+    controller.service.stop()
+    await controller.stop()
+
+
+@pytest.mark.req("C2")
+async def test_a_silent_broker_is_fenced_by_the_clock() -> None:
+    controller = Controller(session_timeout_ms=100)
+    await controller.activate()
+    await controller.register()
+    assert not controller.loader.image.brokers[7].fenced
+    await controller.until(lambda: controller.loader.image.brokers[7].fenced)
+    controller.service.stop()
+    await controller.stop()
+
+
+@pytest.mark.req("Q5")
+async def test_a_restarted_replica_replays_the_log_in_chunks(
+    active: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from raftctl.server import loader
+
+    await active.register()
+    for name in ("a", "b", "c"):
+        await active.answered(creation(name))
+    monkeypatch.setattr(loader, "READ_BYTES_MAX", 1)
+    follower = MetadataLoader(active.driver)
+    offsets: list[int] = []
+
+    class Late:
+        def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+            assert set(delta.changed_topics) == set(image.topics.topics)
+            offsets.append(image.offset)
+
+    assert not follower.caught_up
+    follower.replay_committed(active.driver.high_watermark)
+    assert follower.caught_up
+    await follower.wait_caught_up()
+    assert follower.image.topics == active.loader.image.topics
+    assert follower.image.brokers == active.loader.image.brokers
+    follower.add_publisher(Late())
+    assert offsets == [follower.image.offset]

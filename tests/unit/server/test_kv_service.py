@@ -1,0 +1,166 @@
+"""The controller's shell: answers wait for commits, reads for confirmation, turns share work."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from raftctl.controller.quorum_controller import ControllerConfig, QuorumController
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.record_codec import unpack_records
+from raftctl.metadata.records import KvRecord
+from raftctl.metadata.requests import (
+    KvCasRequest,
+    KvGetRequest,
+    KvGetResponse,
+    KvPutRequest,
+    KvWriteResponse,
+)
+from raftctl.server.controller_service import ControllerService
+from raftctl.server.loader import MetadataLoader
+from tests.unit.server.parts import ME, Member
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from raftctl.metadata.delta import MetadataDelta
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import Record
+    from raftctl.raft.messages import Offset
+
+
+class Active:
+    """An active controller, alone in its quorum; its disk works when told to."""
+
+    def __init__(self) -> None:
+        self.member = Member()
+        self.published: list[MetadataImage] = []
+        self.loader = MetadataLoader(self.member.driver)
+        self.service = ControllerService(
+            node_id=ME,
+            controller=QuorumController(ControllerConfig(), random.Random(1)),
+            driver=self.member.driver,
+            loader=self.loader,
+            runtime=self.member.runtime.as_runtime,
+            idle_interval_ms=0,
+            fail=self.member.failures.append,
+        )
+        self.loader.add_publisher(self)
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.published.append(image)
+
+    def records(self, start: int) -> list[Record]:
+        batches = self.member.log.batches(self.member.log.start_offset, 1 << 30)
+        return [
+            record
+            for batch in batches
+            if batch.base_offset >= start
+            for record in unpack_records(batch.payload, batch.count)
+        ]
+
+
+@pytest.fixture
+async def active() -> AsyncIterator[Active]:
+    one = Active()
+    await one.member.lead()
+    await one.member.until(lambda: one.loader.caught_up and one.loader.image.features)
+    yield one
+    assert one.member.failures == []
+    one.service.stop()
+    await one.member.stop()
+
+
+@pytest.mark.req("C1", "Q10")
+async def test_a_put_is_answered_when_it_is_on_disk(active: Active) -> None:
+    answer = active.service.handle(KvPutRequest("a", b"1"))
+    for _ in range(5):
+        await active.member.turn()
+    assert not answer.done()
+    assert "a" not in active.loader.image.kv
+    await active.member.until(answer.done)
+    version = active.member.log.end_offset - 1
+    assert answer.result() == KvWriteResponse(ErrorCode.NONE, version)
+    assert active.loader.image.kv["a"] == (b"1", version)
+
+
+@pytest.mark.req("C1")
+async def test_what_is_put_in_one_turn_is_one_batch_and_one_image(active: Active) -> None:
+    start, published = active.member.log.end_offset, len(active.published)
+    answers = [active.service.handle(KvPutRequest("a", b"%d" % n)) for n in range(5)]
+    await active.member.until(answers[-1].done)
+    assert [answer.result() for answer in answers] == [
+        KvWriteResponse(ErrorCode.NONE, start + n) for n in range(5)
+    ]
+    assert [batch.count for batch in active.member.log.batches(start, 1 << 20)] == [5]
+    assert len(active.published) == published + 1
+    assert active.loader.image.offset == start + 4
+
+
+@pytest.mark.req("Q9", "Q10")
+async def test_reads_of_a_turn_share_a_barrier_and_write_nothing(
+    active: Active, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without one, a leader that was deposed unawares would tell what was once true."""
+    start = active.member.log.end_offset
+    barriers: list[asyncio.Future[Offset]] = []
+
+    def read_barrier() -> asyncio.Future[Offset]:
+        barriers.append(asyncio.get_running_loop().create_future())
+        return barriers[-1]
+
+    monkeypatch.setattr(active.member.driver, "read_barrier", read_barrier)
+    answers = [active.service.handle(KvGetRequest("a")) for _ in range(3)]
+    refused = active.service.handle(KvCasRequest("a", b"", 7))
+    for _ in range(5):
+        await active.member.turn()
+    assert len(barriers) == 1
+    assert not any(answer.done() for answer in [*answers, refused])
+    barriers[0].set_result(start)
+    await active.member.turn()
+    assert [answer.result() for answer in answers] == [KvGetResponse(None, -1)] * 3
+    assert refused.result() == KvWriteResponse(ErrorCode.INVALID_UPDATE_VERSION, -1)
+    assert active.member.log.end_offset == start
+
+    deposed = active.service.handle(KvGetRequest("a"))
+    await active.member.turn()
+    barriers[1].set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
+    with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+        await deposed
+
+
+@pytest.mark.req("Q9")
+async def test_a_read_waits_for_what_it_has_seen(active: Active) -> None:
+    """It was computed from records that are not committed yet."""
+    start = active.member.log.end_offset
+    active.service.handle(KvPutRequest("a", b"1"))
+    with_it = active.service.handle(KvGetRequest("a"))
+    await active.member.turn()
+    after_it = active.service.handle(KvGetRequest("a"))
+    for _ in range(5):
+        await active.member.turn()
+    assert not with_it.done()
+    assert not after_it.done()
+    await active.member.until(after_it.done)
+    assert active.records(start) == [KvRecord("a", b"1")]
+    assert with_it.result() == after_it.result() == KvGetResponse(b"1", start)
+
+
+@pytest.mark.req("Q10")
+async def test_losing_leadership_leaves_writes_unknown_and_reads_to_others(
+    active: Active,
+) -> None:
+    written = active.service.handle(KvPutRequest("a", b"1"))
+    read = active.service.handle(KvGetRequest("a"))
+    await active.member.driver.resign()
+    for answer, code in [
+        (written, ErrorCode.REQUEST_TIMED_OUT),
+        (read, ErrorCode.NOT_CONTROLLER),
+        (active.service.handle(KvPutRequest("a", b"2")), ErrorCode.NOT_CONTROLLER),
+    ]:
+        with pytest.raises(KafkaError) as raised:
+            await answer
+        assert raised.value.code == code

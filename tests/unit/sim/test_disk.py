@@ -1,0 +1,228 @@
+"""What a simulated disk keeps, forgets and refuses; checked against a model of what is durable."""
+
+from __future__ import annotations
+
+import errno
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jepsen.env.sim.disk import SimDisk
+from raftctl.errors import ConfigError
+from raftctl.runtime.api import read_file, replace_file
+
+if TYPE_CHECKING:
+    from raftctl.runtime.api import FileSystem
+
+
+def make_disk(seed: int = 1) -> SimDisk:
+    return SimDisk(random.Random(seed), lambda detail: None)
+
+
+def test_files_and_directories_behave_like_posix() -> None:
+    disk: FileSystem = make_disk()
+    with pytest.raises(FileNotFoundError):
+        disk.open("/a/b", create=True)
+    disk.make_directories("/a/b")
+    disk.make_directories("/a/b")
+    with pytest.raises(FileNotFoundError):
+        disk.open("/a/b/c")
+    file = disk.open("/a/b/c", create=True)
+    file.append([b"hello ", bytearray(b"wor"), memoryview(b"ld")])
+    file.write_at(0, b"J")
+    file.write_at(13, b"!")
+    assert file.read_at(0, 100) == b"Jello world\0\0!"
+    assert file.read_at(100, 1) == b""
+    file.truncate(5)
+    file.truncate(7)
+    assert (file.size(), file.read_at(3, 10)) == (7, b"lo\0\0")
+    file.close()
+    file.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.size()
+    with pytest.raises(IsADirectoryError):
+        disk.open("/a/b")
+    with pytest.raises(FileExistsError):
+        disk.make_directories("/a/b/c/d")
+    assert disk.exists("/a/b/c")
+    assert not disk.is_directory("/a/b/c")
+    assert disk.is_directory("/a/b")
+    disk.rename("/a/b/c", "/a/d")
+    assert (disk.names("/a"), disk.names("/a/b")) == (["b", "d"], [])
+    with pytest.raises(IsADirectoryError):
+        disk.rename("/a/d", "/a/b")
+    with pytest.raises(NotADirectoryError):
+        disk.rename("/a/b", "/a/d")
+    with pytest.raises(IsADirectoryError):
+        disk.remove("/a/b")
+    disk.rename("/a/b", "/e")
+    disk.remove("/a/d")
+    with pytest.raises(FileNotFoundError):
+        disk.remove("/a/d")
+    disk.remove_tree("/a")
+    assert disk.names("/") == ["e"]
+    with pytest.raises(FileNotFoundError):
+        disk.sync_directory("/a")
+
+
+def test_a_removed_or_replaced_file_stays_readable_for_who_has_it_open() -> None:
+    disk = make_disk()
+    replace_file(disk, "/state", b"old")
+    file = disk.open("/state")
+    replace_file(disk, "/state", b"new")
+    assert file.read_at(0, 10) == b"old"
+    assert read_file(disk, "/state") == b"new"
+
+
+def test_a_directory_lock_is_exclusive_until_released_or_dead() -> None:
+    disk = make_disk()
+    disk.make_directories("/data")
+    lock = disk.lock_directory("/data")
+    with pytest.raises(ConfigError, match="/data"):
+        disk.lock_directory("/data")
+    lock.release()
+    disk.lock_directory("/data")
+    lock.release()
+    with pytest.raises(ConfigError):
+        disk.lock_directory("/data")
+    disk.release_locks()
+    disk.lock_directory("/data")
+
+
+def test_a_fault_is_an_error_of_the_operation_it_hits() -> None:
+    disk = make_disk()
+    file = disk.open("/log", create=True)
+
+    def full(operation: str, path: str) -> None:
+        if operation == "write":
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    disk.fault = full
+    with pytest.raises(OSError, match="No space left"):
+        file.append([b"x"])
+    assert file.size() == 0
+
+
+def test_an_unsynced_name_can_be_lost_although_its_file_was_synced() -> None:
+    outcomes = set()
+    for seed in range(50):
+        disk = make_disk(seed)
+        file = disk.open("/log", create=True)
+        file.append([b"data"])
+        file.sync()
+        disk.crash()
+        outcomes.add(disk.exists("/log"))
+    assert outcomes == {True, False}
+
+
+def test_an_unsynced_tail_can_be_kept_torn_or_lost() -> None:
+    outcomes = set()
+    for seed in range(200):
+        disk = make_disk(seed)
+        file = disk.open("/log", create=True)
+        disk.sync_directory("/")
+        file.append([b"safe"])
+        file.sync()
+        file.append([b"TAIL"])
+        disk.crash()
+        outcomes.add(read_file(disk, "/log"))
+    assert {b"safe", b"safeTAIL", b"safeTA", b"safeTA\0\0"} <= outcomes
+    assert all(content.startswith(b"safe") for content in outcomes)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 7))
+def test_a_replaced_file_is_old_or_new_after_a_crash_at_any_step(seed: int, step: int) -> None:
+    disk = make_disk(seed)
+    replace_file(disk, "/state", b"old")
+    left = step
+
+    def crash_at_step(operation: str, path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise InterruptedError
+
+    disk.fault = crash_at_step
+    finished = True
+    try:
+        replace_file(disk, "/state", b"new")
+    except InterruptedError:
+        finished = False
+    disk.fault = lambda operation, path: None
+    disk.crash()
+    assert read_file(disk, "/state") in ([b"new"] if finished else [b"old", b"new"])
+
+
+@dataclass(frozen=True)
+class Append:
+    data: bytes
+
+
+@dataclass(frozen=True)
+class WriteAt:
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Truncate:
+    size: int
+
+
+@dataclass(frozen=True)
+class Sync:
+    pass
+
+
+Step = Append | WriteAt | Truncate | Sync
+some_bytes = st.binary(min_size=1, max_size=20)
+steps_of_a_file: st.SearchStrategy[list[Step]] = st.lists(
+    st.one_of(
+        st.builds(Append, some_bytes),
+        st.builds(WriteAt, st.integers(0, 30), some_bytes),
+        st.builds(Truncate, st.integers(0, 40)),
+        st.just(Sync()),
+    ),
+    max_size=30,
+)
+
+
+@given(st.integers(0, 2**32), steps_of_a_file)
+def test_a_crash_leaves_what_was_synced_where_nothing_changed_since(
+    seed: int, steps: list[Step]
+) -> None:
+    disk = make_disk(seed)
+    file = disk.open("/log", create=True)
+    disk.sync_directory("/")
+    model = bytearray()
+    durable = b""
+    untouched = 0
+    for step in steps:
+        before = len(model)
+        match step:
+            case Append(data):
+                file.append([data])
+                model += data
+                untouched = min(untouched, before)
+            case WriteAt(position, data):
+                file.write_at(position, data)
+                model.extend(bytes(max(0, position - before)))
+                model[position : position + len(data)] = data
+                untouched = min(untouched, position)
+            case Truncate(size):
+                file.truncate(size)
+                untouched = min(untouched, size, len(model))
+                model[size:] = bytes(max(0, size - len(model)))
+            case Sync():
+                file.sync()
+                durable, untouched = bytes(model), len(model)
+        assert file.read_at(0, 10_000) == bytes(model)
+    disk.crash()
+    left = read_file(disk, "/log")
+    assert left[:untouched] == durable[:untouched]
+    disk.crash()
+    assert read_file(disk, "/log") == left

@@ -1,0 +1,150 @@
+"""Faults are data that follows from a seed; the nemesis does them, and undoes all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jepsen.env.sim.faults import KINDS, Fault, Nemesis, blocked_links, plan_faults
+from jepsen.env.sim.world import World
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.runtime import SimRuntime
+
+pytestmark = pytest.mark.req("J1")
+
+GROUPS = (("c1", "c2", "c3"), ("b1", "b2"))
+MEMBERS = ("c1", "c2", "c3", "b1", "b2")
+
+
+def plan(seed: int) -> tuple[Fault, ...]:
+    return plan_faults(random.Random(seed), GROUPS, 20_000)
+
+
+def test_a_plan_follows_from_its_seed_and_has_every_kind() -> None:
+    assert plan(1) == plan(1) != plan(2)
+    kinds = {fault.kind for seed in range(40) for fault in plan(seed)}
+    assert kinds == set(KINDS)
+    for fault in plan(3):
+        assert 0 <= fault.at_ms < 20_000
+        assert set(fault.nodes) <= set(MEMBERS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "blocked"),
+    [
+        ("block", ("c1", "b1"), [("c1", "b1")]),
+        ("ring", ("c1", "c2"), [("c1", "c2"), ("c2", "c1")]),
+        ("kill", ("c1",), []),
+    ],
+)
+def test_links_that_are_blocked(
+    kind: str, nodes: tuple[str, ...], blocked: list[tuple[str, str]]
+) -> None:
+    assert blocked_links(Fault(kind, 0, 1, nodes), MEMBERS) == blocked
+
+
+def test_isolation_and_halves_cut_both_ways_between_two_sides() -> None:
+    alone = blocked_links(Fault("isolate", 0, 1, ("c1",)), MEMBERS)
+    assert len(alone) == 8
+    halves = blocked_links(Fault("halves", 0, 1, ("c1", "b1")), MEMBERS)
+    assert len(halves) == 12
+    assert ("c1", "b1") not in halves
+    assert ("c2", "b2") not in halves
+
+
+class Field:
+    """Members that do nothing, and a nemesis among them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.starts: list[str] = []
+        self.refused: set[str] = set()
+        self.nemesis = Nemesis(
+            world,
+            MEMBERS,
+            start=self.start,
+            power_off=world.power_off,
+            guard=lambda fault: fault.kind not in self.refused,
+        )
+
+    def start(self, name: str) -> None:
+        self.starts.append(name)
+
+        async def idle(runtime: SimRuntime) -> None:
+            await asyncio.sleep(3600)
+
+        self.world.start(name, idle)
+
+    def start_all(self) -> None:
+        for name in MEMBERS:
+            self.start(name)
+        self.starts.clear()
+
+    def is_blocked(self, source: str, target: str) -> bool:
+        return self.world.network.link(source, target).blocked
+
+
+def test_every_fault_is_undone() -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.start_all()
+        faults = plan(5)
+        world.run(field.nemesis.run(faults))
+        field.nemesis.heal()
+        nodes = [world.node(name) for name in MEMBERS]
+        assert all(node.process is not None and node.process.running for node in nodes)
+        assert all(node.clock_offset_ms == 0 for node in nodes)
+        pairs = [(a, b) for a in MEMBERS for b in MEMBERS if a != b]
+        assert not any(field.is_blocked(a, b) for a, b in pairs)
+        latencies = {world.network.link(a, b).latency_extra_mean_ms for a, b in pairs}
+        assert len(latencies) == 1
+
+
+def test_a_link_opens_when_the_last_fault_that_blocks_it_ends() -> None:
+    async def story() -> None:
+        field.start_all()
+        faults = (Fault("ring", 0, 100, ("c1", "c2")), Fault("isolate", 50, 100, ("c1",)))
+        running = asyncio.get_running_loop().create_task(field.nemesis.run(faults))
+        await asyncio.sleep(0.12)
+        assert field.is_blocked("c1", "c2")
+        await running
+        assert not field.is_blocked("c1", "c2")
+
+    with World(1) as world:
+        field = Field(world)
+        world.run(story())
+
+
+def test_what_makes_no_sense_or_is_refused_is_skipped() -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.start_all()
+        field.refused = {"pause"}
+        faults = (
+            Fault("kill", 0, 100, ("c1",)),
+            Fault("power_off", 10, 20, ("c1",)),
+            Fault("pause", 10, 20, ("c2",)),
+        )
+        world.run(field.nemesis.run(faults))
+        assert field.starts == ["c1"]
+        assert not any(node.disk.crashes for node in world.network.nodes.values())
+
+
+def test_heal_ends_a_plan_in_the_middle() -> None:
+    async def story() -> None:
+        field.start_all()
+        faults = (Fault("kill", 0, 9_000, ("c1",)), Fault("halves", 0, 9_000, ("b1", "c2")))
+        running = asyncio.get_running_loop().create_task(field.nemesis.run(faults))
+        await asyncio.sleep(1)
+        running.cancel()
+        field.nemesis.heal()
+        assert field.starts == ["c1"]
+        assert not field.is_blocked("b1", "c1")
+
+    with World(1) as world:
+        field = Field(world)
+        world.run(story())

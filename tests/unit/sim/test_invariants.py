@@ -1,0 +1,341 @@
+"""Each property of a cluster complains about what it forbids, under its own name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jepsen.env.sim.invariants import (
+    IMAGE_PROPERTIES,
+    PARTITION_PROPERTIES,
+    QUORUM_PROPERTIES,
+    Assignment,
+    Entry,
+    ImageView,
+    PartitionChange,
+    PartitionView,
+    QuorumChange,
+    QuorumHistory,
+    QuorumView,
+)
+from jepsen.env.sim.properties import Properties, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+pytestmark = pytest.mark.req("J1", "Q11")
+
+VOTERS = (1, 2, 3)
+LOG = [Entry(0, 1, 1, 10), Entry(1, 4, 1, 11), Entry(4, 5, 2, 12)]
+
+
+def reader(log: Sequence[Entry]) -> Callable[[int, int], list[Entry]]:
+    return lambda begin, end: [e for e in log if e.base_offset >= begin and e.end_offset <= end]
+
+
+def replica(node: int = 1, log: Sequence[Entry] = LOG, **values: object) -> QuorumView:
+    base = QuorumView(node, 1, 2, False, 0, log[-1].end_offset if log else 0, reader(log))
+    return replace(base, **values)  # type: ignore[arg-type]
+
+
+class Quorum:
+    """Three voters; steps are given as views."""
+
+    def __init__(self, durable: Sequence[Sequence[Entry]] = (LOG, LOG, LOG)) -> None:
+        self.disks = {
+            voter: {e.base_offset: e for e in log}
+            for voter, log in zip(VOTERS, durable, strict=True)
+        }
+        self.votes = dict.fromkeys(VOTERS, (2, 1))
+        self.properties = Properties(
+            QuorumHistory(VOTERS, self.disks.__getitem__, self.votes.__getitem__)
+        )
+        self.last: dict[int, QuorumView] = {}
+
+    def see(self, view: QuorumView, *, restarted: bool = False) -> None:
+        before = None if restarted else self.last.get(view.node_id)
+        self.last[view.node_id] = view
+        self.properties.quorum_changed(QuorumChange(before, view))
+
+
+def caught(quorum: Quorum, view: QuorumView, *, restarted: bool = False) -> str:
+    with pytest.raises(Violation) as violation:
+        quorum.see(view, restarted=restarted)
+    assert violation.value.name in [one.__name__ for one in QUORUM_PROPERTIES]
+    return violation.value.name
+
+
+def test_a_good_quorum_is_left_alone() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, leads=True, granting=(1, 2)))
+    quorum.see(replica(1, leads=True, high_watermark=4))
+    quorum.see(replica(2, high_watermark=4))
+    quorum.see(replica(1, leads=True, high_watermark=5))
+    quorum.see(replica(2, high_watermark=0, epoch=3), restarted=True)
+    quorum.see(replica(2, high_watermark=5, epoch=3))
+    assert quorum.properties.quorum.committed.entries == LOG
+
+
+def test_two_leaders_of_an_epoch() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, leads=True))
+    assert caught(quorum, replica(2, leads=True)) == "one_leader_per_epoch"
+
+
+def test_a_leader_that_goes_on_after_its_restart() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, leads=True))
+    assert caught(quorum, replica(1, leads=True), restarted=True) == "no_epoch_is_led_twice"
+
+
+def test_an_epoch_that_goes_back() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, epoch=3))
+    assert caught(quorum, replica(1, epoch=2)) == "epoch_never_goes_back"
+
+
+@pytest.mark.parametrize("on_disk", [(1, -1), (2, -1), (2, 3)])
+def test_a_vote_that_counts_before_it_is_durable(on_disk: tuple[int, int]) -> None:
+    quorum = Quorum()
+    quorum.votes[2] = on_disk
+    view = replica(1, leads=True, granting=(1, 2))
+    assert caught(quorum, view) == "vote_is_durable_before_it_counts"
+
+
+def test_a_high_watermark_that_goes_back() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, high_watermark=4))
+    assert caught(quorum, replica(1, high_watermark=1)) == "high_watermark_never_goes_back"
+
+
+def test_a_log_that_ends_below_its_high_watermark() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, high_watermark=5))
+    view = replica(1, LOG[:2], high_watermark=5)
+    assert caught(quorum, view) == "committed_is_never_truncated"
+
+
+def test_a_leader_that_truncates() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, leads=True))
+    assert caught(quorum, replica(1, LOG[:2], leads=True)) == "leader_only_appends"
+
+
+def test_a_leader_that_lacks_a_committed_batch() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, leads=True, high_watermark=5))
+    name = "new_leader_has_all_committed"
+    assert caught(quorum, replica(2, LOG[:2], epoch=3, leads=True)) == name
+    other = [*LOG[:2], Entry(4, 5, 1, 12)]
+    assert caught(quorum, replica(3, other, epoch=4, leads=True)) == name
+
+
+def test_a_committed_batch_that_changes() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, high_watermark=5))
+    other = [*LOG[:2], Entry(4, 5, 2, 99)]
+    assert caught(quorum, replica(2, other, high_watermark=5)) == "committed_never_changes"
+
+
+def test_a_commit_that_a_power_failure_undoes() -> None:
+    quorum = Quorum((LOG, LOG[:2], LOG[:2]))
+    quorum.see(replica(1, high_watermark=4))
+    view = replica(1, high_watermark=5)
+    assert caught(quorum, view) == "committed_is_durable_on_a_majority"
+
+
+def test_at_rest_a_commit_has_to_be_everywhere() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, high_watermark=5))
+    quorum.see(replica(2, high_watermark=1))
+    quorum.properties.come_to_rest()
+    quorum.see(replica(3, LOG[:2]))
+    quorum.properties.come_to_rest()
+    quorum.see(replica(3, [*LOG[:2], Entry(4, 5, 1, 12)]))
+    with pytest.raises(Violation, match="no_voter_differs_from_committed"):
+        quorum.properties.come_to_rest()
+    quorum.see(replica(3))
+    for voter in (1, 2):
+        del quorum.disks[voter][4]
+    with pytest.raises(Violation, match="all_committed_stays_durable_on_a_majority"):
+        quorum.properties.come_to_rest()
+
+
+# --- images -----------------------------------------------------------------------------------
+
+ASSIGNED = Assignment("t-0", (1, 2, 3), (1, 2), 1, 0, 0)
+UNFENCED = {1: -1, 2: -1, 3: -1}
+"""Broker epochs by broker; -1 was before the first image."""
+
+
+def image(offset: int, *assigned: Assignment, content: object = "same", node: int = 1) -> ImageView:
+    return ImageView(node, offset, (offset, content), 100, lambda: assigned, UNFENCED)
+
+
+@pytest.mark.req("J4")
+def test_a_fenced_broker_leads_nothing() -> None:
+    assigned = Assignment("t-0", (1, 2, 3), (1, 2), 1, 5, 5)
+    view = replace(image(1, assigned), unfenced={2: -1, 3: -1})
+    assert complaint_about(view) == "leader_is_not_fenced"
+
+
+@pytest.mark.req("J4")
+def test_a_broker_is_unfenced_once_it_has_seen_its_registration() -> None:
+    seen = replace(image(9, node=4), unfenced={4: 9})
+    assert complaint_about(seen, replace(seen, unfenced={1: 0})) == "unfenced_broker_has_caught_up"
+
+
+def complaint_about(*views: ImageView) -> str:
+    properties = Quorum().properties
+    for view in views[:-1]:
+        properties.image_published(view)
+    with pytest.raises(Violation) as violation:
+        properties.image_published(views[-1])
+    assert violation.value.name in [one.__name__ for one in IMAGE_PROPERTIES]
+    return violation.value.name
+
+
+def test_good_images_are_left_alone() -> None:
+    properties = Quorum().properties
+    properties.image_published(image(1, ASSIGNED))
+    properties.image_published(image(1, ASSIGNED, node=2))
+    elsewhere = replace(ASSIGNED, leader=2, isr=(2,), leader_epoch=1, partition_epoch=1)
+    properties.image_published(image(2, elsewhere))
+    properties.image_published(
+        image(3, replace(elsewhere, leader=-1, leader_epoch=2, partition_epoch=2))
+    )
+
+
+def test_metadata_that_may_be_lost() -> None:
+    assert complaint_about(image(100)) == "image_is_committed"
+
+
+def test_images_that_differ() -> None:
+    assert complaint_about(image(1), image(1, content="other", node=2)) == "images_agree"
+
+
+@pytest.mark.parametrize(
+    "values", [{"leader": 3}, {"isr": ()}, {"isr": (1, 4)}, {"isr": (), "leader": -1}]
+)
+def test_a_leader_out_of_sync_or_an_isr_of_strangers(values: dict[str, object]) -> None:
+    bad = replace(ASSIGNED, **values)  # type: ignore[arg-type]
+    assert complaint_about(image(1, bad)) == "leader_is_in_isr_and_isr_in_replicas"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"leader_epoch": 4},
+        {"partition_epoch": 4},
+        {"isr": (1,)},
+        {"leader": 2, "partition_epoch": 6},
+    ],
+)
+def test_partition_epochs_that_do_not_grow(values: dict[str, object]) -> None:
+    first = replace(ASSIGNED, leader_epoch=5, partition_epoch=5)
+    bad = replace(first, **values)  # type: ignore[arg-type]
+    assert complaint_about(image(1, first), image(2, bad)) == "partition_epochs_never_go_back"
+
+
+# --- partitions -------------------------------------------------------------------------------
+
+
+def hosted(node: int = 1, log: Sequence[Entry] = LOG, **values: object) -> PartitionView:
+    end = log[-1].end_offset if log else 0
+    base = PartitionView(node, 1, "t-0", False, 1, 0, end, (1, 2, 3), 1, reader(log))
+    return replace(base, **values)  # type: ignore[arg-type]
+
+
+class Partitions:
+    """The replicas of one partition."""
+
+    def __init__(self) -> None:
+        self.properties = Quorum().properties
+        self.last: dict[int, PartitionView] = {}
+
+    def see(self, view: PartitionView, *, restarted: bool = False) -> None:
+        before = None if restarted else self.last.get(view.node_id)
+        self.last[view.node_id] = view
+        self.properties.partition_changed(PartitionChange(before, view))
+
+    def caught(self, view: PartitionView) -> str:
+        with pytest.raises(Violation) as violation:
+            self.see(view)
+        assert violation.value.name in [one.__name__ for one in PARTITION_PROPERTIES]
+        return violation.value.name
+
+
+def led() -> Partitions:
+    partitions = Partitions()
+    for node in (2, 3):
+        partitions.see(hosted(node))
+    partitions.see(hosted(1, leads=True))
+    return partitions
+
+
+def test_a_good_partition_is_left_alone() -> None:
+    partitions = led()
+    partitions.see(hosted(1, leads=True, high_watermark=5))
+    partitions.see(hosted(2, high_watermark=4))
+    partitions.see(hosted(2, leads=True, leader_epoch=2, high_watermark=4))
+    partitions.see(hosted(3, LOG[:2], high_watermark=1), restarted=True)
+    partitions.see(hosted(3, LOG[:1], high_watermark=1))
+
+
+def test_two_leaders_of_a_leader_epoch() -> None:
+    assert led().caught(hosted(2, leads=True)) == "one_leader_per_leader_epoch"
+
+
+def test_a_replica_that_truncates_or_takes_back_a_commit() -> None:
+    partitions = led()
+    partitions.see(hosted(1, leads=True, high_watermark=5))
+    partitions.see(hosted(2, high_watermark=5))
+    name = "replica_never_truncates_committed"
+    assert partitions.caught(hosted(2, LOG[:2], high_watermark=5)) == name
+    assert partitions.caught(hosted(1, leads=True, high_watermark=4)) == name
+
+
+def test_a_leader_that_lacks_a_committed_record() -> None:
+    partitions = led()
+    partitions.see(hosted(1, leads=True, high_watermark=5))
+    view = hosted(3, LOG[:2], leads=True, leader_epoch=2)
+    partitions.last.clear()
+    assert partitions.caught(view) == "new_partition_leader_has_all_committed"
+
+
+def test_a_committed_record_that_changes() -> None:
+    partitions = led()
+    partitions.see(hosted(1, leads=True, high_watermark=5))
+    other = [*LOG[:2], Entry(4, 5, 3, 12)]
+    view = hosted(2, other, high_watermark=5)
+    assert partitions.caught(view) == "committed_record_never_changes"
+
+
+def test_a_commit_that_an_in_sync_replica_lacks() -> None:
+    partitions = Partitions()
+    partitions.see(hosted(2, LOG[:2]))
+    partitions.see(hosted(3))
+    view = hosted(1, leads=True, high_watermark=5)
+    assert partitions.caught(view) == "committed_record_is_on_the_isr"
+
+
+def test_at_rest_every_replica_has_every_record() -> None:
+    partitions = led()
+    partitions.see(hosted(1, leads=True, high_watermark=5))
+    partitions.properties.come_to_rest()
+    partitions.see(hosted(3, LOG[:2]), restarted=True)
+    with pytest.raises(Violation, match="every_replica_has_all_committed: 3 ends at 4"):
+        partitions.properties.come_to_rest()
+
+
+def test_who_lost_power_is_not_asked_until_it_has_left_the_isr() -> None:
+    partitions = led()
+    partitions.properties.lost_power(3)
+    partitions.see(hosted(3, LOG[:1]), restarted=True)
+    partitions.see(hosted(1, leads=True, high_watermark=4))
+    partitions.see(hosted(1, leads=True, high_watermark=4, isr=(1, 2)))
+    partitions.see(hosted(3, LOG[:1]))
+    back = hosted(1, leads=True, high_watermark=5)
+    assert partitions.caught(back) == "committed_record_is_on_the_isr"

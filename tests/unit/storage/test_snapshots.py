@@ -1,0 +1,147 @@
+"""Snapshot files: whole or not there, checked in full, fetched in pieces, deleted by retention."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftctl.raft.batch import HEADER_BYTES
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
+from raftctl.storage import snapshots as snapshots_module
+from raftctl.storage.retention import RetentionPolicy
+from raftctl.storage.snapshots import CorruptSnapshotError, SnapshotFile, SnapshotStore
+from tests.fakes.disk import Crash, FakeDisk
+
+DIRECTORY = "/data/__cluster_metadata-0"
+ID = OffsetAndEpoch(Offset(42), Epoch(7))
+RECORDS = [b"record %d" % number for number in range(5)]
+
+
+def new_store(disk: FakeDisk | None = None) -> SnapshotStore:
+    disk = disk or FakeDisk()
+    disk.make_directories(DIRECTORY)
+    return SnapshotStore(disk, DIRECTORY)
+
+
+def records(store: SnapshotStore, snapshot_id: OffsetAndEpoch = ID) -> bytes:
+    return b"".join(batch.payload for batch in store.read(snapshot_id).batches)
+
+
+@pytest.mark.req("Q6")
+def test_a_snapshot_reads_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots_module, "BATCH_RECORDS_BYTES", 20)
+    disk = FakeDisk()
+    store = new_store(disk)
+    file = store.write(ID, 1234, RECORDS)
+    assert disk.names(DIRECTORY) == ["00000000000000000042-0000000007.checkpoint"]
+    assert store.ids() == [ID]
+    snapshot = store.read(ID)
+    assert [batch.count for batch in snapshot.batches] == [3, 2]
+    assert records(store) == b"".join(RECORDS)
+    assert snapshot.timestamp_ms == 1234
+    assert store.stat(ID) == file == SnapshotFile(ID, file.size, 1234)
+
+
+@pytest.mark.req("Q6")
+def test_a_crash_leaves_the_whole_snapshot_or_none() -> None:
+    whole = 0
+    for operations in range(20):
+        for seed in range(5):
+            disk = FakeDisk(operations)
+            try:
+                new_store(disk).write(ID, 0, RECORDS)
+                finished = True
+            except Crash:
+                finished = False
+            after = disk.after_crash(Random(seed))
+            store = new_store(after)
+            store.remove_unfinished()
+            assert store.ids() == [ID] or not finished
+            for snapshot_id in store.ids():
+                assert records(store, snapshot_id) == b"".join(RECORDS)
+                whole += 1
+            assert len(after.names(DIRECTORY)) == len(store.ids())
+    assert whole > 0
+
+
+@pytest.mark.req("Q12")
+def test_every_flipped_bit_and_every_missing_end_is_found() -> None:
+    disk = FakeDisk()
+    store = new_store(disk)
+    store.write(ID, 0, RECORDS)
+    content = disk.files[store.path(ID)].current
+    for bit in range(len(content) * 8):
+        content[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptSnapshotError, match=r"checkpoint: corrupt at byte \d+"):
+            store.read(ID)
+        content[bit // 8] ^= 1 << bit % 8
+    whole = bytes(content)
+    for size in reversed(range(len(whole))):
+        content[:] = whole[:size]
+        with pytest.raises(CorruptSnapshotError):
+            store.read(ID)
+    with pytest.raises(CorruptSnapshotError):
+        store.stat(ID)
+
+
+@pytest.mark.req("Q12")
+def test_a_snapshot_under_another_name_is_refused() -> None:
+    disk = FakeDisk()
+    store = new_store(disk)
+    store.write(ID, 0, RECORDS)
+    other = OffsetAndEpoch(Offset(43), Epoch(7))
+    disk.rename(store.path(ID), store.path(other))
+    with pytest.raises(CorruptSnapshotError, match="another snapshot's"):
+        store.read(other)
+
+
+@pytest.mark.req("Q6")
+@pytest.mark.parametrize("piece", [1, 7, HEADER_BYTES, 10_000])
+def test_a_snapshot_fetched_in_pieces_is_the_same(piece: int) -> None:
+    source, target = new_store(), new_store()
+    size = source.write(ID, 99, RECORDS).size
+    position = 0
+    while position < size:
+        chunk = source.read_chunk(ID, position, piece)
+        assert chunk is not None
+        assert chunk[0] == size
+        target.write_chunk(ID, position, chunk[1])
+        # The same piece again, as after an answer that was lost, changes nothing.
+        target.write_chunk(ID, position, chunk[1])
+        position += len(chunk[1])
+        assert target.ids() == []
+    assert target.finish_fetched(ID) == source.read(ID) == target.read(ID)
+    assert source.read_chunk(OffsetAndEpoch(Offset(1), Epoch(1)), 0, 10) is None
+
+
+@pytest.mark.req("Q12")
+def test_a_damaged_fetched_snapshot_never_gets_its_name() -> None:
+    source, target = new_store(), new_store()
+    size = source.write(ID, 0, RECORDS).size
+    chunk = source.read_chunk(ID, 0, size)
+    assert chunk is not None
+    target.write_chunk(ID, 0, chunk[1][:-1] + b"?")
+    assert target.finish_fetched(ID) is None
+    assert target.ids() == []
+    target.write_chunk(ID, 0, chunk[1])
+    assert target.finish_fetched(ID) is not None
+
+
+def _file(offset: int, size: int, timestamp_ms: int) -> SnapshotFile:
+    return SnapshotFile(OffsetAndEpoch(Offset(offset), Epoch(1)), size, timestamp_ms)
+
+
+@pytest.mark.req("Q6")
+@pytest.mark.parametrize(
+    ("max_bytes", "max_ms", "gone"),
+    [(-1, -1, 0), (10_000, -1, 0), (150, -1, 1), (0, -1, 2), (-1, 1_000, 0), (-1, 799, 1)],
+)
+def test_retention_deletes_the_oldest_and_never_the_newest(
+    max_bytes: int, max_ms: int, gone: int
+) -> None:
+    files = [_file(100, 10, 200), _file(200, 10, 500), _file(300, 10, 900)]
+    policy = RetentionPolicy(max_bytes, max_ms)
+    expired = policy.expired(files, lambda offset: 300 - offset, wall_ms=1_000)
+    assert expired == files[:gone]
+    assert policy.expired(files[2:], lambda _: 300, wall_ms=10_000_000) == []
