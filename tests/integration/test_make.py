@@ -8,7 +8,7 @@ _TOP = Path(__file__).parents[2]
 
 
 def test_the_test_target_takes_a_folder_of_histories(tmp_path: Path) -> None:
-    """A folder that exists must not be taken for a folder of tests, whose options would then be missed."""
+    """A folder that exists is not taken for one of tests, which would hide the options of ours."""
     # The target's prerequisites may print recipes of their own; pytest's is the last.
     printed = subprocess.run(
         ["make", "-n", "test", f"HISTORIES={tmp_path}"],
