@@ -9,7 +9,6 @@ _TOP = Path(__file__).parents[2]
 
 def test_the_test_target_takes_a_folder_of_histories(tmp_path: Path) -> None:
     """A folder that exists is not taken for one of tests, which would hide the options of ours."""
-    # The target's prerequisites may print recipes of their own; pytest's is the last.
     printed = subprocess.run(
         ["make", "-n", "test", f"HISTORIES={tmp_path}"],
         cwd=_TOP,
@@ -17,7 +16,9 @@ def test_the_test_target_takes_a_folder_of_histories(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    _, *arguments = printed.stdout.splitlines()[-1].split()
+    # What the target needs first, and a make around this one, print lines of their own.
+    (recipe,) = [line for line in printed.stdout.splitlines() if " -m pytest " in line]
+    _, *arguments = recipe.split()
     told = subprocess.run(
         [sys.executable, *arguments, "--markers"],
         cwd=_TOP,
