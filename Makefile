@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim mutants bench docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci mutants bench docs clean
 
 setup: .venv/.dev
 
@@ -43,6 +43,10 @@ SCENARIO ?= tests.simulation.cluster_chaos:chaos
 # make sim SEED=7 replays one seed; make sim SEEDS=20 runs many.
 sim: setup
 	$(BIN)/python -m jepsen.env.sim $(if $(SEED),run $(SCENARIO) --seed $(SEED),many $(SCENARIO) --seeds $(or $(SEEDS),20))
+
+# The same seeds every time, so that a failure is the fault of the change.
+sim-ci: setup
+	$(BIN)/python -m jepsen.env.sim many $(SCENARIO) --first 0 --seeds 200
 
 # Plants known bugs, one after the other, and shows which property catches each.
 mutants: setup

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from jepsen.env.sim.warm import WarmInterpreters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,3 +29,10 @@ def histories(request: pytest.FixtureRequest) -> Path:
     if folder is None:
         pytest.skip("needs known histories: --histories=DIR")
     return folder
+
+
+@pytest.fixture(scope="session")
+def simulator() -> Iterator[WarmInterpreters]:
+    """Runs seeds of scenarios, each in a process of its own."""
+    with WarmInterpreters() as interpreters:
+        yield interpreters

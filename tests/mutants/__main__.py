@@ -7,13 +7,14 @@ if all were caught. With names as arguments only those mutants are run.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
-from jepsen.env.sim.determinism import run_in_subprocess
+from jepsen.env.sim.warm import WarmInterpreters
 from tests.mutants import node_scenarios
 from tests.mutants.catalog import CATALOG
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from tests.mutants.mutant import Mutant
 
-PROCESSES = 2
 CORE_SEEDS = 150
 NODE_SEEDS = 12
 CORE_TIMEOUT_S = 240
@@ -42,7 +42,8 @@ class Outcome(NamedTuple):
 class Runs:
     """Runs of the product as it is, each made once; the first use waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, interpreters: WarmInterpreters) -> None:
+        self._interpreters = interpreters
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, int], Future[str | None]] = {}
 
@@ -54,22 +55,22 @@ class Runs:
             if run is None:
                 run = self._runs[scenario, seed] = Future()
         if mine:
-            run.set_result(_run_node(scenario, seed))
+            run.set_result(self.broken(scenario, seed))
         broken = run.result()
         if broken is not None:
             raise RuntimeError(f"{scenario}, seed {seed}: broken without a mutant: {broken}")
 
+    def broken(self, target: str, seed: int) -> str | None:
+        """The property that a scenario or a mutant breaks with this seed."""
+        result = self._interpreters.run(f"{node_scenarios.__name__}:{target}", seed)
+        return None if result.ok else node_scenarios.broken_property(result.output)
 
-def _run_node(target: str, seed: int) -> str | None:
-    result = run_in_subprocess(f"{node_scenarios.__name__}:{target}", seed)
-    return None if result.ok else node_scenarios.broken_property(result.output)
 
-
-def _try_node(mutant: Mutant, unmutated: Runs) -> Outcome:
+def _try_node(mutant: Mutant, runs: Runs) -> Outcome:
     others: dict[str, None] = {}
     for seed in range(1, NODE_SEEDS + 1):
-        unmutated.passes(mutant.scenario, seed)
-        broken = _run_node(mutant.name, seed)
+        runs.passes(mutant.scenario, seed)
+        broken = runs.broken(mutant.name, seed)
         if broken in mutant.properties:
             return Outcome(mutant, broken, seed, tuple(others))
         if broken is not None:
@@ -88,6 +89,10 @@ def _try_core(mutant: Mutant) -> Outcome:
     return Outcome(mutant, caught_by or None, int(seeds), tuple(others))
 
 
+def _try(mutant: Mutant, runs: Runs) -> Outcome:
+    return _try_core(mutant) if mutant.level == "core" else _try_node(mutant, runs)
+
+
 def _line(outcome: Outcome) -> str:
     mutant = outcome.mutant
     seeds = "1 seed" if outcome.seeds == 1 else f"{outcome.seeds} seeds"
@@ -103,16 +108,17 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the mutants, prints a line for each, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="only these mutants")
-    names = parser.parse_args(arguments).names
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    names, processes = options.names, options.processes
     chosen = [mutant for mutant in CATALOG if not names or mutant.name in names]
-    unmutated = Runs()
-
-    def run(mutant: Mutant) -> Outcome:
-        return _try_core(mutant) if mutant.level == "core" else _try_node(mutant, unmutated)
-
     caught = 0
-    with ThreadPoolExecutor(max_workers=PROCESSES) as pool:
-        for outcome in pool.map(run, chosen):
+    with (
+        WarmInterpreters(processes) as interpreters,
+        ThreadPoolExecutor(max_workers=processes) as pool,
+    ):
+        runs = Runs(interpreters)
+        for outcome in pool.map(lambda mutant: _try(mutant, runs), chosen):
             caught += outcome.caught_by is not None
             sys.stdout.write(_line(outcome) + "\n")
             sys.stdout.flush()

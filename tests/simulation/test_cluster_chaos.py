@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from jepsen.env.sim.determinism import run_in_subprocess
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.warm import WarmInterpreters
 
 SCENARIO = "tests.simulation.cluster_chaos:chaos"
 SEEDS = range(1, 7)
@@ -19,8 +23,8 @@ def found_seeds() -> list[int]:
 
 @pytest.mark.req("Q1", "Q3", "Q5", "Q11", "C2", "C5", "R1", "R2", "R3", "R4", "R6", "T1", "J1")
 @pytest.mark.parametrize("seed", [*SEEDS, *found_seeds()])
-def test_every_property_holds_whatever_goes_wrong(seed: int) -> None:
-    result = run_in_subprocess(SCENARIO, seed)
+def test_every_property_holds_whatever_goes_wrong(simulator: WarmInterpreters, seed: int) -> None:
+    result = simulator.run(SCENARIO, seed)
     assert result.ok, result.output[-10_000:]
 
 
@@ -29,8 +33,10 @@ def test_every_property_holds_whatever_goes_wrong(seed: int) -> None:
 @pytest.mark.parametrize(
     "plan", ["brokers_lose_power", "controllers_lose_power", "rolling_restart"]
 )
-def test_nothing_is_lost_when_power_fails_or_nodes_restart(plan: str, seed: int) -> None:
-    result = run_in_subprocess(f"tests.simulation.cluster_chaos:{plan}", seed)
+def test_nothing_is_lost_when_power_fails_or_nodes_restart(
+    simulator: WarmInterpreters, plan: str, seed: int
+) -> None:
+    result = simulator.run(f"tests.simulation.cluster_chaos:{plan}", seed)
     assert result.ok, result.output[-10_000:]
 
 

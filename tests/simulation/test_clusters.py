@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from jepsen.env.sim.determinism import run_in_subprocess
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.warm import WarmInterpreters
 
 SCENARIOS = "tests.simulation.cluster_scenarios"
 
 
 @pytest.mark.req("Q1", "Q3", "Q5", "J1")
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_controllers_fail_over(seed: int) -> None:
-    result = run_in_subprocess(f"{SCENARIOS}:controllers_fail_over", seed)
+def test_controllers_fail_over(simulator: WarmInterpreters, seed: int) -> None:
+    result = simulator.run(f"{SCENARIOS}:controllers_fail_over", seed)
     assert result.ok, result.output
 
 
 @pytest.mark.req("Q2", "Q6", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
-def test_snapshots_bring_back_who_was_away(seed: int) -> None:
-    result = run_in_subprocess(f"{SCENARIOS}:snapshots_bring_back_who_was_away", seed)
+def test_snapshots_bring_back_who_was_away(simulator: WarmInterpreters, seed: int) -> None:
+    result = simulator.run(f"{SCENARIOS}:snapshots_bring_back_who_was_away", seed)
     assert result.ok, result.output
 
 
 @pytest.mark.req("C2", "C5", "R1", "R4", "R6", "T1", "J1")
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_nothing_acknowledged_is_lost_when_a_leader_dies(seed: int) -> None:
-    result = run_in_subprocess(f"{SCENARIOS}:leader_dies_under_load", seed)
+def test_nothing_acknowledged_is_lost_when_a_leader_dies(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    result = simulator.run(f"{SCENARIOS}:leader_dies_under_load", seed)
     assert result.ok, result.output
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from jepsen.env.sim.determinism import run_in_subprocess
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.warm import WarmInterpreters
 
 TARGET = "tests.simulation.kv_scenarios:keys_stay_linearizable"
 
 
 @pytest.mark.req("Q9", "Q10", "Q11", "J1")
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_keys_stay_linearizable(seed: int) -> None:
-    result = run_in_subprocess(TARGET, seed)
+def test_keys_stay_linearizable(simulator: WarmInterpreters, seed: int) -> None:
+    result = simulator.run(TARGET, seed)
     assert result.ok, result.output
 
 

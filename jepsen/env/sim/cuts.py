@@ -6,6 +6,7 @@ some away. What it began with is remembered, so that whoever shrinks knows what 
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,6 +45,20 @@ class Cuts:
         if self.operations is not None:
             options += ["--operations", str(self.operations)]
         return options
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        """Adds those options to a parser of a command line."""
+        parser.add_argument("--faults", help="keep only the faults of these places, or none: 0,3,4")
+        parser.add_argument("--operations", type=int, help="at most so many operations a client")
+
+    @staticmethod
+    def from_options(options: Sequence[str]) -> Cuts:
+        """What `options` gave."""
+        parser = argparse.ArgumentParser()
+        Cuts.add_options(parser)
+        parsed = parser.parse_args(options)
+        return Cuts.parse(parsed.faults, parsed.operations)
 
     @staticmethod
     def parse(faults: str | None, operations: int | None) -> Cuts:

@@ -2,8 +2,10 @@
 
 A world decides everything our own code asks for. Libraries reach further: clocks, the global
 random source, the operating system's entropy, hash order, the garbage collector's moments.
-`install` replaces those, so it must run in a process of its own and before libraries are imported
-that keep such things from their import on. `run_in_subprocess` is how tests get such a process.
+`prepare` replaces those, so it must run in a process of its own and before libraries are imported
+that keep such things from their import on; `begin` then makes them functions of a seed, so that
+nothing drawn while libraries were imported has a part in the run. `run_in_subprocess` is how tests
+get such a process.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import gc
 import itertools
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import FrameType
 
 PREPARED = {
     "PYTHONHASHSEED": "0",
@@ -36,16 +40,34 @@ IMPORTED_AFTER = ("aiohttp", "aiokafka", "structlog")
 HASHED_BY_IDENTITY = (("aiohttp.client_proto", "ResponseHandler"),)
 HASHED_WITH_NONE = (("aiokafka.structs", "BrokerMetadata"),)
 CLOCKS_S = ("time", "monotonic", "perf_counter")
+_RAN = re.compile(r"^simulated ([0-9.]+) s, ([0-9]+) events$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The outcome of one seed in one subprocess."""
+    """The outcome of one seed in a process of its own."""
 
     seed: int
     ok: bool
     trace_hash: str
     output: str
+    simulated_s: float = 0.0
+    events: int = 0
+    """How many handles of the event loop ran."""
+
+    @staticmethod
+    def parse(seed: int, status: int, output: str) -> RunResult:
+        """From what a run has printed and the exit status of its process."""
+        last = output.rstrip().rpartition("\n")[2]
+        trace_hash = last.rpartition("trace ")[2] if "trace " in last else ""
+        ran = _RAN.search(output)
+        simulated_s, events = (float(ran[1]), int(ran[2])) if ran else (0.0, 0)
+        return RunResult(seed, status == 0, trace_hash, output, simulated_s, events)
+
+
+def ran_line(simulated_s: float, events: int) -> str:
+    """The line of a run's output that says how much happened in it."""
+    return f"simulated {simulated_s:.3f} s, {events} events\n"
 
 
 def is_prepared() -> bool:
@@ -53,15 +75,21 @@ def is_prepared() -> bool:
     return all(os.environ.get(name) == value for name, value in PREPARED.items())
 
 
-def install(seed: int) -> None:
-    """Makes this interpreter's clocks and random sources functions of the seed."""
+def prepare() -> None:
+    """Makes this interpreter's clocks virtual and its random sources seeded ones, once."""
     if not is_prepared():
         raise RuntimeError(f"start Python with {PREPARED} in the environment")
     early = [name for name in IMPORTED_AFTER if name in sys.modules]
     if early:
-        raise RuntimeError(f"imported before determinism was installed: {', '.join(early)}")
-    _seed_randomness(seed)
+        raise RuntimeError(f"imported before determinism was prepared: {', '.join(early)}")
+    _replace_randomness()
     _replace_clocks()
+
+
+def begin(seed: int) -> None:
+    """Makes everything random in this prepared interpreter a function of the seed from now on."""
+    _entropy.seed(f"{seed}/process")
+    random.seed(f"{seed}/global")
 
 
 def quiet_collector() -> None:
@@ -100,9 +128,7 @@ def run_in_subprocess(
         text=True,
         check=False,
     )
-    last = finished.stdout.rstrip().rpartition("\n")[2]
-    trace_hash = last.rpartition("trace ")[2] if "trace " in last else ""
-    return RunResult(seed, finished.returncode == 0, trace_hash, finished.stdout)
+    return RunResult.parse(seed, finished.returncode, finished.stdout)
 
 
 def environment(base: Mapping[str, str]) -> dict[str, str]:
@@ -111,20 +137,36 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
     return {**base, **PREPARED, "PYTHONPATH": path}
 
 
-def _seed_randomness(seed: int) -> None:
-    source = random.Random(f"{seed}/process")
+_entropy = random.Random("prepared")
+"""Stands for the operating system's source of randomness."""
 
+
+def _source() -> random.Random:
+    """What is drawn from now: a source of their own for imports, which happen earlier or later."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if frame.f_code.co_name == "<module>" and name != "__main__":
+            return _PlainRandom(f"import/{name}")
+        frame = frame.f_back
+    return _entropy
+
+
+_PlainRandom = random.Random
+
+
+def _replace_randomness() -> None:
     def entropy(size: int) -> bytes:
-        return source.randbytes(size)
+        return _source().randbytes(size)
 
     class SeededRandom(random.Random):
         """A `random.Random` that takes its seed from the run when it is given none."""
 
         def seed(self, a: Any = None, version: int = 2) -> None:
             """Seeds from the run where the standard library would ask the system."""
-            super().seed(source.getrandbits(64) if a is None else a, version)
+            super().seed(_source().getrandbits(64) if a is None else a, version)
 
-    random.seed(f"{seed}/global")
+    random.seed("prepared")
     replacements: list[tuple[object, str, object]] = [
         (os, "urandom", entropy),
         (random, "_urandom", entropy),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from jepsen.env.sim.cuts import Cuts
 from jepsen.env.sim.disk import SimDisk
-from jepsen.env.sim.loop import SimLoop, SimTask
+from jepsen.env.sim.loop import START_S, SimLoop, SimTask
 from jepsen.env.sim.network import Network
 from jepsen.env.sim.process import (
     Process,
@@ -261,6 +261,11 @@ class World:
         if self.failures:
             raise WorldFailed(self.failures) from self.failures[0].error
         return result
+
+    @property
+    def elapsed_s(self) -> float:
+        """Virtual seconds since the world began."""
+        return self.loop.time() - START_S
 
     def trace_hash(self) -> str:
         """The digest of everything that happened so far."""

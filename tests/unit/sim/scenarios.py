@@ -131,6 +131,12 @@ async def failing(world: World) -> None:
     raise LookupError("as planned")
 
 
+async def endless(world: World) -> None:
+    """Never gives the loop a turn."""
+    while True:
+        pass
+
+
 def text(value: str) -> bytes:
     """A Kafka STRING."""
     return struct.pack(">h", len(value)) + value.encode()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from jepsen.env.sim.determinism import RunResult, install, run_in_subprocess
+from jepsen.env.sim.determinism import RunResult, prepare, run_in_subprocess
 from tests.unit.sim import scenarios
 
 
@@ -44,4 +44,4 @@ def test_the_command_fixes_the_hash_seed_by_itself() -> None:
 def test_it_refuses_an_interpreter_of_random_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     with pytest.raises(RuntimeError, match="PYTHONHASHSEED"):
-        install(1)
+        prepare()

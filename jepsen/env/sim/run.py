@@ -1,0 +1,89 @@
+"""Runs one scenario with one seed in this prepared interpreter, and tells what came of it.
+
+A scenario is `async def function(world: World) -> None`, named as `module:function`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import sys
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING
+
+from jepsen.env.sim import determinism
+from jepsen.env.sim.shrink import size_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from jepsen.env.sim.cuts import Cuts
+    from jepsen.env.sim.world import World
+
+    Scenario = Callable[[World], Coroutine[Any, Any, object]]
+
+TAIL_LINES = 40
+
+
+def load(target: str) -> Scenario:
+    """The scenario `module:function`; only after `determinism.prepare`."""
+    module_name, _, function_name = target.partition(":")
+    scenario: Scenario = getattr(importlib.import_module(module_name), function_name)
+    return scenario
+
+
+def run_seed(target: str, seed: int, cuts: Cuts, trace_path: str | None = None) -> int:
+    """Runs a seed to its end; the exit status is 0 if nothing went wrong.
+
+    The last line of the output is `seed N: ok, trace HASH`, or says that the seed failed.
+    """
+    scenario = load(target)
+    from jepsen.env.sim.world import World
+
+    determinism.stabilize_hashes()
+    determinism.quiet_collector()
+    determinism.begin(seed)
+    with contextlib.ExitStack() as stack:
+        sink = None
+        if trace_path is not None:
+            sink = stack.enter_context(open(trace_path, "w", encoding="utf-8")).write
+        world = stack.enter_context(World(seed, cuts=cuts))
+        world.trace.sink = sink
+        logging.getLogger().addHandler(_LogToTrace(world))
+        try:
+            world.run(scenario(world))
+        except BaseException:  # noqa: BLE001 - whatever it was, the seed and its story are told
+            tail = deque(world.trace.recent, TAIL_LINES)
+            sys.stdout.write("".join(tail) + traceback.format_exc())
+            sys.stdout.write(size_line(cuts) + replay_line(target, seed, cuts))
+            sys.stdout.write(_ran_line(world))
+            sys.stdout.write(f"seed {seed}: FAILED, trace {world.trace_hash()}\n")
+            return 1
+        sys.stdout.write(_ran_line(world))
+        sys.stdout.write(f"seed {seed}: ok, trace {world.trace_hash()}\n")
+        return 0
+
+
+def replay_line(target: str, seed: int, cuts: Cuts) -> str:
+    """The command that runs the same again."""
+    options = " ".join(["", *cuts.options()])
+    return f"replay: python -m jepsen.env.sim run {target} --seed {seed}{options}\n"
+
+
+def _ran_line(world: World) -> str:
+    return determinism.ran_line(world.elapsed_s, world.loop.handles_run)
+
+
+class _LogToTrace(logging.Handler):
+    """Puts what libraries log at warning level or above into the trace."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._trace = world.trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Adds one record."""
+        self._trace.add("-", "library", f"{record.name} {record.getMessage()}")
