@@ -61,6 +61,8 @@ class FetchParams:
     max_bytes: int
     read_committed: bool
     client_rack: str = ""
+    first: int = 0
+    """Index of the partition to read first: the limits may leave nothing for the last (R10)."""
 
 
 @dataclass(frozen=True, slots=True)

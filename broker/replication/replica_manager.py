@@ -68,7 +68,6 @@ class ReplicaManager:
         self._fetchers = Fetchers(
             context, logs, self._endpoint, lambda fetcher: self._background.start(fetcher.run())
         )
-        self._rotation = 0
 
     @property
     def hosted(self) -> Mapping[TopicPartition, HostedPartition]:
@@ -271,13 +270,11 @@ class ReplicaManager:
                     self._isr.submit(hosted, proposal)
 
     def _read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> list[FetchResult]:
-        """Begins with another partition each time, so that the limit starves none (R10)."""
         count = len(partitions)
         results: dict[int, FetchResult] = {}
         left, min_one = params.max_bytes, True
-        self._rotation += 1
         for step in range(count):
-            index = (self._rotation + step) % count
+            index = (params.first + step) % count
             result = self._read_one(params, partitions[index], max(left, 0), min_one)
             results[index] = result
             left -= result.size

@@ -349,6 +349,11 @@ class ReplicationKeys(Section):
         "The bytes of one answer to a consumer; a larger first batch passes.",
         at_least=1_024,
     )
+    max_incremental_fetch_session_cache_slots: int = _key(
+        1_000,
+        "Fetch sessions that are kept; without one a client sends all its partitions each time.",
+        at_least=0,
+    )
 
 
 SECTIONS: tuple[type[Section], ...] = (

@@ -76,7 +76,7 @@ log.message.downconversion.enable log.message.format.version log.message.timesta
 log.message.timestamp.before.max.ms log.message.timestamp.difference.max.ms log.preallocate
 log.retention.check.interval.ms log.roll.jitter.hours log.roll.jitter.ms
 log.segment.delete.delay.ms max.connection.creation.rate max.connections.per.ip
-max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
+max.connections.per.ip.overrides
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
 queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms replica.selector.class
 replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from broker.apis.context import ApiContext
 from broker.apis.dispatch import dispatch
+from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.log.log_manager import LogManager
@@ -223,6 +224,9 @@ class Node:
             metadata=self.metadata,
             controller=self._controller,
             producer_ids=ProducerIds(self._controller, self.id, self._broker_epoch),
+            sessions=FetchSessions(
+                self.config.max_incremental_fetch_session_cache_slots, self.runtime.random
+            ),
             log=self.runtime.log,
         )
         admission.begin()
