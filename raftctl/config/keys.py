@@ -324,6 +324,11 @@ class ReplicationKeys(Section):
         at_least=1,
         at_most=LONG_MAX,
     )
+    num_replica_fetchers: int = _key(
+        1,
+        "Connections of a follower to each leading broker; they share its partitions.",
+        at_least=1,
+    )
     replica_fetch_wait_max_ms: int = _key(
         500, "The longest wait of a follower's fetch for new records.", at_least=0
     )

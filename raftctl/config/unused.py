@@ -19,7 +19,6 @@ _EXPLAINED = {
     "controller.quorum.append.linger.ms": "appends share a flush without waiting for each other",
     "num.io.threads": _THREADS,
     "num.network.threads": _THREADS,
-    "num.replica.fetchers": _THREADS,
     "background.threads": _THREADS,
     "num.recovery.threads.per.data.dir": _THREADS,
     "num.replica.alter.log.dirs.threads": _THREADS,

@@ -215,6 +215,9 @@ class Node:
         return -1 if broker is None else broker.broker_epoch
 
     async def _bind(self) -> int:
+        self.sessions = FetchSessions(
+            self.config.max_incremental_fetch_session_cache_slots, self.runtime.random
+        )
         admission = Admission(self.config, self.failures.append)
         context = ApiContext(
             config=self.config,
@@ -224,9 +227,7 @@ class Node:
             metadata=self.metadata,
             controller=self._controller,
             producer_ids=ProducerIds(self._controller, self.id, self._broker_epoch),
-            sessions=FetchSessions(
-                self.config.max_incremental_fetch_session_cache_slots, self.runtime.random
-            ),
+            sessions=self.sessions,
             log=self.runtime.log,
         )
         admission.begin()
