@@ -20,6 +20,7 @@ from broker.apis.fetch_sessions import (
     Wanted,
 )
 from broker.types import CONSUMER, FetchParams, FetchPartition, FetchResult, TopicPartition
+from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -111,8 +112,15 @@ def _params(context: ApiContext, body: dict[str, Any], first: int) -> FetchParam
         max_bytes=min(body["max_bytes"], context.config.fetch_max_bytes),
         read_committed=body["isolation_level"] == _READ_COMMITTED,
         client_rack=body.get("rack_id", ""),
+        leader_only=_leader_only(context, body),
         first=first,
     )
+
+
+def _leader_only(context: ApiContext, body: dict[str, Any]) -> bool:
+    """Followers read from leaders; so do consumers, but for those that a leader may send away."""
+    selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
+    return _replica_id(body) != CONSUMER or "rack_id" not in body or not selects
 
 
 def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | None:

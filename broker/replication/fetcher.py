@@ -70,13 +70,17 @@ class Fetcher:
         logs: LogManager,
         leader_id: int,
         endpoint: Callable[[int], Endpoint | None],
+        changed: Callable[[TopicPartition], None],
     ) -> None:
-        """`endpoint` gives the leader's address as the newest image has it."""
+        """`endpoint` gives the leader's address as the newest image has it; `changed` is told
+        where there is more to read.
+        """
         self._context = context
         self._config = context.config
         self._logs = logs
         self._leader_id = leader_id
         self._endpoint = endpoint
+        self._tell_changed = changed
         self._log = context.runtime.log.bind(fetch_from=leader_id)
         self._loop = asyncio.get_running_loop()
         self._partitions: dict[TopicPartition, Following] = {}
@@ -268,11 +272,14 @@ class Fetcher:
             self._cut(hosted, hosted.truncate_to_agree(agreed))
             return
         try:
-            hosted.append_fetched(
+            changed = hosted.append_fetched(
                 Fetched(data["records"] or b"", data["high_watermark"], data["log_start_offset"])
             )
         except KafkaError as failed:
             self._back_off(asked.following, str(failed))
+            return
+        if changed:
+            self._tell_changed(hosted.partition)
 
     async def _align(self, connection: BrokerConnection, following: Following) -> None:
         """The leader does not have our end: finds out what it has."""
@@ -340,12 +347,14 @@ class Fetchers:
         logs: LogManager,
         endpoint: Callable[[int], Endpoint | None],
         start: Callable[[Fetcher], asyncio.Task[None]],
+        changed: Callable[[TopicPartition], None],
     ) -> None:
-        """`start` runs a fetcher as a task."""
+        """`start` runs a fetcher as a task; for the others see `Fetcher`."""
         self._context = context
         self._logs = logs
         self._endpoint = endpoint
         self._start = start
+        self._changed = changed
         self._fetchers: dict[_Link, Fetcher] = {}
         self._tasks: dict[_Link, asyncio.Task[None]] = {}
         self._link_of: dict[TopicPartition, _Link] = {}
@@ -358,7 +367,7 @@ class Fetchers:
         self._link_of[hosted.partition] = link
         fetcher = self._fetchers.get(link)
         if fetcher is None:
-            fetcher = Fetcher(self._context, self._logs, leader_id, self._endpoint)
+            fetcher = Fetcher(self._context, self._logs, leader_id, self._endpoint, self._changed)
             self._fetchers[link] = fetcher
             self._tasks[link] = self._start(fetcher)
         fetcher.follow(hosted)

@@ -77,7 +77,7 @@ log.retention.check.interval.ms log.roll.jitter.hours log.roll.jitter.ms
 log.segment.delete.delay.ms max.connection.creation.rate max.connections.per.ip
 max.connections.per.ip.overrides
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
-queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms replica.selector.class
+queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms
 replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id
 server.max.startup.time.ms socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes

@@ -134,12 +134,18 @@ class Node:
     """One broker. `start` again after `kill` finds the files as the crash left them."""
 
     def __init__(
-        self, node_id: int, controller: FakeController, *, listen: bool, **keys: str
+        self,
+        node_id: int,
+        controller: FakeController,
+        *,
+        listen: bool,
+        rack: str | None = None,
+        **keys: str,
     ) -> None:
         self.id = node_id
         self.files = FakeFiles()
         self.failures: list[BaseException] = []
-        self.config = config(node_id, **keys)
+        self.config = config(node_id, **keys, **({"broker_rack": rack} if rack else {}))
         self.deaf = False
         """Whether images do not reach it."""
         self.running = False
@@ -164,14 +170,14 @@ class Node:
         self.metadata = MetadataCache()
         self.replicas = ReplicaManager(self.context, logs)
         await self.replicas.start()
-        port = await self._bind() if self._listen else 1
+        port = self.port = await self._bind() if self._listen else 1
         self.running = True
         self._controller.commit(
             RegisterBrokerRecord(
                 self.id,
                 UUID(int=self.id),
                 (Endpoint("PLAINTEXT", "127.0.0.1", port),),
-                None,
+                self.config.broker_rack,
                 fenced=False,
             )
         )
@@ -248,13 +254,16 @@ class Node:
 
 
 class World:
-    """A cluster of brokers 1..n; `async with` starts and stops it."""
+    """A cluster of brokers 1..n; `async with` starts and stops it. `racks` has a letter each."""
 
-    def __init__(self, brokers: int = 3, *, listen: bool = False, **keys: str) -> None:
+    def __init__(
+        self, brokers: int = 3, *, listen: bool = False, racks: str = "", **keys: str
+    ) -> None:
         self.controller = FakeController()
         self.controller.publish = self._publish
         self.nodes = {
-            n: Node(n, self.controller, listen=listen, **keys) for n in range(1, brokers + 1)
+            n: Node(n, self.controller, listen=listen, rack=racks[n - 1 : n], **keys)
+            for n in range(1, brokers + 1)
         }
 
     async def __aenter__(self) -> World:
