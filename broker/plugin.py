@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.apis.context import ApiContext
 from broker.apis.dispatch import dispatch
+from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.log.log_manager import LogManager
@@ -41,6 +42,9 @@ class KafkaBroker:
         """For others to read only."""
         self._metadata = MetadataCache()
         self._producer_ids = ProducerIds(context.controller, config.node_id, context.broker_epoch)
+        self._sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, context.runtime.random
+        )
         self._admission = Admission(config, context.fail)
         self._listeners = Listeners(config, self._admission, self._log)
         self._contexts: dict[str, ApiContext] = {}
@@ -79,5 +83,6 @@ class KafkaBroker:
             metadata=self._metadata,
             controller=self._context.controller,
             producer_ids=self._producer_ids,
+            sessions=self._sessions,
             log=self._log,
         )

@@ -61,6 +61,10 @@ class FetchParams:
     max_bytes: int
     read_committed: bool
     client_rack: str = ""
+    leader_only: bool = True
+    """Whether only a partition's leader may answer (KIP-392)."""
+    first: int = 0
+    """Index of the partition to read first: the limits may leave nothing for the last (R10)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
+from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.protocol.codec import Message
@@ -68,6 +69,7 @@ class ApiContext:
     metadata: MetadataCache
     controller: ControllerClient
     producer_ids: ProducerIds
+    sessions: FetchSessions
     log: FilteringBoundLogger
 
 

@@ -1,110 +1,159 @@
 """Fetch: records for consumers and followers (rows R1, R10).
 
-Topics are named by name up to version 12 and by id from 13 on; ids are resolved here. Fetch
-sessions (KIP-227) are not kept: every answer says session 0, after which a client sends all its
-partitions each time.
+Topics are named by name up to version 12 and by id from 13 on; ids are resolved here. Sessions
+(KIP-227, from version 7 on) say which partitions a Fetch is about and which the answer names.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.brokers import current_leader, node_endpoints
 from broker.apis.context import ApiContext, Pending
-from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
+from broker.apis.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    Key,
+    Round,
+    SessionRequest,
+    Wanted,
+)
+from broker.types import CONSUMER, FetchParams, FetchPartition, FetchResult, TopicPartition
+from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from uuid import UUID
 
     from broker.apis.context import Answer
     from broker.protocol.codec import Request
 
 _READ_COMMITTED = 1
 _NO_REPLICA = {"replica_id": -1, "replica_epoch": -1}
-_FINAL_EPOCH = -1
-_FIRST_EPOCH = 0
+_FIRST_VERSION_BY_ID = 13
+_UNKNOWN_ID = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def handle(context: ApiContext, request: Request) -> Answer | Pending:
     """Answers when there is enough to send, or after the client's wait."""
-    body = request.body
-    if body.get("session_id", 0) and body["session_epoch"] not in (_FIRST_EPOCH, _FINAL_EPOCH):
-        return _refusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    asked = list(_asked(context, body))
+    now_ms = int(asyncio.get_running_loop().time() * 1000)
+    turn = context.sessions.begin(_session_request(request), now_ms)
+    if turn.error:
+        return {"error_code": turn.error, "responses": ()}
+    asked = [_resolve(context, key, wanted) for key, wanted in turn.partitions]
     known = [partition for partition in asked if partition is not None]
-    results = context.replicas.fetch(_params(body), known)
+    results = context.replicas.fetch(_params(context, request.body, turn.first), known)
 
     def shape(results: list[FetchResult]) -> Answer:
         found = iter(results)
-        unknown = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
-        return _answer(context, body, [unknown if a is None else next(found) for a in asked])
+        return _answer(context, turn, [_UNKNOWN_ID if a is None else next(found) for a in asked])
 
     return shape(results) if isinstance(results, list) else Pending(results, shape)
 
 
 def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
-    """The same error for each partition."""
-    count = sum(len(topic["partitions"]) for topic in request.body["topics"])
-    return _answer(context, request.body, [FetchResult(error.code)] * count)
+    """The same error for the whole and for each partition that the request names."""
+    named = _session_request(request).wanted
+    failed = FetchResult(error.code)
+    answer = _answer(context, Round(list(named.items())), [failed] * len(named))
+    return {**answer, "error_code": error.code}
 
 
-def _params(body: dict[str, Any]) -> FetchParams:
-    replica = body.get("replica_state", _NO_REPLICA)
-    return FetchParams(
-        replica_id=body.get("replica_id", replica["replica_id"]),
-        replica_epoch=replica["replica_epoch"],
-        max_wait_ms=body["max_wait_ms"],
-        min_bytes=body["min_bytes"],
-        max_bytes=body["max_bytes"],
-        read_committed=body["isolation_level"] == _READ_COMMITTED,
-        client_rack=body.get("rack_id", ""),
+def _session_request(request: Request) -> SessionRequest:
+    body = request.body
+    return SessionRequest(
+        session_id=body.get("session_id", NO_SESSION),
+        epoch=body.get("session_epoch", FINAL_EPOCH),
+        by_topic_id=request.version >= _FIRST_VERSION_BY_ID,
+        is_follower=_replica_id(body) != CONSUMER,
+        wanted=dict(_wanted(body)),
+        forgotten=[
+            Key(_topic(topic), partition)
+            for topic in body.get("forgotten_topics_data", ())
+            for partition in topic["partitions"]
+        ],
     )
 
 
-def _asked(context: ApiContext, body: dict[str, Any]) -> Iterator[FetchPartition | None]:
-    """The partitions in order of the request; None where nobody knows the topic id."""
+def _wanted(body: dict[str, Any]) -> Iterator[tuple[Key, Wanted]]:
     for topic in body["topics"]:
-        name, topic_id = topic.get("topic"), topic.get("topic_id")
-        if name is None:
-            found = None if topic_id is None else context.metadata.image.topics.by_id(topic_id)
-            name = None if found is None else found.name
+        name = _topic(topic)
         for partition in topic["partitions"]:
             yield (
-                None
-                if name is None
-                else FetchPartition(
-                    partition=TopicPartition(name, partition["partition"]),
-                    topic_id=topic_id,
+                Key(name, partition["partition"]),
+                Wanted(
                     current_leader_epoch=partition.get("current_leader_epoch", -1),
                     fetch_offset=partition["fetch_offset"],
                     last_fetched_epoch=partition.get("last_fetched_epoch", -1),
                     log_start_offset=partition.get("log_start_offset", -1),
                     max_bytes=partition["partition_max_bytes"],
-                )
+                ),
             )
 
 
-def _refusal(code: ErrorCode) -> Answer:
-    return {"error_code": code, "responses": ()}
+def _topic(topic: dict[str, Any]) -> str | UUID | None:
+    name: str | UUID | None = topic["topic"] if "topic" in topic else topic["topic_id"]
+    return name
 
 
-def _answer(context: ApiContext, body: dict[str, Any], results: list[FetchResult]) -> Answer:
-    remaining = iter(results)
-    leaders = {r.current_leader.leader_id for r in results if r.current_leader is not None}
+def _replica_id(body: dict[str, Any]) -> int:
+    replica_id: int = body.get("replica_id", body.get("replica_state", _NO_REPLICA)["replica_id"])
+    return replica_id
+
+
+def _params(context: ApiContext, body: dict[str, Any], first: int) -> FetchParams:
+    return FetchParams(
+        replica_id=_replica_id(body),
+        replica_epoch=body.get("replica_state", _NO_REPLICA)["replica_epoch"],
+        max_wait_ms=body["max_wait_ms"],
+        min_bytes=body["min_bytes"],
+        max_bytes=min(body["max_bytes"], context.config.fetch_max_bytes),
+        read_committed=body["isolation_level"] == _READ_COMMITTED,
+        client_rack=body.get("rack_id", ""),
+        leader_only=_leader_only(context, body),
+        first=first,
+    )
+
+
+def _leader_only(context: ApiContext, body: dict[str, Any]) -> bool:
+    """Followers read from leaders; so do consumers, but for those that a leader may send away."""
+    selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
+    return _replica_id(body) != CONSUMER or "rack_id" not in body or not selects
+
+
+def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | None:
+    """None where nobody knows the topic id."""
+    name, topic_id = key.topic, None
+    if not isinstance(name, str):
+        found = None if name is None else context.metadata.image.topics.by_id(name)
+        if found is None:
+            return None
+        name, topic_id = found.name, found.topic_id
+    return FetchPartition(TopicPartition(name, key.partition), topic_id, *wanted)
+
+
+def _answer(context: ApiContext, turn: Round, results: list[FetchResult]) -> dict[str, Any]:
+    error, told = turn.answer(results)
+    leaders = {r.current_leader.leader_id for _, r in told if r.current_leader is not None}
     return {
-        "responses": [
-            {
-                "topic": topic.get("topic"),
-                "topic_id": topic.get("topic_id"),
-                "partitions": [
-                    _partition(asked["partition"], next(remaining)) for asked in topic["partitions"]
-                ],
-            }
-            for topic in body["topics"]
-        ],
+        "error_code": error,
+        "session_id": turn.session_id,
+        "responses": _by_topic(told),
         "node_endpoints": node_endpoints(context, leaders),
     }
+
+
+def _by_topic(told: Iterable[tuple[Key, FetchResult]]) -> list[dict[str, Any]]:
+    topics: dict[str | UUID | None, list[dict[str, Any]]] = {}
+    for key, result in told:
+        topics.setdefault(key.topic, []).append(_partition(key.partition, result))
+    # A version has one of the two names; the other is not sent.
+    return [
+        {"topic": topic, "topic_id": topic, "partitions": partitions}
+        for topic, partitions in topics.items()
+    ]
 
 
 def _partition(index: int, result: FetchResult) -> dict[str, Any]:

@@ -84,6 +84,8 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         found: Sequence[FetchResult],
         hosted: Mapping[TopicPartition, HostedPartition],
         read: Callable[[FetchParams, Sequence[FetchPartition]], list[FetchResult]],
+        *,
+        tell_high_watermarks: bool,
     ) -> None:
         """`hosted` is the broker's own table, so that it always says what is there."""
         super().__init__(loop)
@@ -91,6 +93,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         self._partitions = partitions
         self._hosted = hosted
         self._read = read
+        self._tell_high_watermarks = tell_high_watermarks
         self._indexes: dict[TopicPartition, int] = {
             wanted.partition: index for index, wanted in enumerate(partitions)
         }
@@ -100,11 +103,11 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         """Whether there is enough, or an error that the client should hear of at once."""
         index = self._indexes[partition]
         wanted, hosted = self._partitions[index], self._hosted.get(partition)
-        if hosted is None or hosted.rules.check_leader(wanted.current_leader_epoch):
-            return True
-        if hosted.diverging(wanted) is not None:
-            return True
         params = self._params
+        if hosted is None or hosted.fetch_error(wanted, params):
+            return True
+        if hosted.diverging(wanted) is not None or self._must_hear(hosted):
+            return True
         others = sum(self._available) - self._available[index]
         needed = params.min_bytes - others
         try:
@@ -114,6 +117,12 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
             return True
         self._available[index] = available
         return available >= needed
+
+    def _must_hear(self, hosted: HostedPartition) -> bool:
+        """Where consumers read from followers, those are told of commits without delay."""
+        return self._tell_high_watermarks and hosted.is_behind_in_high_watermark(
+            self._params.replica_id
+        )
 
     def answer(self) -> list[FetchResult]:
         """What is there now."""

@@ -1,19 +1,23 @@
-"""Followers copy their leaders' logs: one task and one connection for each leading broker (R1).
+"""Followers copy their leaders' logs: a task and a connection for each leading broker (row R1).
 
-A fetcher asks with the ordinary Fetch for all partitions that follow its leader, and applies the
-answer. A partition is known by its `Following`, made anew with each leader epoch: an answer for an
-older one is dropped. Logs are cut only where the leader says that leader epochs diverge, or ends
-(row R4). What it does with one partition involves no wait; between partitions it lets others run.
+A fetcher asks with the ordinary Fetch for all partitions that follow its leader, in a fetch session
+that names those that changed, and applies the answer. With `num.replica.fetchers` above 1 a leader
+has several fetchers, and each partition belongs to one of them. A partition is known by its
+`Following`, made anew with each leader epoch: an answer for an older one is dropped. Logs are cut
+only where the leader says that leader epochs diverge, or ends (row R4). What it does with one
+partition involves no wait; between partitions it lets others run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker.replication.connection import BrokerConnection, connect
+from broker.replication.fetch_session import FollowerSession
 from broker.replication.hosted import EARLIEST, LATEST, Fetched, HostedPartition
 from broker.types import EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
 
 FETCH_KEY, FETCH_VERSION = 1, 17
 LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 8
-_NO_SESSION = {"session_id": 0, "session_epoch": -1}
 _YIELD_BYTES = 1 << 20
 _FIRST_BACKOFF_MS = 20
 _DOUBLINGS_MAX = 20
@@ -54,6 +57,10 @@ class _Asked:
     fetch_offset: int
 
 
+_Key = tuple["UUID", int]
+"""Topic id and partition."""
+
+
 class Fetcher:
     """Follows one broker. `run` it as a task; `stop` ends it."""
 
@@ -63,13 +70,17 @@ class Fetcher:
         logs: LogManager,
         leader_id: int,
         endpoint: Callable[[int], Endpoint | None],
+        changed: Callable[[TopicPartition], None],
     ) -> None:
-        """`endpoint` gives the leader's address as the newest image has it."""
+        """`endpoint` gives the leader's address as the newest image has it; `changed` is told
+        where there is more to read.
+        """
         self._context = context
         self._config = context.config
         self._logs = logs
         self._leader_id = leader_id
         self._endpoint = endpoint
+        self._tell_changed = changed
         self._log = context.runtime.log.bind(fetch_from=leader_id)
         self._loop = asyncio.get_running_loop()
         self._partitions: dict[TopicPartition, Following] = {}
@@ -77,7 +88,7 @@ class Fetcher:
         self._connection: BrokerConnection | None = None
         self._interrupted = False
         self._failures = 0
-        self._rotation = 0
+        self._session: FollowerSession[_Key] = FollowerSession()
 
     @property
     def is_idle(self) -> bool:
@@ -166,42 +177,44 @@ class Fetcher:
             if following.out_of_range:
                 await self._align(connection, following)
         asked = self._ask()
-        timeout_ms = self._config.replica_socket_timeout_ms
-        answer = await connection.call(FETCH_KEY, FETCH_VERSION, self._request(asked), timeout_ms)
+        answer = await self._exchange(connection, asked)
+        self._session.answered(ErrorCode(answer["error_code"]), answer["session_id"])
         if answer["error_code"]:
-            raise KafkaError(ErrorCode(answer["error_code"]), "the leader refused the fetch")
+            code = ErrorCode(answer["error_code"])
+            raise KafkaError(code, "the leader refused the fetch")
         await self._apply(asked, answer)
 
-    def _ask(self) -> dict[tuple[UUID, int], _Asked]:
-        """Beginning with another partition each time, so that none starves behind the limits."""
-        ready = self._ready()
-        first = self._rotation % max(len(ready), 1)
-        self._rotation += 1
+    async def _exchange(
+        self, connection: BrokerConnection, asked: dict[_Key, _Asked]
+    ) -> dict[str, Any]:
+        message = self._request(asked)
+        timeout_ms = self._config.replica_socket_timeout_ms
+        try:
+            return await connection.call(FETCH_KEY, FETCH_VERSION, message, timeout_ms)
+        except KafkaError:
+            self._session.failed()
+            raise
+
+    def _ask(self) -> dict[_Key, _Asked]:
         return {
             (following.hosted.topic_id, following.hosted.partition.partition): _Asked(
                 following, following.hosted.log.log_end_offset
             )
-            for following in ready[first:] + ready[:first]
+            for following in self._ready()
         }
 
     def _is_current(self, following: Following) -> bool:
         return self._partitions.get(following.hosted.partition) is following
 
-    def _request(self, asked: dict[tuple[UUID, int], _Asked]) -> dict[str, Any]:
+    def _request(self, asked: dict[_Key, _Asked]) -> dict[str, Any]:
         config = self._config
+        told = self._session.next({key: self._wanted(one) for key, one in asked.items()})
         topics: dict[UUID, list[dict[str, Any]]] = {}
-        for (topic_id, partition_id), one in asked.items():
-            log = one.following.hosted.log
-            topics.setdefault(topic_id, []).append(
-                {
-                    "partition": partition_id,
-                    "current_leader_epoch": one.following.leader_epoch,
-                    "fetch_offset": one.fetch_offset,
-                    "last_fetched_epoch": log.epochs.latest,
-                    "log_start_offset": log.log_start_offset,
-                    "partition_max_bytes": config.replica_fetch_max_bytes,
-                }
-            )
+        for (topic_id, partition_id), wanted in told.changed.items():
+            topics.setdefault(topic_id, []).append({"partition": partition_id, **wanted})
+        forgotten: dict[UUID, list[int]] = {}
+        for topic_id, partition_id in told.forgotten:
+            forgotten.setdefault(topic_id, []).append(partition_id)
         return {
             "replica_state": {
                 "replica_id": config.node_id,
@@ -210,12 +223,25 @@ class Fetcher:
             "max_wait_ms": config.replica_fetch_wait_max_ms,
             "min_bytes": config.replica_fetch_min_bytes,
             "max_bytes": config.replica_fetch_response_max_bytes,
+            "session_id": told.session_id,
+            "session_epoch": told.epoch,
             "topics": [{"topic_id": t, "partitions": parts} for t, parts in topics.items()],
-            "forgotten_topics_data": (),
-            **_NO_SESSION,
+            "forgotten_topics_data": [
+                {"topic_id": t, "partitions": parts} for t, parts in forgotten.items()
+            ],
         }
 
-    async def _apply(self, asked: dict[tuple[UUID, int], _Asked], answer: dict[str, Any]) -> None:
+    def _wanted(self, one: _Asked) -> dict[str, Any]:
+        log = one.following.hosted.log
+        return {
+            "current_leader_epoch": one.following.leader_epoch,
+            "fetch_offset": one.fetch_offset,
+            "last_fetched_epoch": log.epochs.latest,
+            "log_start_offset": log.log_start_offset,
+            "partition_max_bytes": self._config.replica_fetch_max_bytes,
+        }
+
+    async def _apply(self, asked: dict[_Key, _Asked], answer: dict[str, Any]) -> None:
         handled = 0
         for topic in answer["responses"]:
             for data in topic["partitions"]:
@@ -246,11 +272,14 @@ class Fetcher:
             self._cut(hosted, hosted.truncate_to_agree(agreed))
             return
         try:
-            hosted.append_fetched(
+            changed = hosted.append_fetched(
                 Fetched(data["records"] or b"", data["high_watermark"], data["log_start_offset"])
             )
         except KafkaError as failed:
             self._back_off(asked.following, str(failed))
+            return
+        if changed:
+            self._tell_changed(hosted.partition)
 
     async def _align(self, connection: BrokerConnection, following: Following) -> None:
         """The leader does not have our end: finds out what it has."""
@@ -277,7 +306,7 @@ class Fetcher:
         }
         timeout_ms = self._config.replica_socket_timeout_ms
         answer = await connection.call(LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION, message, timeout_ms)
-        found = answer["topics"][0]["partitions"][0]
+        found = _only_partition(answer)
         if found["error_code"]:
             self._back_off(following, ErrorCode(found["error_code"]).name)
             return None
@@ -297,6 +326,18 @@ class Fetcher:
         tell("fetch_refused", partition=str(following.hosted.partition), why=why)
 
 
+def _only_partition(answer: dict[str, Any]) -> dict[str, Any]:
+    found: list[dict[str, Any]] = [one for t in answer["topics"] for one in t["partitions"]]
+    if len(found) != 1:
+        text = f"the leader answers {len(found)} partitions where one was asked for"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+    return found[0]
+
+
+_Link = tuple[int, int]
+"""The leading broker, and which of the connections to it."""
+
+
 class Fetchers:
     """The fetchers of a broker, by leader."""
 
@@ -306,35 +347,43 @@ class Fetchers:
         logs: LogManager,
         endpoint: Callable[[int], Endpoint | None],
         start: Callable[[Fetcher], asyncio.Task[None]],
+        changed: Callable[[TopicPartition], None],
     ) -> None:
-        """`start` runs a fetcher as a task."""
+        """`start` runs a fetcher as a task; for the others see `Fetcher`."""
         self._context = context
         self._logs = logs
         self._endpoint = endpoint
         self._start = start
-        self._fetchers: dict[int, Fetcher] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._leader_of: dict[TopicPartition, int] = {}
+        self._changed = changed
+        self._fetchers: dict[_Link, Fetcher] = {}
+        self._tasks: dict[_Link, asyncio.Task[None]] = {}
+        self._link_of: dict[TopicPartition, _Link] = {}
 
     def follow(self, hosted: HostedPartition, leader_id: int) -> None:
         """Copies the partition from this leader from now on."""
-        if self._leader_of.get(hosted.partition, leader_id) != leader_id:
+        link = leader_id, self._number_for(hosted.partition)
+        if self._link_of.get(hosted.partition, link) != link:
             self.unfollow(hosted.partition)
-        self._leader_of[hosted.partition] = leader_id
-        fetcher = self._fetchers.get(leader_id)
+        self._link_of[hosted.partition] = link
+        fetcher = self._fetchers.get(link)
         if fetcher is None:
-            fetcher = Fetcher(self._context, self._logs, leader_id, self._endpoint)
-            self._fetchers[leader_id] = fetcher
-            self._tasks[leader_id] = self._start(fetcher)
+            fetcher = Fetcher(self._context, self._logs, leader_id, self._endpoint, self._changed)
+            self._fetchers[link] = fetcher
+            self._tasks[link] = self._start(fetcher)
         fetcher.follow(hosted)
+
+    def _number_for(self, partition: TopicPartition) -> int:
+        # Neighbours on different connections; Python's own hash differs from run to run.
+        spread = zlib.crc32(partition.topic.encode()) + partition.partition
+        return spread % self._context.config.num_replica_fetchers
 
     def unfollow(self, partition: TopicPartition) -> None:
         """Stops copying the partition; a fetcher without any ends."""
-        leader_id = self._leader_of.pop(partition, None)
-        if leader_id is None:
+        link = self._link_of.pop(partition, None)
+        if link is None:
             return
-        fetcher = self._fetchers[leader_id]
+        fetcher = self._fetchers[link]
         fetcher.unfollow(partition)
         if fetcher.is_idle:
-            del self._fetchers[leader_id]
-            self._tasks.pop(leader_id).cancel()
+            del self._fetchers[link]
+            self._tasks.pop(link).cancel()

@@ -95,12 +95,13 @@ class HostedPartition:
 
         Counts only once its log is known to agree with this one.
         """
-        error = self._fetch_error(wanted)
+        error = self.fetch_error(wanted, params)
         if error is not ErrorCode.NONE or self.diverging(wanted) is not None:
             return error, False
         error = self.rules.follower_fetched(
             params.replica_id,
             fetch_offset=wanted.fetch_offset,
+            log_start_offset=wanted.log_start_offset,
             broker_epoch=params.replica_epoch,
             log_end_offset=self.log.log_end_offset,
             now_ms=now_ms,
@@ -117,7 +118,7 @@ class HostedPartition:
         self, wanted: FetchPartition, params: FetchParams, *, max_bytes: int, min_one: bool
     ) -> FetchResult:
         """Records for a consumer or a follower, or why there are none."""
-        error = self._fetch_error(wanted)
+        error = self.fetch_error(wanted, params)
         if error is not ErrorCode.NONE:
             return FetchResult(error, current_leader=self.hint_for(error))
         records: list[Buffer] = []
@@ -132,6 +133,9 @@ class HostedPartition:
                 )
             except KafkaError as failed:
                 return FetchResult(failed.code)
+        follower = self.rules.followers.get(params.replica_id)
+        if follower is not None:
+            follower.told_high_watermark = self.rules.high_watermark
         return FetchResult(
             ErrorCode.NONE,
             high_watermark=self.rules.high_watermark,
@@ -157,15 +161,41 @@ class HostedPartition:
         same = end.leader_epoch == wanted.last_fetched_epoch
         return None if same and wanted.fetch_offset <= end.end_offset else end
 
-    def _fetch_error(self, wanted: FetchPartition) -> ErrorCode:
+    def sends_to(self, replica_id: int) -> FetchResult:
+        """Tells a consumer to read from another replica (KIP-392)."""
+        return FetchResult(
+            ErrorCode.NONE,
+            high_watermark=self.rules.high_watermark,
+            last_stable_offset=self.rules.high_watermark,
+            log_start_offset=self.log.log_start_offset,
+            preferred_read_replica=replica_id,
+        )
+
+    def is_behind_in_high_watermark(self, replica_id: int) -> bool:
+        """Whether that follower knows an older high watermark than this leader's."""
+        follower = self.rules.followers.get(replica_id)
+        return follower is not None and follower.told_high_watermark < self.rules.high_watermark
+
+    def fetch_error(self, wanted: FetchPartition, params: FetchParams) -> ErrorCode:
+        """Why this replica cannot serve a Fetch, whatever the log holds; NONE if it can."""
         if wanted.topic_id is not None and wanted.topic_id != self.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        if not params.leader_only and not self.rules.is_leader:
+            return self._follower_error(wanted)
         error = self.rules.check_leader(wanted.current_leader_epoch)
         if error is not ErrorCode.NONE or wanted.last_fetched_epoch < 0:
             return error
         if wanted.last_fetched_epoch > self.log.epochs.latest:
             # It cannot have copied that from this leader's history: let it start from the ends.
             return ErrorCode.OFFSET_OUT_OF_RANGE
+        return error
+
+    def _follower_error(self, wanted: FetchPartition) -> ErrorCode:
+        """Whether a consumer may read here, although another replica leads (KIP-392)."""
+        error = self.rules.check_epoch(wanted.current_leader_epoch)
+        if error is ErrorCode.NONE and wanted.fetch_offset > self.log.log_end_offset:
+            # The leader may have it: whether it is out of range this replica cannot say.
+            return ErrorCode.OFFSET_NOT_AVAILABLE
         return error
 
     # --- offsets --------------------------------------------------------------------------------

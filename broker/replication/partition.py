@@ -36,6 +36,9 @@ class FollowerState:
     """When it last had all that the leader had."""
     log_end_offset: int = UNKNOWN_OFFSET
     broker_epoch: int = UNKNOWN_EPOCH
+    log_start_offset: int = UNKNOWN_OFFSET
+    told_high_watermark: int = UNKNOWN_OFFSET
+    """The high watermark in the last answer to it."""
     leader_end_at_fetch: int = UNKNOWN_OFFSET
     """The leader's log end at its last fetch."""
     fetched_ms: int = 0
@@ -154,13 +157,30 @@ class Partition:
     # --- what clients and followers may ask -----------------------------------------------------
 
     def check_leader(self, current_leader_epoch: int) -> ErrorCode:
-        """Whether this replica answers who believes in this leader epoch (-1: does not say)."""
+        """Whether this leader answers who believes in this leader epoch (-1: does not say)."""
+        error = self.check_epoch(current_leader_epoch)
+        return error if error or self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
+        """Whether this replica, leader or not, is of this leader epoch (-1: does not say)."""
         if current_leader_epoch != UNKNOWN_EPOCH:
             if current_leader_epoch < self.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             if current_leader_epoch > self.leader_epoch:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def readable_followers(self, fetch_offset: int) -> dict[int, FollowerState]:
+        """The followers that a consumer may be sent to: in sync, and having that offset.
+
+        One outside the ISR might fall further and further behind what its reader wants.
+        """
+        return {
+            replica_id: follower
+            for replica_id, follower in self.followers.items()
+            if replica_id in self.isr
+            and follower.log_start_offset <= fetch_offset <= follower.log_end_offset
+        }
 
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
         """What acks=all gets for records below `required_offset`; None: wait."""
@@ -183,11 +203,12 @@ class Partition:
         replica_id: int,
         *,
         fetch_offset: int,
+        log_start_offset: int,
         broker_epoch: int,
         log_end_offset: int,
         now_ms: int,
     ) -> ErrorCode:
-        """A follower has all below `fetch_offset`; `log_end_offset` is the leader's.
+        """A follower has `log_start_offset` to `fetch_offset`; `log_end_offset` is the leader's.
 
         NOT_LEADER_OR_FOLLOWER if it is no replica, or an incarnation before the one last seen;
         OFFSET_OUT_OF_RANGE if it claims more than the leader has.
@@ -206,6 +227,7 @@ class Partition:
             # It has what the leader had when it last asked: it was caught up then.
             follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
         follower.log_end_offset = fetch_offset
+        follower.log_start_offset = log_start_offset
         follower.broker_epoch = broker_epoch
         follower.leader_end_at_fetch = log_end_offset
         follower.fetched_ms = now_ms

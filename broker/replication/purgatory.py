@@ -2,13 +2,17 @@
 
 An operation watches partitions; whoever changes one wakes those that watch it. An operation is
 answered exactly once and then watched nowhere. How many wait is bounded by the connections, which
-have a bounded number of requests each. Deadlines are timers of the event loop.
+have a bounded number of requests each. Deadlines are on a timing wheel; the event loop has one
+timer a purgatory, for the next bucket of the wheel that is not empty.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from broker.replication.timing_wheel import Timer, TimingWheel
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,8 +45,11 @@ class Purgatory(Generic[R]):
         self._loop = loop
         # Dicts for their order: operations are woken in the order in which they came.
         self._watchers: dict[TopicPartition, dict[DelayedOperation[R], None]] = {}
-        self._timers: dict[DelayedOperation[R], asyncio.TimerHandle] = {}
+        self._timers: dict[DelayedOperation[R], Timer[DelayedOperation[R]]] = {}
         self._watched: dict[DelayedOperation[R], list[TopicPartition]] = {}
+        self._wheel: TimingWheel[DelayedOperation[R]] = TimingWheel(int(loop.time() * 1000))
+        self._armed_ms: int | None = None
+        self._handle: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._timers)
@@ -54,7 +61,10 @@ class Purgatory(Generic[R]):
         watched = self._watched[operation] = list(dict.fromkeys(keys))
         for key in watched:
             self._watchers.setdefault(key, {})[operation] = None
-        self._timers[operation] = self._loop.call_later(timeout_ms / 1000, self._finish, operation)
+        # Rounded up, so that nobody waits for less than was asked.
+        expires_ms = ceil(self._loop.time() * 1000) + timeout_ms
+        self._timers[operation] = self._wheel.add(operation, expires_ms)
+        self._arm()
         operation.future.add_done_callback(lambda _: self._forget(operation))
         return operation.future
 
@@ -88,3 +98,22 @@ class Purgatory(Generic[R]):
             del watchers[operation]
             if not watchers:
                 del self._watchers[key]
+        self._arm()
+
+    def _arm(self) -> None:
+        """Sets the event loop's timer to the next bucket, if it is not."""
+        deadline_ms = self._wheel.deadline_ms()
+        if deadline_ms == self._armed_ms:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._armed_ms, self._handle = deadline_ms, None
+        if deadline_ms is not None:
+            self._handle = self._loop.call_at(deadline_ms / 1000, self._turn, deadline_ms)
+
+    def _turn(self, deadline_ms: int) -> None:
+        self._armed_ms = self._handle = None
+        # The loop may call a timer its clock's resolution too early.
+        for operation in self._wheel.advance(max(deadline_ms, int(self._loop.time() * 1000))):
+            self._finish(operation)
+        self._arm()

@@ -18,6 +18,7 @@ from broker.replication.hosted import ALL_IN_SYNC, HostedPartition
 from broker.replication.isr_manager import IsrManager
 from broker.replication.partition import NO_LEADER, Partition
 from broker.replication.purgatory import Purgatory
+from broker.replication.replica_selector import ReplicaView, closest
 from broker.types import (
     CONSUMER,
     AppendResult,
@@ -29,6 +30,7 @@ from broker.types import (
     OffsetResult,
     TopicPartition,
 )
+from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage, PartitionImage
 from raftctl.metadata.topic_config import TopicConfig, effective, topic_defaults
@@ -64,11 +66,15 @@ class ReplicaManager:
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
+        self._selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._isr = IsrManager(context, self._isr_answered)
         self._fetchers = Fetchers(
-            context, logs, self._endpoint, lambda fetcher: self._background.start(fetcher.run())
+            context,
+            logs,
+            self._endpoint,
+            lambda fetcher: self._background.start(fetcher.run()),
+            self._fetches.wake,
         )
-        self._rotation = 0
 
     @property
     def hosted(self) -> Mapping[TopicPartition, HostedPartition]:
@@ -249,10 +255,21 @@ class ReplicaManager:
         """
         if params.replica_id != CONSUMER:
             self._follower_fetched(params, partitions)
+        urgent = self._selects and self._must_hear(params.replica_id, partitions)
         results = self._read(params, partitions)
         if not partitions or params.max_wait_ms <= 0 or _is_enough(results, params.min_bytes):
             return results
-        operation = DelayedFetch(self._loop, params, partitions, results, self._hosted, self._read)
+        if urgent:
+            return results
+        operation = DelayedFetch(
+            self._loop,
+            params,
+            partitions,
+            results,
+            self._hosted,
+            self._read,
+            tell_high_watermarks=self._selects,
+        )
         watched = (wanted.partition for wanted in partitions)
         return self._fetches.wait(operation, watched, params.max_wait_ms)
 
@@ -270,14 +287,17 @@ class ReplicaManager:
                 if proposal is not None:
                     self._isr.submit(hosted, proposal)
 
+    def _must_hear(self, replica_id: int, partitions: Sequence[FetchPartition]) -> bool:
+        """Whether a follower is to be told of a high watermark now, for the consumers it has."""
+        known = (self._hosted.get(wanted.partition) for wanted in partitions)
+        return any(h is not None and h.is_behind_in_high_watermark(replica_id) for h in known)
+
     def _read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> list[FetchResult]:
-        """Begins with another partition each time, so that the limit starves none (R10)."""
         count = len(partitions)
         results: dict[int, FetchResult] = {}
         left, min_one = params.max_bytes, True
-        self._rotation += 1
         for step in range(count):
-            index = (self._rotation + step) % count
+            index = (params.first + step) % count
             result = self._read_one(params, partitions[index], max(left, 0), min_one)
             results[index] = result
             left -= result.size
@@ -293,7 +313,28 @@ class ReplicaManager:
         if params.replica_id != CONSUMER and not hosted.rules.knows(params.replica_id):
             error = hosted.rules.check_leader(wanted.current_leader_epoch)
             return FetchResult(error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        preferred = self._preferred(hosted, wanted, params)
+        if preferred != self._broker_id:
+            return hosted.sends_to(preferred)
         return hosted.fetch(wanted, params, max_bytes=max_bytes, min_one=min_one)
+
+    def _preferred(
+        self, hosted: HostedPartition, wanted: FetchPartition, params: FetchParams
+    ) -> int:
+        """The replica that a consumer should read from; this one if it is not for us to say."""
+        if params.leader_only or not params.client_rack or hosted.fetch_error(wanted, params):
+            return self._broker_id
+        if not hosted.rules.is_leader:
+            return self._broker_id
+        end = hosted.log.log_end_offset
+        leader = ReplicaView(self._broker_id, self._config.broker_rack, end, self._now_ms())
+        brokers = self._image.brokers
+        followers = [
+            ReplicaView(replica, brokers[replica].rack, one.log_end_offset, one.caught_up_ms)
+            for replica, one in hosted.rules.readable_followers(wanted.fetch_offset).items()
+            if replica in brokers and brokers[replica].active
+        ]
+        return closest(params.client_rack, leader, followers)
 
     # --- offsets --------------------------------------------------------------------------------
 
@@ -356,7 +397,7 @@ class ReplicaManager:
 
 
 def _is_enough(results: Sequence[FetchResult], min_bytes: int) -> bool:
-    """Whether a fetch is answered at once: enough bytes, an error, or a divergence."""
-    if any(result.error or result.diverging for result in results):
+    """Whether a fetch is answered at once: enough bytes, or something else to tell."""
+    if any(r.error or r.diverging or r.preferred_read_replica >= 0 for r in results):
         return True
     return sum(result.size for result in results) >= min_bytes

@@ -4,12 +4,14 @@
 """
 
 from raftctl.config.addresses import Listener, Voter
+from raftctl.config.keys import RACK_AWARE_SELECTOR
 from raftctl.config.load import KEYS, load_config, make_config, warn_on_stderr
 from raftctl.config.model import NodeConfig
 from raftctl.config.properties import parse_properties, write_properties
 
 __all__ = [
     "KEYS",
+    "RACK_AWARE_SELECTOR",
     "Listener",
     "NodeConfig",
     "Voter",

@@ -23,6 +23,9 @@ from raftctl.config.addresses import (
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 Role = Literal["controller", "broker"]
 
 
@@ -66,6 +69,14 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(name.upper() for name in split_list(text))
 
 
+def _parse_selector(text: str) -> str:
+    name = text.strip()
+    if name not in (LEADER_SELECTOR, RACK_AWARE_SELECTOR):
+        raise ValueError(f"{name!r} is unknown: write {LEADER_SELECTOR} or {RACK_AWARE_SELECTOR}")
+    return name
+
+
+SelectorClass = Annotated[str, _parsed_by(_parse_selector)]
 Flag = Annotated[bool, _parsed_by(_parse_flag)]
 Names = Annotated[tuple[str, ...], _parsed_by(_parse_names)]
 Directories = Annotated[tuple[str, ...], _parsed_by(split_list)]
@@ -324,6 +335,11 @@ class ReplicationKeys(Section):
         at_least=1,
         at_most=LONG_MAX,
     )
+    num_replica_fetchers: int = _key(
+        1,
+        "Connections of a follower to each leading broker; they share its partitions.",
+        at_least=1,
+    )
     replica_fetch_wait_max_ms: int = _key(
         500, "The longest wait of a follower's fetch for new records.", at_least=0
     )
@@ -348,6 +364,16 @@ class ReplicationKeys(Section):
         57_671_680,
         "The bytes of one answer to a consumer; a larger first batch passes.",
         at_least=1_024,
+    )
+    replica_selector_class: SelectorClass = _key(
+        LEADER_SELECTOR,
+        "Where consumers read: from the leader, or with "
+        f"`{RACK_AWARE_SELECTOR}` from an in-sync replica in the rack of their `client.rack`.",
+    )
+    max_incremental_fetch_session_cache_slots: int = _key(
+        1_000,
+        "Fetch sessions that are kept; without one a client sends all its partitions each time.",
+        at_least=0,
     )
 
 

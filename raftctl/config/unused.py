@@ -19,7 +19,6 @@ _EXPLAINED = {
     "controller.quorum.append.linger.ms": "appends share a flush without waiting for each other",
     "num.io.threads": _THREADS,
     "num.network.threads": _THREADS,
-    "num.replica.fetchers": _THREADS,
     "background.threads": _THREADS,
     "num.recovery.threads.per.data.dir": _THREADS,
     "num.replica.alter.log.dirs.threads": _THREADS,
@@ -76,9 +75,9 @@ log.message.downconversion.enable log.message.format.version log.message.timesta
 log.message.timestamp.before.max.ms log.message.timestamp.difference.max.ms log.preallocate
 log.retention.check.interval.ms log.roll.jitter.hours log.roll.jitter.ms
 log.segment.delete.delay.ms max.connection.creation.rate max.connections.per.ip
-max.connections.per.ip.overrides max.incremental.fetch.session.cache.slots
+max.connections.per.ip.overrides
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
-queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms replica.selector.class
+queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms
 replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id
 server.max.startup.time.ms socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes

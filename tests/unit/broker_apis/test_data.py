@@ -288,11 +288,11 @@ async def test_fetch_passes_on_divergence_leaders_and_aborted_transactions(
     assert partition["aborted_transactions"] == [{"producer_id": 11, "first_offset": 5}]
 
 
-async def test_fetch_sessions_are_declined(broker: FakeBroker) -> None:
-    answer = await ask(broker, 1, 11, fetch_message("t", session_id=0, session_epoch=0))
-    assert (answer["error_code"], answer["session_id"]) == (0, 0)
-    answer = await ask(broker, 1, 11, fetch_message("t", session_id=5, session_epoch=2))
-    assert answer["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+@pytest.mark.req("R10")
+async def test_an_answer_is_limited_by_the_broker_too(broker: FakeBroker) -> None:
+    await ask(broker, 1, 11, fetch_message("t", max_bytes=2**31 - 1))
+    ((params, _),) = broker.replicas.fetches
+    assert params.max_bytes == broker.config.fetch_max_bytes
 
 
 # --- offsets --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -153,6 +154,87 @@ async def test_a_new_partition_does_not_wait_for_the_fetch_in_flight() -> None:
         async with asyncio.timeout(5):
             world.elect(2)
             await produced(world.nodes[2], 3)
+
+
+@pytest.mark.req("R1", "R10")
+async def test_a_follower_names_only_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[int] = []
+    call = connection.BrokerConnection.call
+
+    def spy(link: Any, key: int, version: int, message: dict[str, Any], timeout_ms: int) -> Any:
+        if key == 1:
+            named.append(sum(len(topic["partitions"]) for topic in message["topics"]))
+        return call(link, key, version, message, timeout_ms)
+
+    monkeypatch.setattr(connection.BrokerConnection, "call", spy)
+    async with World(brokers=2, listen=True) as world:
+        world.create_topic(partitions=20)
+        one, two = world.nodes.values()
+        await produced(one, 5)
+        await eventually(lambda: two.hosted().rules.high_watermark == 5)
+        # All of them once for the session; since then only the one that moves.
+        assert named.count(20) == 1
+        assert set(named[named.index(20) + 1 :]) <= {0, 1}
+        assert len(one.sessions) == 1
+
+
+@pytest.mark.req("R1")
+@pytest.mark.parametrize("slots", ["0", "1"])
+async def test_replication_goes_on_without_room_for_sessions(slots: str) -> None:
+    async with World(listen=True, max_incremental_fetch_session_cache_slots=slots) as world:
+        world.create_topic(partitions=3)
+        one, two, three = world.nodes.values()
+        assert await produced(one, 20) == list(range(20))
+        assert content(one) == content(two) == content(three)
+        assert len(one.sessions) == int(slots)
+
+
+@pytest.mark.req("R1")
+async def test_a_session_that_the_leader_has_lost_begins_anew() -> None:
+    async with World(listen=True) as world:
+        world.create_topic()
+        one = world.nodes[1]
+        await produced(one, 3)
+        for session in list(one.sessions._sessions):
+            one.sessions._remove(session)
+        assert await produced(one, 3) == [3, 4, 5]
+        assert len(one.sessions) == 2
+
+
+@pytest.mark.req("R1")
+async def test_several_fetchers_share_the_partitions_of_a_leader() -> None:
+    async with World(brokers=2, listen=True, num_replica_fetchers="3") as world:
+        world.create_topic(partitions=7)
+        one, two = world.nodes.values()
+        partitions = [TopicPartition("t", number) for number in range(7)]
+        done = one.replicas.append(-1, 5_000, [(p, make_batch([b"v"])) for p in partitions])
+        assert isinstance(done, asyncio.Future)
+        assert [r.error for r in await done] == [ErrorCode.NONE] * 7
+        shares = [len(f._partitions) for f in two.replicas._fetchers._fetchers.values()]
+        assert sorted(shares) == [2, 2, 3]
+        world.elect(2)
+        shares = [len(f._partitions) for f in two.replicas._fetchers._fetchers.values()]
+        assert sum(shares) == 6
+
+
+@pytest.mark.req("R1")
+async def test_a_partition_that_is_refused_waits_and_the_others_do_not() -> None:
+    async with World(brokers=2, listen=True, replica_fetch_backoff_ms="60000") as world:
+        world.create_topic(partitions=2)
+        one, two = world.nodes.values()
+        one.deaf = True
+        world.elect(1)
+        (fetcher,) = two.replicas._fetchers._fetchers.values()
+        await eventually(lambda: fetcher._partitions[P0].failures >= 3)
+        other = TopicPartition("t", 1)
+        done = one.replicas.append(-1, 5_000, [(other, make_batch([b"v"]))])
+        assert isinstance(done, asyncio.Future)
+        assert (await done)[0].error is ErrorCode.NONE
+        assert fetcher._partitions[other].failures == 0
+        one.deaf = False
+        world.elect(1)
+        await produced(one, 2)
+        assert content(one) == content(two)
 
 
 async def test_other_peers_are_hung_up_on() -> None:

@@ -50,7 +50,12 @@ def leading(
 
 def fetched(rules: Partition, replica: int, offset: int, end: int, now_ms: int = 0) -> ErrorCode:
     return rules.follower_fetched(
-        replica, fetch_offset=offset, broker_epoch=replica, log_end_offset=end, now_ms=now_ms
+        replica,
+        fetch_offset=offset,
+        log_start_offset=0,
+        broker_epoch=replica,
+        log_end_offset=end,
+        now_ms=now_ms,
     )
 
 
@@ -258,7 +263,7 @@ def test_answers_to_proposals() -> None:
 @pytest.mark.req("R3")
 def test_a_restarted_follower_is_not_caught_up_and_its_former_self_is_refused() -> None:
     rules = leading(image(isr=(1, 2)))
-    arguments = {"log_end_offset": 5, "now_ms": 0}
+    arguments = {"log_start_offset": 0, "log_end_offset": 5, "now_ms": 0}
     assert not rules.follower_fetched(2, fetch_offset=5, broker_epoch=10, **arguments)
     assert not rules.follower_fetched(2, fetch_offset=3, broker_epoch=11, **arguments)
     assert rules.followers[2].caught_up_ms < -LAG

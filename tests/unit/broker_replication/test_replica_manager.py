@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -250,13 +251,13 @@ async def test_limits_hold_but_the_first_batch_always_comes_and_partitions_take_
         for partition in partitions:
             leader.replicas.append(1, 0, [(partition, BATCH)])
         served = []
-        for _ in range(3):
-            how = params(max_bytes=10)
+        for first in range(3):
+            how = replace(params(max_bytes=10), first=first)
             found = leader.replicas.fetch(how, [wanted(0, partition=p) for p in partitions])
             assert isinstance(found, list)
             assert sum(r.size for r in found) == len(BATCH)
             served += [index for index, result in enumerate(found) if result.records]
-        assert sorted(served) == [0, 1, 2]
+        assert served == [0, 1, 2]
         appended(leader)
         limited = fetch_now(leader, wanted(0, max_bytes=len(BATCH) + 5))
         assert limited.size == len(BATCH) + 5

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from broker.apis.context import ApiContext
 from broker.apis.dispatch import dispatch
+from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.log.log_manager import LogManager
@@ -133,12 +134,18 @@ class Node:
     """One broker. `start` again after `kill` finds the files as the crash left them."""
 
     def __init__(
-        self, node_id: int, controller: FakeController, *, listen: bool, **keys: str
+        self,
+        node_id: int,
+        controller: FakeController,
+        *,
+        listen: bool,
+        rack: str | None = None,
+        **keys: str,
     ) -> None:
         self.id = node_id
         self.files = FakeFiles()
         self.failures: list[BaseException] = []
-        self.config = config(node_id, **keys)
+        self.config = config(node_id, **keys, **({"broker_rack": rack} if rack else {}))
         self.deaf = False
         """Whether images do not reach it."""
         self.running = False
@@ -163,14 +170,14 @@ class Node:
         self.metadata = MetadataCache()
         self.replicas = ReplicaManager(self.context, logs)
         await self.replicas.start()
-        port = await self._bind() if self._listen else 1
+        port = self.port = await self._bind() if self._listen else 1
         self.running = True
         self._controller.commit(
             RegisterBrokerRecord(
                 self.id,
                 UUID(int=self.id),
                 (Endpoint("PLAINTEXT", "127.0.0.1", port),),
-                None,
+                self.config.broker_rack,
                 fenced=False,
             )
         )
@@ -214,6 +221,9 @@ class Node:
         return -1 if broker is None else broker.broker_epoch
 
     async def _bind(self) -> int:
+        self.sessions = FetchSessions(
+            self.config.max_incremental_fetch_session_cache_slots, self.runtime.random
+        )
         admission = Admission(self.config, self.failures.append)
         context = ApiContext(
             config=self.config,
@@ -223,6 +233,7 @@ class Node:
             metadata=self.metadata,
             controller=self._controller,
             producer_ids=ProducerIds(self._controller, self.id, self._broker_epoch),
+            sessions=self.sessions,
             log=self.runtime.log,
         )
         admission.begin()
@@ -243,13 +254,16 @@ class Node:
 
 
 class World:
-    """A cluster of brokers 1..n; `async with` starts and stops it."""
+    """A cluster of brokers 1..n; `async with` starts and stops it. `racks` has a letter each."""
 
-    def __init__(self, brokers: int = 3, *, listen: bool = False, **keys: str) -> None:
+    def __init__(
+        self, brokers: int = 3, *, listen: bool = False, racks: str = "", **keys: str
+    ) -> None:
         self.controller = FakeController()
         self.controller.publish = self._publish
         self.nodes = {
-            n: Node(n, self.controller, listen=listen, **keys) for n in range(1, brokers + 1)
+            n: Node(n, self.controller, listen=listen, rack=racks[n - 1 : n], **keys)
+            for n in range(1, brokers + 1)
         }
 
     async def __aenter__(self) -> World:

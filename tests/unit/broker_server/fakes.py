@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import struct
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from structlog.testing import LogCapture
 
 from broker.apis.context import ApiContext
 from broker.apis.dispatch import dispatch
+from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.protocol import codec
@@ -288,6 +290,9 @@ class FakeBroker:
             metadata=self.metadata,
             controller=self.controller,
             producer_ids=ProducerIds(self.controller, 1, lambda: 7),
+            sessions=FetchSessions(
+                self.config.max_incremental_fetch_session_cache_slots, random.Random(5)
+            ),
             log=self.log,
         )
         self.admission = Admission(self.config, self.failures.append)
