@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from raftctl.cli import cluster, info, kv, log, metadata_shell, quorum, start, storage, topics
+from raftctl.cli import (
+    bench,
+    cluster,
+    info,
+    kv,
+    log,
+    metadata_shell,
+    quorum,
+    start,
+    storage,
+    topics,
+)
 from raftctl.cli.demo import command as demo
 
 if TYPE_CHECKING:
@@ -21,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(storage.app, name="storage")
+app.add_typer(bench.app, name="bench")
 app.add_typer(topics.app, name="topics")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(kv.app, name="kv")

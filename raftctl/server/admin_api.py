@@ -59,7 +59,8 @@ class AdminApi:
         quorum = quorum_json(self._driver.status())
         cluster = cluster_json(self._loader.image)
         identity = {"node_id": self._node_id, "cluster_id": self._cluster_id}
-        return web.json_response({**identity, **quorum, **cluster})
+        disk = {"metadata_log_fsyncs": self._driver.log.fsyncs}
+        return web.json_response({**identity, **quorum, **disk, **cluster})
 
     async def _metadata(self, request: web.Request) -> web.StreamResponse:
         """The committed image as packed records, a slice at a time so that nobody else waits."""

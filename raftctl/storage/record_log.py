@@ -103,6 +103,8 @@ class RecordLog:
         """Everything below is durable."""
         self.torn_bytes = 0
         """How much of an unfinished write `open` cut off."""
+        self.fsyncs = 0
+        """How often appended batches have been made durable."""
 
     @classmethod
     def open(
@@ -392,6 +394,7 @@ class RecordLog:
                 file = self._file(operation.segment)
                 file.append(operation.buffers)
                 file.sync()
+                self.fsyncs += 1
             elif isinstance(operation, _Cut):
                 self._perform_cut(operation)
             else:

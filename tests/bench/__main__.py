@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
+from raftctl.bench.figures import report
 from tests.bench import failover, produce, quorum, startup
 
 BENCHMARKS = {
@@ -37,13 +36,8 @@ def main() -> None:
             figures[figure] = value
             sys.stdout.write(f"{figure}: {value['median']} {value['unit']} ({value['goal']})\n")
             sys.stdout.flush()
-    machine = {
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "load_average": os.getloadavg(),
-    }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps({"machine": machine, "figures": figures}, indent=2))
+    arguments.output.write_text(json.dumps(report(figures), indent=2))
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka.cimpl import NewTopic
 
@@ -15,7 +14,7 @@ from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from confluent_kafka.admin import AdminClient
 
@@ -55,10 +54,3 @@ def wait_in_sync(cluster: LocalCluster, timeout_s: float = 60) -> None:
             return
         time.sleep(0.05)
     raise TimeoutError("the cluster did not become healthy")
-
-
-def figure(values: Sequence[float], unit: str, goal: str, digits: int = 3) -> dict[str, Any]:
-    """One figure as it stands in the JSON."""
-    turns = [round(value, digits) for value in values]
-    median = round(statistics.median(turns), digits)
-    return {"median": median, "max": max(turns), "unit": unit, "goal": goal, "turns": turns}

@@ -2,7 +2,7 @@
 //
 // It is the compiled counterpart of the quorum benchmark's own load process: the same keys, sizes
 // and phases, one reply awaited for each put. It prints one JSON object with latencies in
-// milliseconds. Built and run by quorum_etcd.py.
+// milliseconds. Built and run by raftctl/bench/etcd.py.
 package main
 
 import (

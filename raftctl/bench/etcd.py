@@ -14,16 +14,23 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from raftctl.bench.voters import ELECTION_TIMEOUT_MS, VOTERS, run_load, wait_for
 from raftctl.localcluster.layout import HOST
 from raftctl.localcluster.ports import free_ports
-from tests.bench.voters import ELECTION_TIMEOUT_MS, VALUE_BYTES, VOTERS, run_load, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from raftctl.bench.voters import Load
+
 SOURCE = Path(__file__).parent / "etcdload"
 CONNECTIONS = 8
 """Over which etcd's clients spread; about what does best: with one, its client is the limit."""
+FSYNC_COUNTERS = (
+    "etcd_disk_wal_fsync_duration_seconds_count",
+    "etcd_disk_backend_commit_duration_seconds_count",
+)
+"""Of its log and of its database; both end in fdatasync."""
 
 
 def missing() -> str:
@@ -37,11 +44,12 @@ def missing() -> str:
 
 
 class EtcdVoters:
-    """See `tests.bench.voters.Voters`."""
+    """See `raftctl.bench.voters.Voters`."""
 
     name = "etcd"
 
     def __init__(self, directory: Path) -> None:
+        """Builds the generator and starts the servers; all their files are in `directory`."""
         ports = free_ports(2 * VOTERS)
         self._clients = [f"{HOST}:{port}" for port in ports[:VOTERS]]
         self._peers = [f"{HOST}:{port}" for port in ports[VOTERS:]]
@@ -76,16 +84,24 @@ class EtcdVoters:
             return status if "leader" in status else None
         return None
 
-    def pids(self) -> list[int]:
-        """See `Voters.pids`."""
-        return [process.pid for process in self._processes.values()]
+    def pid(self, voter: int) -> int:
+        """See `Voters.pid`."""
+        return self._processes[voter].pid
 
-    def load(self, outstanding: int, warmup_s: float, seconds: float) -> dict[str, Any]:
+    def fsyncs(self) -> int:
+        """See `Voters.fsyncs`, as its metrics tell."""
+        return sum(self._fsyncs(voter) for voter in self._processes)
+
+    def _fsyncs(self, voter: int) -> int:
+        url = f"http://{self._clients[voter]}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            lines = [line.split() for line in answer.read().decode().splitlines()]
+        return sum(int(float(line[1])) for line in lines if line and line[0] in FSYNC_COUNTERS)
+
+    def load(self, load: Load) -> dict[str, Any]:
         """See `Voters.load`."""
         command = [str(self._generator), "-endpoints", self._clients[self.leader()]]
-        command += ["-outstanding", str(outstanding), "-value-bytes", str(VALUE_BYTES)]
-        command += ["-connections", str(CONNECTIONS)]
-        return run_load([*command, "-warmup", str(warmup_s), "-seconds", str(seconds)])
+        return run_load([*command, "-connections", str(CONNECTIONS), *load.options("-")])
 
     def prober(self, survivors: Sequence[int]) -> list[str]:
         """See `Voters.prober`."""

@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.config import make_config, write_properties
 from raftctl.localcluster.layout import (
     FIRST_CONTROLLER_ID,
@@ -25,14 +25,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from raftctl.config import NodeConfig
     from raftctl.localcluster.processes import ProcessRef
 
+    Format = Callable[[NodeConfig, str], object]
+    """Formats the directories of a node for a cluster id."""
+
 VOTERS = 3
-VALUE_BYTES = 256
 ELECTION_TIMEOUT_MS = 1000
 """Of both peers: the least time after which a follower gives up a leader that is silent."""
 READY_S = 30.0
 POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a load process does: the same for all peers."""
+
+    outstanding: int
+    """Puts under way at any time."""
+    value_bytes: int
+    seconds: float
+    """That are measured."""
+    warmup_s: float
+
+    def options(self, dashes: str = "--") -> list[str]:
+        """On the command line of a load process, which knows them by the same names."""
+        values = {
+            "outstanding": self.outstanding,
+            "value-bytes": self.value_bytes,
+            "seconds": self.seconds,
+            "warmup": self.warmup_s,
+        }
+        return [text for name, value in values.items() for text in (dashes + name, str(value))]
 
 
 class Voters(Protocol):
@@ -43,10 +68,13 @@ class Voters(Protocol):
     def leader(self) -> int:
         """Which voter leads, waiting for one. Raises TimeoutError."""
 
-    def pids(self) -> Sequence[int]:
-        """The voters' processes."""
+    def pid(self, voter: int) -> int:
+        """The voter's process."""
 
-    def load(self, outstanding: int, warmup_s: float, seconds: float) -> dict[str, Any]:
+    def fsyncs(self) -> int:
+        """How often the voters have had their disks sync, all together, since they were started."""
+
+    def load(self, load: Load) -> dict[str, Any]:
         """Runs the load process against the leader and returns its report."""
 
     def prober(self, survivors: Sequence[int]) -> list[str]:
@@ -67,7 +95,8 @@ class RaftctlVoters:
 
     name = "raftctl"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, cluster_id: str, format_storage: Format) -> None:
+        """Starts them; their disks and logs are in `directory`."""
         ids = range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + VOTERS)
         nodes = [
             LocalNode(f"controller-{node_id}", node_id, "controller", port)
@@ -75,7 +104,7 @@ class RaftctlVoters:
         ]
         timeout = str(ELECTION_TIMEOUT_MS)
         self._layout = ClusterLayout(
-            random_uuid_text(),
+            cluster_id,
             tuple(nodes),
             (
                 ("controller.quorum.election.timeout.ms", timeout),
@@ -104,22 +133,25 @@ class RaftctlVoters:
                     return voter
         return None
 
-    def pids(self) -> list[int]:
-        """See `Voters.pids`."""
-        return [process.pid for process in self._processes.values()]
+    def pid(self, voter: int) -> int:
+        """See `Voters.pid`."""
+        return self._processes[voter].pid
 
-    def load(self, outstanding: int, warmup_s: float, seconds: float) -> dict[str, Any]:
+    def fsyncs(self) -> int:
+        """See `Voters.fsyncs`: of the metadata log."""
+        statuses = [ask_controller(self._layout.nodes[voter].address) for voter in self._processes]
+        return sum(status["metadata_log_fsyncs"] for status in statuses if status is not None)
+
+    def load(self, load: Load) -> dict[str, Any]:
         """See `Voters.load`."""
         address = self._layout.nodes[self.leader()].address
-        command = [sys.executable, "-m", "tests.bench.quorum_load", "--leader", address]
-        command += ["--cluster-id", self._layout.cluster_id]
-        command += ["--outstanding", str(outstanding), "--value-bytes", str(VALUE_BYTES)]
-        return run_load([*command, "--warmup", str(warmup_s), "--seconds", str(seconds)])
+        command = [sys.executable, "-m", "raftctl.bench.quorum_load", "--leader", address]
+        return run_load([*command, "--cluster-id", self._layout.cluster_id, *load.options()])
 
     def prober(self, survivors: Sequence[int]) -> list[str]:
         """See `Voters.prober`."""
         addresses = ",".join(self._layout.nodes[voter].address for voter in survivors)
-        command = [sys.executable, "-m", "tests.bench.quorum_probe", "--controllers", addresses]
+        command = [sys.executable, "-m", "raftctl.bench.quorum_probe", "--controllers", addresses]
         return [*command, "--cluster-id", self._layout.cluster_id]
 
     def kill(self, voter: int) -> None:

@@ -1,0 +1,208 @@
+"""The quorum against etcd: puts a second, the latency of one put, and failover.
+
+Three voters on one machine for each, everything committed durable, the same number of puts under
+way, a load process apart, one reply for each put after commit and apply. The peers take turns
+(A B A B), so that what else the machine does hits both; ratios are of medians.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psutil
+
+from raftctl.bench.etcd import EtcdVoters, missing
+from raftctl.bench.figures import figure
+from raftctl.bench.voters import ELECTION_TIMEOUT_MS, VOTERS, Load, RaftctlVoters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from raftctl.bench.voters import Format, Voters
+
+WARMUP_S = 1.0
+REJOIN_S = 1.5
+MICROSECONDS = 1e6
+BUSY = 0.85
+"""A processor, or all, used to this share or more is what limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured, and how often."""
+
+    outstanding: int = 256
+    value_bytes: int = 256
+    seconds: float = 4.0
+    """Of each turn of puts, after a second that is not measured."""
+    turns: int = 5
+    failovers: int = 0
+    peer: str = "etcd"
+    """`etcd` or `none`."""
+
+
+class Measured(NamedTuple):
+    """What came of it."""
+
+    figures: dict[str, dict[str, Any]]
+    """By name, the peer's name at the end."""
+    limits: list[str]
+    """A sentence for each quorum: what it had no more of."""
+
+
+class _Turn(NamedTuple):
+    """One turn of many puts."""
+
+    puts_per_s: float
+    cpu_us: float
+    fsyncs: float
+    """Both of all voters, for each put."""
+    leader_share: float
+    """Of one processor."""
+    machine_share: float
+    """Of all processors, whoever used them."""
+
+
+def measure(
+    plan: Plan, *, cluster_id: str, format_storage: Format, say: Callable[[str], object]
+) -> Measured:
+    """Starts the quorums, measures them in turns, and leaves nothing behind.
+
+    Without etcd or Go `say` is told what is missing, and raftctl is measured alone.
+    """
+    lacks = missing() if plan.peer == "etcd" else ""
+    if lacks:
+        say(f"quorum: no peer to compare with; missing: {lacks}")
+    with tempfile.TemporaryDirectory(prefix="raftctl-bench-") as directory:
+        quorums: list[Voters] = []
+        try:
+            quorums.append(RaftctlVoters(Path(directory) / "raftctl", cluster_id, format_storage))
+            if plan.peer == "etcd" and not lacks:
+                quorums.append(EtcdVoters(Path(directory) / "etcd"))
+            measured = _throughput(quorums, plan)
+            figures = measured.figures | _latency(quorums, plan)
+            if plan.failovers:
+                figures |= _failover(quorums, plan.failovers)
+        finally:
+            for quorum in quorums:
+                quorum.stop()
+    return Measured(figures, measured.limits)
+
+
+def _throughput(quorums: Sequence[Voters], plan: Plan) -> Measured:
+    turns: dict[str, list[_Turn]] = {quorum.name: [] for quorum in quorums}
+    for _ in range(plan.turns):
+        for quorum in quorums:
+            turns[quorum.name].append(_put_many(quorum, plan))
+    goal = f"{plan.outstanding} outstanding, {VOTERS} voters, {plan.value_bytes} B; goal: 5 x etcd"
+    figures: dict[str, dict[str, Any]] = {}
+    for name, of in turns.items():
+        figures[f"puts_{name}"] = figure([turn.puts_per_s for turn in of], "1/s", goal, 0)
+    for name, of in turns.items():
+        cpu = [turn.cpu_us for turn in of]
+        figures[f"put_cpu_{name}"] = figure(cpu, "us", "of all voters, without the client", 1)
+    for name, of in turns.items():
+        fsyncs = [turn.fsyncs for turn in of]
+        figures[f"put_fsyncs_{name}"] = figure(fsyncs, "fsyncs", "of all voters", 4)
+    speeds = {name: [turn.puts_per_s for turn in of] for name, of in turns.items()}
+    figures |= _ratio("puts_ratio", speeds, "goal: at least 5")
+    return Measured(figures, [_limit(name, of) for name, of in turns.items()])
+
+
+def _limit(name: str, turns: Sequence[_Turn]) -> str:
+    """What the turns had no more of, by the use of processors."""
+    leader = statistics.median(turn.leader_share for turn in turns)
+    machine = statistics.median(turn.machine_share for turn in turns)
+    used = f"leader {leader:.0%} of one core, machine {machine:.0%} of {os.cpu_count()}"
+    if machine >= BUSY:
+        return f"{name}: limited by the machine's processors ({used})"
+    if leader >= BUSY and name == RaftctlVoters.name:
+        return f"{name}: limited by the leader's event loop, which uses one core ({used})"
+    return f"{name}: limited by waiting for syncs and messages, not by processors ({used})"
+
+
+def _put_many(quorum: Voters, plan: Plan) -> _Turn:
+    leader = quorum.leader()
+    fsyncs_before, before, began = quorum.fsyncs(), _cpu_seconds(quorum), time.perf_counter()
+    psutil.cpu_percent()
+    report = quorum.load(Load(plan.outstanding, plan.value_bytes, plan.seconds, WARMUP_S))
+    machine_share = psutil.cpu_percent() / 100
+    elapsed = time.perf_counter() - began
+    used = [after - b for after, b in zip(_cpu_seconds(quorum), before, strict=True)]
+    speed = report["puts"] / report["seconds"]
+    puts = speed * (WARMUP_S + plan.seconds)
+    return _Turn(
+        puts_per_s=speed,
+        cpu_us=sum(used) / puts * MICROSECONDS,
+        fsyncs=(quorum.fsyncs() - fsyncs_before) / puts,
+        leader_share=used[leader] / elapsed,
+        machine_share=machine_share,
+    )
+
+
+def _cpu_seconds(quorum: Voters) -> list[float]:
+    times = [psutil.Process(quorum.pid(voter)).cpu_times() for voter in range(VOTERS)]
+    return [one.user + one.system for one in times]
+
+
+def _latency(quorums: Sequence[Voters], plan: Plan) -> dict[str, Any]:
+    medians: dict[str, list[float]] = {quorum.name: [] for quorum in quorums}
+    for _ in range(plan.turns):
+        for quorum in quorums:
+            report = quorum.load(Load(1, plan.value_bytes, plan.seconds, WARMUP_S))
+            medians[quorum.name].append(report["p50_ms"])
+    goal = "one put at a time, median; goal: below etcd's"
+    figures = {f"put_latency_{name}": figure(of, "ms", goal) for name, of in medians.items()}
+    return figures | _ratio("put_latency_ratio", medians, "goal: below 1")
+
+
+def _failover(quorums: Sequence[Voters], count: int) -> dict[str, Any]:
+    taken: dict[str, list[float]] = {quorum.name: [] for quorum in quorums}
+    for _ in range(count):
+        for quorum in quorums:
+            seconds = _kill_leader(quorum)
+            taken[quorum.name].append(seconds * 1000 / ELECTION_TIMEOUT_MS)
+    goal = f"kill -9 of the leader to next commit; 1 is {ELECTION_TIMEOUT_MS} ms"
+    figures = {
+        f"quorum_failover_{name}": figure(of, "election timeouts", goal)
+        for name, of in taken.items()
+    }
+    return figures | _ratio("quorum_failover_ratio", taken, "lower is better")
+
+
+def _kill_leader(quorum: Voters) -> float:
+    """Seconds from the kill to the next put that the survivors commit."""
+    leader = quorum.leader()
+    survivors = [voter for voter in range(VOTERS) if voter != leader]
+    command, pipe = quorum.prober(survivors), subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as prober:
+        if prober.stdin is None or prober.stdout is None:
+            raise RuntimeError("the prober has no pipes")
+        _expect("ready", prober.stdout.readline())
+        began = time.perf_counter()
+        quorum.kill(leader)
+        prober.stdin.write("go\n")
+        prober.stdin.flush()
+        _expect("committed", prober.stdout.readline())
+        taken = time.perf_counter() - began
+    quorum.start(leader)
+    time.sleep(REJOIN_S)
+    return taken
+
+
+def _expect(word: str, line: str) -> None:
+    if line.strip() != word:
+        raise RuntimeError(f"the prober said {line!r}, not {word}")
+
+
+def _ratio(name: str, values: dict[str, list[float]], goal: str) -> dict[str, Any]:
+    """Ours divided by the peer's, of medians; nothing without a peer."""
+    ours, *others = [statistics.median(of) for of in values.values()]
+    return {name: figure([ours / others[0]], "x", goal, 2)} if others else {}

@@ -1,0 +1,82 @@
+"""`raftctl bench quorum` as a user runs it, for a moment only: the figures are not judged here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+QUICK = ["--seconds", "0.3", "--turns", "1"]
+ALONE = {"puts_raftctl", "put_cpu_raftctl", "put_fsyncs_raftctl", "put_latency_raftctl"}
+
+
+def _bench(
+    arguments: list[str], env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "raftctl", "bench", "quorum", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env=env,
+        check=False,
+    )
+
+
+def test_alone_it_shows_and_writes_figures(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    done = _bench(["--peer", "none", "--outstanding", "16", *QUICK, "--output", str(file)])
+    assert done.returncode == 0, done.stderr
+    assert "puts a second" in done.stdout
+    assert "raftctl: limited by" in done.stdout
+    document = json.loads(file.read_text())
+    assert set(document["figures"]) == ALONE
+    assert document["figures"]["puts_raftctl"]["median"] > 0
+    # A put is answered when two of three have synced it; sixteen share a sync at best.
+    assert document["figures"]["put_fsyncs_raftctl"]["median"] >= 2 / 16
+    assert document["machine"]["cores"] >= 1
+
+
+def test_without_etcd_it_says_what_is_missing(tmp_path: Path) -> None:
+    env = {**os.environ, "PATH": str(tmp_path)}
+    done = _bench(["--peer", "etcd", "--outstanding", "4", *QUICK], env)
+    assert done.returncode == 0, done.stderr
+    assert "missing: etcd (Debian: apt-get install etcd-server) and Go" in done.stderr
+    assert "puts a second" in done.stdout
+
+
+@pytest.mark.skipif(
+    shutil.which("etcd") is None or shutil.which("go") is None, reason="needs etcd and Go"
+)
+def test_beside_etcd_it_shows_ratios_and_failover(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    done = _bench(["--outstanding", "8", "--failovers", "1", *QUICK, "--output", str(file)])
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(file.read_text())["figures"]
+    ratio = figures["puts_raftctl"]["median"] / figures["puts_etcd"]["median"]
+    assert figures["puts_ratio"]["median"] == pytest.approx(ratio, abs=0.02)
+    assert figures["put_fsyncs_etcd"]["median"] > 0
+    assert figures["quorum_failover_etcd"]["median"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--outstanding", "0"], "--outstanding"),
+        (["--peer", "zookeeper"], "--peer"),
+        (["--output", "/nowhere/at/all.json"], "--output: /nowhere/at/all.json cannot be written"),
+    ],
+)
+def test_bad_input_is_named_before_anything_starts(arguments: list[str], complaint: str) -> None:
+    done = _bench(arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr
