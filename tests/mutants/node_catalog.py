@@ -20,8 +20,8 @@ from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord
 from raftctl.server.controller_service import ControllerService
 from raftctl.server.driver import RaftDriver
 from raftctl.storage import quorum_state
+from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
-from raftctl.storage.record_log import RecordLog, _Write
 from tests.mutants.mutant import Mutant, Patch
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from raftctl.raft.messages import Offset
     from raftctl.runtime.api import FileSystem
     from raftctl.server.controller_service import Reply
-    from raftctl.storage.record_log import _Cut
+    from raftctl.storage.log_writer import Operation
 
 
 def _node(
@@ -61,12 +61,14 @@ def _replace_without_sync(files: FileSystem, path: str, data: bytes) -> None:
     files.rename(temporary, path)
 
 
-def _write_without_sync(log: RecordLog, operations: Sequence[_Write | _Cut]) -> None:
+def _write_without_sync(
+    writer: LogWriter, operations: Sequence[Operation], end_offset: Offset
+) -> None:
     for operation in operations:
-        if isinstance(operation, _Write):
-            log._file(operation.segment).append(operation.buffers)
-        else:
-            log._perform_cut(operation)
+        if isinstance(operation, Write):
+            writer._file(operation.segment).append(operation.buffers)
+        elif isinstance(operation, Cut):
+            writer._cut(operation)
 
 
 def _forget_state(store: QuorumStateStore) -> None:
@@ -84,7 +86,7 @@ DURABLE = (
         "metadata_log_is_not_synced",
         "appended records are written, but not synced",
         ("committed_is_durable_on_a_majority",),
-        Patch(RecordLog, "_perform", _write_without_sync),
+        Patch(LogWriter, "perform", _write_without_sync),
     ),
     _node(
         "vote_is_forgotten_at_restart",
