@@ -52,7 +52,6 @@ class LogWriter:
         self._files = files
         self._directory = directory
         self._point = RecoveryPoint(files, directory)
-        self._whole = True
         self.fsyncs = 0
         """How often appended batches have been made durable."""
         self.recovery_point = self._point.offset
@@ -64,7 +63,6 @@ class LogWriter:
         Each step is durable before the next one begins: else a crash could leave a damaged segment
         with a whole one after it.
         """
-        self._whole = False
         for operation in operations:
             if isinstance(operation, Write):
                 file = self._file(operation.segment)
@@ -76,16 +74,14 @@ class LogWriter:
             else:
                 self._remove(operation)
         self._point.note(end_offset)
-        self._whole = True
 
     def recovered(self, end_offset: Offset) -> None:
         """Everything that recovery has found is durable now."""
         self._point.note(end_offset)
 
     def close(self) -> None:
-        """Makes the note durable. Not after an error, which would be hidden by a second one."""
-        if self._whole:
-            self._point.close()
+        """Makes the note durable."""
+        self._point.close()
 
     def _file(self, segment: Segment) -> File:
         if segment.file is None:

@@ -10,6 +10,7 @@ Source: Apache Kafka's recovery-point-offset-checkpoint; `docs/decisions/0005-re
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from typing import TYPE_CHECKING
 
@@ -63,11 +64,10 @@ class RecoveryPoint:
             self._file.sync()
 
     def close(self) -> None:
-        """Makes the note durable, and closes its file."""
-        try:
+        """Makes the note durable, if the disk still can: an old one is true as well."""
+        with contextlib.suppress(OSError):
             self._file.sync()
-        finally:
-            self._file.close()
+        self._file.close()
 
 
 def _checksum(data: bytes) -> bytes:

@@ -16,9 +16,10 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata import delta
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord
+from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord
 from raftctl.server.controller_service import ControllerService
 from raftctl.server.driver import RaftDriver
+from raftctl.server.loader import MetadataLoader
 from raftctl.storage import quorum_state
 from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
@@ -116,6 +117,15 @@ def _read_uncommitted(driver: RaftDriver, offset: Offset, max_bytes: int) -> lis
     return driver.log.batches(offset, max_bytes)
 
 
+def _replay_without_producer_ids(loader: MetadataLoader, batches: list[Batch]) -> None:
+    told = delta._REPLAY[ProducerIdsRecord]
+    delta._REPLAY[ProducerIdsRecord] = MetadataDelta._ignore
+    try:
+        _replay(loader, batches)
+    finally:
+        delta._REPLAY[ProducerIdsRecord] = told
+
+
 def _keep_uncommitted(controller: QuorumController) -> None:
     kept = controller.image if controller._uncommitted else EMPTY_IMAGE
     _renounce(controller)
@@ -193,6 +203,7 @@ def _unfence_at_once(
     )
 
 
+_replay = MetadataLoader._replay
 _on_committed = ControllerService.on_committed
 _claim = QuorumController.claim
 _renounce = QuorumController.renounce
@@ -214,6 +225,12 @@ CONTROLLER = (
         "the active controller publishes what it has appended",
         ("image_is_committed",),
         Patch(ControllerService, "on_committed", _publish_at_once),
+    ),
+    _node(
+        "standby_skips_a_record",
+        "brokers and standbys do not replay what producer ids were given out",
+        ("images_agree",),
+        Patch(MetadataLoader, "_replay", _replay_without_producer_ids),
     ),
     _node(
         "observer_reads_uncommitted",
