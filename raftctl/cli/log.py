@@ -1,8 +1,9 @@
-"""`raftctl log`: what stands in a metadata log, batch by batch."""
+"""`raftctl log`: what stands in a metadata log or in a snapshot of it, batch by batch."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,11 +12,16 @@ from raftctl.cli.log_files import DamagedLogError, log_files, read_batches, size
 from raftctl.cli.output import Output, OutputOption, say, say_progress
 from raftctl.cli.record_json import plain, record_json
 from raftctl.codec import CodecError
+from raftctl.errors import ConfigError
 from raftctl.metadata.record_codec import unpack_records
+from raftctl.runtime.real import RealFileSystem
+from raftctl.storage.snapshots import CorruptSnapshotError, SnapshotStore
 
 if TYPE_CHECKING:
     from raftctl.cli.log_files import Place
     from raftctl.raft.batch import Batch
+
+SNAPSHOT_SUFFIX = ".checkpoint"
 
 app = typer.Typer(help="Shows what stands in a metadata log.", no_args_is_help=True)
 
@@ -28,7 +34,10 @@ def log() -> None:
 @app.command()
 def dump(
     target: Annotated[
-        str, typer.Argument(metavar="PATH", help="A segment, a log directory, or one above it.")
+        str,
+        typer.Argument(
+            metavar="PATH", help="A segment, a snapshot, a log directory, or one above it."
+        ),
     ],
     records: Annotated[bool, typer.Option(help="Also the records of each batch.")] = True,
     start: Annotated[int, typer.Option("--from", help="The first offset to show.")] = 0,
@@ -37,9 +46,13 @@ def dump(
     """Prints the batches and records of a metadata log; with JSON, a line for each batch.
 
     Exit status 1 where the log is damaged, after all that is whole before it. The node may be
-    running: then the tail may be cut short by a write that is under way.
+    running: then the tail may be cut short by a write that is under way. Of a snapshot, which has
+    offsets of its own, everything is checked before anything is printed.
     """
     try:
+        if target.endswith(SNAPSHOT_SUFFIX):
+            _dump_snapshot(Path(target), records=records, output=output)
+            return
         for place, batch in read_batches(log_files(target)):
             if batch.end_offset > start:
                 document = batch_json(place, batch, records=records)
@@ -47,6 +60,31 @@ def dump(
     except DamagedLogError as error:
         say_progress(f"{error} ({'a torn tail' if error.torn else 'corrupt'})")
         raise typer.Exit(1) from None
+    except CorruptSnapshotError as error:
+        say_progress(str(error))
+        raise typer.Exit(1) from None
+
+
+def _dump_snapshot(path: Path, *, records: bool, output: Output) -> None:
+    store = SnapshotStore(RealFileSystem(), str(path.parent))
+    snapshot_id = store.find(path.name)
+    if snapshot_id is None or not path.is_file():
+        raise ConfigError(f"{path}: no snapshot; name one that is there")
+    snapshot = store.read(snapshot_id)
+    header: dict[str, Any] = {
+        "file": str(path),
+        "end_offset": snapshot_id.offset,
+        "epoch": snapshot_id.epoch,
+        "timestamp_ms": snapshot.timestamp_ms,
+        "state_hash": snapshot.state_hash,
+    }
+    if output is Output.JSON:
+        say(json.dumps(header))
+    else:
+        say(", ".join(f"{key} {value}" for key, value in header.items()))
+    for batch in snapshot.batches if records else ():
+        for record in _records(batch):
+            say(json.dumps(record) if output is Output.JSON else record_text(record))
 
 
 def batch_json(place: Place, batch: Batch, *, records: bool) -> dict[str, Any]:
@@ -82,8 +120,12 @@ def batch_text(document: dict[str, Any]) -> str:
     """A line for the batch and one, set in, for each record."""
     header = ", ".join(f"{key} {value}" for key, value in document.items() if key != "records")
     lines = [header]
-    for record in document.get("records", ()):
-        fields = {key: value for key, value in record.items() if key not in ("offset", "type")}
-        what = record.get("type", "?")
-        lines.append(f"  {record.get('offset', '-')}: {what} {json.dumps(fields)}")
+    lines += [record_text(record) for record in document.get("records", ())]
     return "\n".join(lines)
+
+
+def record_text(record: dict[str, Any]) -> str:
+    """A line for the record, set in."""
+    fields = {key: value for key, value in record.items() if key not in ("offset", "type")}
+    what = record.get("type", "?")
+    return f"  {record.get('offset', '-')}: {what} {json.dumps(fields)}"

@@ -11,7 +11,8 @@ from raftctl.errors import ConfigError
 from raftctl.raft.batch import CorruptBatchError
 from raftctl.raft.messages import Offset
 from raftctl.runtime.real import RealFileSystem
-from raftctl.storage.segment import batch_bytes, find_batch, scan
+from raftctl.storage.recovery_point import read_recovery_point
+from raftctl.storage.segment import batch_bytes, scan, why_not_torn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,8 +61,9 @@ def read_batches(paths: list[str]) -> Iterator[tuple[Place, Batch]]:
     Raises DamagedLogError at the first that is not as it must be.
     """
     previous: Batch | None = None
+    durable = _durable_end(Path(paths[-1]))
     for path in paths:
-        for position, batch in _read_file(path, last=path == paths[-1]):
+        for position, batch in _read_file(path, durable, last=path == paths[-1]):
             place = Place(path, position)
             if previous is not None and batch.base_offset != previous.end_offset:
                 why = f"offset {batch.base_offset} after {previous.end_offset - 1}"
@@ -71,9 +73,31 @@ def read_batches(paths: list[str]) -> Iterator[tuple[Place, Batch]]:
                 raise DamagedLogError(place, why, torn=False)
             previous = batch
             yield place, batch
+    _check_end(paths[-1], previous, durable)
 
 
-def _read_file(path: str, *, last: bool) -> Iterator[tuple[int, Batch]]:
+def _durable_end(newest: Path) -> Offset | None:
+    """What the note beside a log says, which concerns its last segment. Read before the log is:
+
+    a node that runs may add to it meanwhile.
+    """
+    segments = sorted(path.name for path in newest.parent.glob("*.log"))
+    if not _SEGMENT.fullmatch(newest.name) or segments[-1:] != [newest.name]:
+        return None
+    return read_recovery_point(RealFileSystem(), str(newest.parent))
+
+
+def _check_end(path: str, newest: Batch | None, durable: Offset | None) -> None:
+    """As recovery does: batches that are missing as a whole leave no damage to be seen."""
+    if durable is None:
+        return
+    end_offset = newest.end_offset if newest else int(Path(path).name[:20])
+    if end_offset < durable:
+        why = f"the log ends with offset {end_offset}, though all below {durable} was durable"
+        raise DamagedLogError(Place(path, Path(path).stat().st_size), why, torn=False)
+
+
+def _read_file(path: str, durable: Offset | None, *, last: bool) -> Iterator[tuple[int, Batch]]:
     try:
         file = RealFileSystem().open(path)
     except OSError as error:
@@ -89,9 +113,9 @@ def _read_file(path: str, *, last: bool) -> Iterator[tuple[int, Batch]]:
             end_offset = batch.end_offset
             yield position, batch
     except CorruptBatchError as error:
-        # As in recovery: damage that a whole batch follows is no torn tail.
-        torn = last and find_batch(file, error.position + 1, size, end_offset) is None
-        raise DamagedLogError(Place(path, error.position), error.why, torn=torn) from None
+        damage = why_not_torn(file, error, end_offset, last=last, recovery_point=durable)
+        place = Place(path, error.position)
+        raise DamagedLogError(place, damage or error.why, torn=damage is None) from None
     finally:
         file.close()
 

@@ -41,6 +41,8 @@ from raftctl.metadata.records import (
     Record,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    SnapshotMarkRecord,
+    StateHashRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
@@ -91,6 +93,8 @@ class MetadataDelta:
         "deleted_topics",
         "image",
         "next_producer_id",
+        "snapshot_marked",
+        "state_hashes",
     )
 
     def __init__(self, image: MetadataImage) -> None:
@@ -108,6 +112,10 @@ class MetadataDelta:
         self.changed_kv: dict[str, KvEntry | None] = {}
         """Key to its entry as it is now; None if it was removed."""
         self.next_producer_id = image.next_producer_id
+        self.snapshot_marked = False
+        """Whether a snapshot is to be taken of the image at the end of the batch."""
+        self.state_hashes: list[StateHashRecord] | None = None
+        """What the active controller says of earlier states; None if nothing."""
         self._topic_ids: dict[str, UUID | None] = {}
 
     @classmethod
@@ -299,6 +307,12 @@ class MetadataDelta:
     def _set_feature(self, record: FeatureLevelRecord, _offset: int) -> None:
         self.changed_features[record.name] = record.level
 
+    def _mark_snapshot(self, _record: SnapshotMarkRecord, _offset: int) -> None:
+        self.snapshot_marked = True
+
+    def _note_state_hash(self, record: StateHashRecord, _offset: int) -> None:
+        self.state_hashes = [*(self.state_hashes or ()), record]
+
     def _ignore(self, _record: Record, _offset: int) -> None:
         """Control and no-op records change no metadata; only the image's offset moves."""
 
@@ -332,4 +346,6 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
     FeatureLevelRecord: MetadataDelta._set_feature,
     KvRecord: MetadataDelta._set_kv,
     NoOpRecord: MetadataDelta._ignore,
+    SnapshotMarkRecord: MetadataDelta._mark_snapshot,
+    StateHashRecord: MetadataDelta._note_state_hash,
 }

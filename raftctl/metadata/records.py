@@ -177,6 +177,31 @@ class NoOpRecord:
     TYPE_ID: ClassVar[int] = 60
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotMarkRecord:
+    """Every replica takes a snapshot of the state at the end of this record's batch (row Q13).
+
+    So that all have one of the same offset, and its hash can be compared.
+    """
+
+    TYPE_ID: ClassVar[int] = 61
+
+
+@dataclass(frozen=True, slots=True)
+class StateHashRecord:
+    """What the state at `offset`, where a mark stands, hashes to at the active controller.
+
+    Changes nothing; a replica whose own hash is another one must stop (row Q13).
+    """
+
+    TYPE_ID: ClassVar[int] = 62
+    offset: int
+    version: int
+    """Of the way to hash: hashes of two versions cannot be compared."""
+    state_hash: str
+    """In hexadecimal digits."""
+
+
 Record = (
     LeaderChangeRecord
     | RegisterBrokerRecord
@@ -191,4 +216,6 @@ Record = (
     | FeatureLevelRecord
     | KvRecord
     | NoOpRecord
+    | SnapshotMarkRecord
+    | StateHashRecord
 )

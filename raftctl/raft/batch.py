@@ -72,6 +72,14 @@ def decode_batches(data: bytes, position: int = 0) -> Iterator[tuple[int, Batch]
         position = after
 
 
+def is_whole_but_for_its_length(data: bytes) -> bool:
+    """Whether the bytes are one batch of which only the length, which has no CRC, is wrong."""
+    if len(data) < HEADER_BYTES:
+        return False
+    _, crc = _PREFIX.unpack_from(data)
+    return bool(crc32c(memoryview(data)[_PREFIX.size :]) == crc)
+
+
 def _decode_one(data: bytes, position: int) -> tuple[Batch, int]:
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatchError(position, "header cut short", torn=True)

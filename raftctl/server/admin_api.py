@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from raftctl.raft.status import QuorumStatus, ReplicaStatus
     from raftctl.server.driver import RaftDriver
     from raftctl.server.loader import MetadataLoader
+    from raftctl.server.state_hashes import StateHashes
 
 METADATA_PATH = "/api/v1/metadata"
 PROVENANCE_HEADER = "X-Raftctl-Provenance"
@@ -32,12 +33,19 @@ class AdminApi:
     """Answers for one node."""
 
     def __init__(
-        self, *, node_id: int, cluster_id: str, driver: RaftDriver, loader: MetadataLoader
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        hashes: StateHashes,
     ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._driver = driver
         self._loader = loader
+        self._hashes = hashes
 
     def routes(self) -> list[web.RouteDef]:
         """What to mount in the node's application."""
@@ -60,7 +68,8 @@ class AdminApi:
         cluster = cluster_json(self._loader.image)
         identity = {"node_id": self._node_id, "cluster_id": self._cluster_id}
         disk = {"metadata_log_fsyncs": self._driver.log.fsyncs}
-        return web.json_response({**identity, **quorum, **disk, **cluster})
+        state = {"state_hash": self._hashes.status()}
+        return web.json_response({**identity, **quorum, **disk, **cluster, **state})
 
     async def _metadata(self, request: web.Request) -> web.StreamResponse:
         """The committed image as packed records, a slice at a time so that nobody else waits."""

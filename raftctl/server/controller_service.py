@@ -145,6 +145,12 @@ class ControllerService:
                 # Behind some of a greater offset, perhaps: then it waits for those as well.
                 self._deferred.append(read)
 
+    def append_own(self, record: Record) -> bool:
+        """Appends what nobody has asked for, if this controller is active; tells whether."""
+        if self._controller.active:
+            self._append([record])
+        return self._controller.active
+
     def stop(self) -> None:
         """Cancels the timer and fails what waits."""
         if self._timer is not None:

@@ -68,7 +68,7 @@ class MetadataLoader:
         self.publish(delta_between(self.image, image), image)
 
     def replay_committed(self, high_watermark: int) -> None:
-        """Reads and replays up to the high watermark; one image for each chunk read."""
+        """Reads and replays up to the high watermark; an image for each chunk read, or more."""
         self._heard_commits = True
         while self.image.offset + 1 < high_watermark:
             batches = self._driver.read(Offset(self.image.offset + 1), READ_BYTES_MAX)
@@ -100,5 +100,7 @@ class MetadataLoader:
                 records = unpack_records(batch.payload, batch.count)
                 for offset, record in enumerate(records, batch.base_offset):
                     delta.replay(record, offset)
-        last = batches[-1]
-        self.publish(delta, delta.apply(last.end_offset - 1, last.epoch, timestamp_ms))
+            # An image ends at each mark, so that all replicas have the same one of it.
+            if delta.snapshot_marked or batch is batches[-1]:
+                self.publish(delta, delta.apply(batch.end_offset - 1, batch.epoch, timestamp_ms))
+                delta = MetadataDelta(self.image)

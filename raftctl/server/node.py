@@ -29,6 +29,7 @@ from raftctl.server.driver import RaftDriver
 from raftctl.server.loader import MetadataLoader
 from raftctl.server.replica import Replica, make_core, open_replica
 from raftctl.server.snapshots import Snapshots, Snapshotter
+from raftctl.server.state_hashes import StateHashes
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
@@ -61,6 +62,7 @@ class Node:
         self._cleanup = contextlib.AsyncExitStack()
         self.driver: RaftDriver | None = None
         self.loader: MetadataLoader | None = None
+        self.hashes = StateHashes(runtime)
         self.broker: Broker | None = None
         """These parts are here once they are made, for those who only look."""
 
@@ -106,9 +108,7 @@ class Node:
             await self._start_controller(replica, driver, loader)
         else:
             driver.add_listener(loader)
-        snapshotter = Snapshotter(driver, loader, snapshots, runtime, config, self._fail)
-        driver.add_listener(snapshotter)
-        self._cleanup.push_async_callback(snapshotter.stop)
+        self._start_snapshots(replica, driver, loader, snapshots)
         driver.start()
         if plugin is not None:
             controller = QuorumControllerClient(peers, lambda: driver.leader_id, runtime)
@@ -155,6 +155,27 @@ class Node:
                 raise ConfigError(complaint) from None
             probe.close()
 
+    def _start_snapshots(
+        self,
+        replica: Replica,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        snapshots: Snapshots,
+    ) -> None:
+        """After the loader has been added to the driver, so that the image is never behind."""
+        hashes = self.hashes
+        snapshotter = Snapshotter(
+            driver, loader, snapshots, hashes, self._runtime, self.config, self._fail
+        )
+        if replica.snapshot_id is not None and replica.state_hash is not None:
+            path = snapshots.path(replica.snapshot_id)
+            hashes.taken(replica.image.offset, replica.state_hash, path)
+        hashes.marks_go_to(snapshotter)
+        loader.add_publisher(hashes)
+        driver.add_listener(hashes)
+        driver.add_listener(snapshotter)
+        self._cleanup.push_async_callback(snapshotter.stop)
+
     def _connect(self, cluster_id: str) -> dict[int, RpcClient]:
         """A client for each controller (its own among them: a broker in it asks it too)."""
         peers = {
@@ -190,6 +211,7 @@ class Node:
             fail=self._fail,
         )
         self._cleanup.callback(service.stop)
+        self.hashes.append_with(service.append_own)
         rpc = RpcServer(
             self._runtime,
             cluster_id=replica.cluster_id,
@@ -204,7 +226,11 @@ class Node:
         for request in get_args(ControllerRequest):
             rpc.answer(request, lambda _, request, reply: service.answer(request, reply))
         api = AdminApi(
-            node_id=config.node_id, cluster_id=replica.cluster_id, driver=driver, loader=loader
+            node_id=config.node_id,
+            cluster_id=replica.cluster_id,
+            driver=driver,
+            loader=loader,
+            hashes=self.hashes,
         )
         app = web.Application()
         app.add_routes(api.routes())

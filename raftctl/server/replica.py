@@ -41,6 +41,8 @@ class Replica:
     """The newest snapshot."""
     image: MetadataImage
     """What it holds."""
+    state_hash: str | None
+    """What that hashes to; None if the snapshot does not say."""
     states: QuorumStateStore
     state: QuorumState
     locks: tuple[DirectoryLock, ...]
@@ -70,7 +72,7 @@ def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
         log = open_log(files, directory, snapshots, config.metadata_log_segment_bytes)
         snapshot_ids = snapshots.ids()
         snapshot_id = snapshot_ids[-1] if snapshot_ids else None
-        image = EMPTY_IMAGE if snapshot_id is None else image_of(snapshots.read(snapshot_id))
+        snapshot = None if snapshot_id is None else snapshots.read(snapshot_id)
         states = QuorumStateStore(files, directory)
         state = states.load() or QuorumState(Epoch(0), NO_NODE, None)
     except BaseException:
@@ -88,7 +90,8 @@ def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
         log=log,
         snapshots=snapshots,
         snapshot_id=snapshot_id,
-        image=image,
+        image=EMPTY_IMAGE if snapshot is None else image_of(snapshot),
+        state_hash=None if snapshot is None else snapshot.state_hash,
         states=states,
         state=state,
         locks=tuple(locks),

@@ -16,6 +16,7 @@ from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.record_codec import pack_records, unpack_records
 from raftctl.raft import events
 from raftctl.raft.messages import Epoch, FetchSnapshotResponse, Offset, OffsetAndEpoch
+from raftctl.server.state_hashes import StateDivergedError
 from raftctl.storage.retention import RetentionPolicy
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Runtime, Worker
     from raftctl.server.driver import RaftDriver
     from raftctl.server.loader import MetadataLoader
-    from raftctl.storage.snapshots import Snapshot, SnapshotFile, SnapshotStore
+    from raftctl.server.state_hashes import StateHashes
+    from raftctl.storage.snapshots import Snapshot, SnapshotFile, SnapshotStore, WrittenSnapshot
+
+FOLLOWER_PATIENCE = 1.5
+"""By how much replicas that do not lead are later, since the leader's mark has all take one."""
 
 
 def image_of(snapshot: Snapshot) -> MetadataImage:
@@ -50,6 +55,8 @@ class Snapshots:
         self._store = store
         self._worker = worker
         self._fetched: tuple[OffsetAndEpoch, MetadataImage] | None = None
+        self.fetched_hash: str | None = None
+        """What the snapshot that was saved last says that its state hashes to."""
 
     async def idle(self) -> None:
         """Returns when everything asked for so far is done."""
@@ -69,6 +76,7 @@ class Snapshots:
         if snapshot is None:
             return events.SnapshotRefused()
         self._fetched = (chunk.snapshot_id, image_of(snapshot))
+        self.fetched_hash = snapshot.state_hash
         return events.SnapshotSaved()
 
     def take_fetched(self, snapshot_id: OffsetAndEpoch) -> MetadataImage:
@@ -95,11 +103,15 @@ class Snapshots:
 
     # --- for the snapshotter ----------------------------------------------------------------------
 
-    def write(self, image: MetadataImage, timestamp_ms: int) -> asyncio.Future[SnapshotFile]:
+    def path(self, snapshot_id: OffsetAndEpoch) -> str:
+        """Where the snapshot stands."""
+        return self._store.path(snapshot_id)
+
+    def write(self, image: MetadataImage, timestamp_ms: int) -> asyncio.Future[WrittenSnapshot]:
         """Writes the image as a snapshot, durably."""
         return self._worker.submit(lambda: self._write(image, timestamp_ms))
 
-    def _write(self, image: MetadataImage, timestamp_ms: int) -> SnapshotFile:
+    def _write(self, image: MetadataImage, timestamp_ms: int) -> WrittenSnapshot:
         records = (pack_records([record])[0] for record in image.records())
         return self._store.write(id_of(image), timestamp_ms, records)
 
@@ -124,6 +136,7 @@ class Snapshotter:
         driver: RaftDriver,
         loader: MetadataLoader,
         snapshots: Snapshots,
+        hashes: StateHashes,
         runtime: Runtime,
         config: NodeConfig,
         fail: Callable[[BaseException], None],
@@ -131,6 +144,9 @@ class Snapshotter:
         self._driver = driver
         self._loader = loader
         self._snapshots = snapshots
+        self._hashes = hashes
+        self._marked: MetadataImage | None = None
+        """Of which a snapshot is to be taken when the one under way is done."""
         self._runtime = runtime
         self._max_bytes = config.metadata_log_max_record_bytes_between_snapshots
         self._interval_ms = config.metadata_log_max_snapshot_interval_ms
@@ -155,16 +171,33 @@ class Snapshotter:
     # --- RaftListener -----------------------------------------------------------------------------
 
     def on_committed(self, high_watermark: Offset) -> None:
-        """Takes a snapshot if it is time."""
-        if self._task is None and self._due():
+        """Takes a snapshot if it is time, or has all replicas take one."""
+        if self._task is None and self._due() and not self._hashes.mark():
             self._start(self._take(self._loader.image))
+
+    def take_marked(self, image: MetadataImage) -> None:
+        """Takes a snapshot of the image at a mark of the leader's."""
+        if self._task is None:
+            self._start(self._take(image))
+            return
+        self._forget_marked()
+        self._marked = image
+
+    def _forget_marked(self) -> None:
+        if self._marked is not None:
+            self._hashes.skipped(self._marked.offset)
+        self._marked = None
 
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:
         """Who leads makes no difference."""
 
     def on_snapshot(self, image: MetadataImage) -> None:
         """The leader's snapshot is this node's newest."""
+        self._forget_marked()
         self._note(image)
+        if self._snapshots.fetched_hash is not None:
+            path = self._snapshots.path(id_of(image))
+            self._hashes.taken(image.offset, self._snapshots.fetched_hash, path)
 
     # --- internals --------------------------------------------------------------------------------
 
@@ -174,8 +207,10 @@ class Snapshotter:
     def _due(self) -> bool:
         if self._loader.image.offset + 1 <= self._end_offset:
             return False
-        large = self._driver.bytes_from(self._end_offset) >= self._max_bytes
-        return large or 0 < self._interval_ms <= self._now_ms() - self._taken_ms
+        patience = 1 if self._driver.is_leader else FOLLOWER_PATIENCE
+        large = self._driver.bytes_from(self._end_offset) >= self._max_bytes * patience
+        late = self._now_ms() - self._taken_ms >= self._interval_ms * patience
+        return large or (late and self._interval_ms > 0)
 
     def _note(self, image: MetadataImage) -> None:
         self._end_offset = Offset(image.offset + 1)
@@ -184,11 +219,13 @@ class Snapshotter:
     async def _take(self, image: MetadataImage) -> None:
         # The quorum's own records have no time.
         known = image.timestamp_ms >= 0
-        taken = await self._snapshots.write(
+        taken, state_hash = await self._snapshots.write(
             image, image.timestamp_ms if known else self._runtime.wall_ms()
         )
-        if taken.snapshot_id.offset > self._end_offset:
-            self._note(image)
+        self._hashes.taken(image.offset, state_hash, self._snapshots.path(taken.snapshot_id))
+        if taken.snapshot_id.offset <= self._end_offset:
+            return  # One of the leader's came meanwhile, and the log begins with its end.
+        self._note(image)
         self._driver.snapshot_taken(taken.snapshot_id)
         self._log.info("snapshot_taken", end_offset=taken.snapshot_id.offset, bytes=taken.size)
         await self._expire()
@@ -208,8 +245,13 @@ class Snapshotter:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._task = None
         error = None if task.cancelled() else task.exception()
+        if isinstance(error, StateDivergedError):
+            self._driver.halt()
         if error is not None:
             self._fail(error)
+        elif self._marked is not None and not task.cancelled():
+            image, self._marked = self._marked, None
+            self._start(self._take(image))
 
 
 def _nothing() -> None:

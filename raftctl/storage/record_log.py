@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,11 +20,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.raft.batch import CorruptBatchError, decode_batches, encode_batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
-from raftctl.storage.segment import CorruptLogError, Segment, batch_bytes, find_batch, scan
+from raftctl.storage.log_writer import Cut, LogWriter, Operation, Remove, Write
+from raftctl.storage.segment import (
+    CorruptLogError,
+    Segment,
+    batch_bytes,
+    scan,
+    why_not_torn,
+)
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from raftctl.raft.batch import Batch
     from raftctl.runtime.api import File, FileSystem, Worker
@@ -54,32 +60,6 @@ _base_offset = attrgetter("base_offset")
 _end_offset = attrgetter("end_offset")
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """Append the buffers to the segment's file, creating it if there is none."""
-
-    segment: Segment
-    buffers: list[bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """Remove segments and shorten the last one that stays."""
-
-    end_offset: Offset
-    removed: tuple[Segment, ...]
-    kept: Segment
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Remove:
-    """Remove segments; `end_offset` is where the log ends then, if nothing of it is left."""
-
-    segments: tuple[Segment, ...]
-    end_offset: Offset | None
-
-
 class RecordLog:
     """The log of one replica. `open` and `close` block; the rest is called on the event loop."""
 
@@ -89,11 +69,12 @@ class RecordLog:
         """Use `open`."""
         self._files = files
         self._directory = directory
+        self._writer = LogWriter(files, directory)
         self._segment_bytes = segment_bytes
         self._segments: list[Segment] = []
         self._recent: list[_Recent] = []
         self._recent_bytes = 0
-        self._pending: list[_Write | _Cut | _Remove] = []
+        self._pending: list[Operation] = []
         self._flushing = False
         self._epoch_starts: list[tuple[Epoch, Offset]] = []
         self.start = start
@@ -103,8 +84,6 @@ class RecordLog:
         """Everything below is durable."""
         self.torn_bytes = 0
         """How much of an unfinished write `open` cut off."""
-        self.fsyncs = 0
-        """How often appended batches have been made durable."""
 
     @classmethod
     def open(
@@ -119,7 +98,7 @@ class RecordLog:
 
         `start` says where the log starts: at the end of a snapshot, in or before the first segment.
         A torn tail of the last segment is cut off, and what stays is made durable. Raises
-        CorruptLogError for any other damage, without changing anything. Blocks.
+        CorruptLogError for any other damage, without changing the log. Blocks.
         """
         if not files.is_directory(directory):
             files.make_directories(directory)
@@ -130,6 +109,7 @@ class RecordLog:
             log.end_offset = min(bases[0], start.offset)
         for base_offset in bases:
             log._recover(base_offset, last=base_offset == bases[-1])
+        log._check_end()
         # A process that was killed may have left what it wrote and named in the page cache only,
         # and from here on all of it counts as durable.
         files.sync_directory(directory)
@@ -137,11 +117,13 @@ class RecordLog:
             # The rest came with a snapshot, and the node crashed before it had removed these.
             log.reset_now(start)
         log.flushed_end_offset = log.end_offset
+        log._writer.recovered(log.end_offset)
         log._forget_epochs_before(start)
         return log
 
     def close(self) -> None:
         """Closes the files; what is queued and not flushed is lost. Blocks."""
+        self._writer.close()
         for segment in self._segments:
             if segment.file is not None:
                 segment.file.close()
@@ -161,17 +143,43 @@ class RecordLog:
                 self._check_order(batch, segment.path, position)
                 self._note(segment, batch, batch_bytes(batch))
         except CorruptBatchError as error:
-            following = find_batch(file, error.position + 1, end, self.end_offset)
-            if following is not None:
-                why = f"{error.why}, yet a whole batch follows at byte {following}"
-                raise CorruptLogError(segment.path, error.position, why) from None
-            if not last:
-                why = f"{error.why}, yet this is not the last segment"
-                raise CorruptLogError(segment.path, error.position, why) from None
+            durable = self._writer.recovery_point
+            damage = why_not_torn(file, error, self.end_offset, last=last, recovery_point=durable)
+            if damage is not None:
+                raise CorruptLogError(segment.path, error.position, damage) from None
             file.truncate(error.position)
             self.torn_bytes = end - error.position
         if last:
-            file.sync()
+            self._make_durable(segment, file)
+
+    def _make_durable(self, segment: Segment, file: File) -> None:
+        """Syncs what a process that was killed had not.
+
+        What may never have been synced is written again: after a sync that failed, the system takes
+        the pages in its cache for clean, and another sync would succeed without writing them.
+        """
+        durable = self._writer.recovery_point
+        if durable is not None and durable < self.end_offset:
+            position = self._position_above(segment, durable)
+            file.write_at(position, file.read_at(position, segment.size - position))
+        file.sync()
+
+    def _position_above(self, segment: Segment, offset: Offset) -> int:
+        """Where the first batch stands that is not wholly below the offset."""
+        start = segment.floor(offset)
+        for position, batch in self._scan(segment, offset):
+            if batch.end_offset > offset:
+                return position
+        return start
+
+    def _check_end(self) -> None:
+        """Batches that are missing as a whole are found by the note alone."""
+        durable = self._writer.recovery_point
+        if durable is not None and self.end_offset < durable:
+            why = f"ends with offset {self.end_offset}, though all below {durable} was durable"
+            newest = self._segments[-1] if self._segments else None
+            path, size = (newest.path, newest.size) if newest else (self._directory, 0)
+            raise CorruptLogError(path, size, why)
 
     def _check_order(self, batch: Batch, path: str, position: int) -> None:
         if batch.base_offset != self.end_offset:
@@ -182,6 +190,11 @@ class RecordLog:
             raise CorruptLogError(path, position, why)
 
     # --- writing ------------------------------------------------------------------------------
+
+    @property
+    def fsyncs(self) -> int:
+        """How often appended batches have been made durable."""
+        return self._writer.fsyncs
 
     @property
     def start_offset(self) -> Offset:
@@ -217,10 +230,10 @@ class RecordLog:
         self._recent_bytes += len(data) + RECENT_OVERHEAD_BYTES
         self._note(segment, batch, len(data))
         newest = self._pending[-1] if self._pending else None
-        if isinstance(newest, _Write) and newest.segment is segment:
+        if isinstance(newest, Write) and newest.segment is segment:
             newest.buffers.append(data)
         else:
-            self._pending.append(_Write(segment, [data]))
+            self._pending.append(Write(segment, [data]))
 
     def _segment_for(self, size: int) -> Segment:
         """The last segment, or a new one if `size` more bytes would make that too large."""
@@ -256,7 +269,7 @@ class RecordLog:
             self._epoch_starts.pop()
         self.end_offset = end_offset
         self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
-        self._pending.append(_Cut(end_offset, removed, kept, position))
+        self._pending.append(Cut(end_offset, removed, kept, position))
 
     def _position(self, segment: Segment, offset: Offset) -> int:
         """Where in the segment the batch that begins with `offset` stands."""
@@ -284,7 +297,7 @@ class RecordLog:
             del self._segments[: len(removed)]
             first_kept = self._segments[0].base_offset
             self._forget(0, bisect_left(self._recent, first_kept, key=_base_offset))
-            self._pending.append(_Remove(removed, None))
+            self._pending.append(Remove(removed, None))
         self._forget_epochs_before(start)
 
     def _forget_epochs_before(self, start: OffsetAndEpoch) -> None:
@@ -305,12 +318,12 @@ class RecordLog:
         self._epoch_starts.clear()
         self.start = start
         self.end_offset = self.flushed_end_offset = start.offset
-        self._pending.append(_Remove(removed, start.offset))
+        self._pending.append(Remove(removed, start.offset))
 
     def reset_now(self, start: OffsetAndEpoch) -> None:
         """`reset`, done when it returns; before anything is queued. Blocks."""
         self.reset(start)
-        self._perform(self._take_pending())
+        self._writer.perform(self._take_pending(), self.end_offset)
 
     def bytes_from(self, offset: Offset) -> int:
         """About how many bytes stand at and above the offset."""
@@ -335,12 +348,13 @@ class RecordLog:
         """
         invariant(not self._flushing, "one flush at a time, and none after one has failed")
         self._flushing = True
-        work = worker.submit(partial(self._perform, self._take_pending()))
+        perform = partial(self._writer.perform, self._take_pending(), self.end_offset)
+        work = worker.submit(perform)
         flushed: asyncio.Future[Offset] = work.get_loop().create_future()
         work.add_done_callback(partial(self._performed, flushed, self.end_offset))
         return flushed
 
-    def _take_pending(self) -> list[_Write | _Cut | _Remove]:
+    def _take_pending(self) -> list[Operation]:
         operations, self._pending = self._pending, []
         return operations
 
@@ -352,9 +366,9 @@ class RecordLog:
             self._flushing = False
             # What was truncated meanwhile may have been appended anew: that is not on disk yet.
             for operation in self._pending:
-                if isinstance(operation, _Cut):
+                if isinstance(operation, Cut):
                     end_offset = min(end_offset, operation.end_offset)
-                elif isinstance(operation, _Remove) and operation.end_offset is not None:
+                elif isinstance(operation, Remove) and operation.end_offset is not None:
                     end_offset = operation.end_offset
             self.flushed_end_offset = end_offset
             self._forget_oldest()
@@ -381,47 +395,6 @@ class RecordLog:
         for recent in self._recent[start:end]:
             self._recent_bytes -= len(recent.data) + RECENT_OVERHEAD_BYTES
         del self._recent[start:end]
-
-    # --- on the worker ------------------------------------------------------------------------
-
-    def _perform(self, operations: Sequence[_Write | _Cut | _Remove]) -> None:
-        """Does the queued work in order; each step is durable before the next one begins.
-
-        Else a crash could leave a damaged segment with a whole one after it.
-        """
-        for operation in operations:
-            if isinstance(operation, _Write):
-                file = self._file(operation.segment)
-                file.append(operation.buffers)
-                file.sync()
-                self.fsyncs += 1
-            elif isinstance(operation, _Cut):
-                self._perform_cut(operation)
-            else:
-                self._perform_remove(operation)
-
-    def _file(self, segment: Segment) -> File:
-        if segment.file is None:
-            segment.file = self._files.open(segment.path, create=True)
-            self._files.sync_directory(self._directory)
-        return segment.file
-
-    def _perform_cut(self, cut: _Cut) -> None:
-        for segment in reversed(cut.removed):
-            self._file(segment).close()
-            self._files.remove(segment.path)
-            self._files.sync_directory(self._directory)
-        file = self._file(cut.kept)
-        file.truncate(cut.size)
-        file.sync()
-
-    def _perform_remove(self, remove: _Remove) -> None:
-        """From the front for a prefix, from the back for all: so that no gap is ever left."""
-        whole = remove.end_offset is not None
-        for segment in reversed(remove.segments) if whole else remove.segments:
-            self._file(segment).close()
-            self._files.remove(segment.path)
-            self._files.sync_directory(self._directory)
 
     # --- reading ------------------------------------------------------------------------------
 

@@ -1,9 +1,10 @@
 """One file of the metadata log: finding batches in it, and telling a torn tail from corruption.
 
-A crash during a write leaves a tail that ends in the middle of a batch or holds zeros or garbage
-where a batch should be; nothing valid follows. That was never acknowledged and may be cut. Damage
-that a whole batch follows is something else: acknowledged records are lost, and going on would
-make this replica diverge (row Q12).
+A crash during a write leaves a tail that ends in the middle of a batch, or holds zeros where the
+length of the file was durable before its bytes were; nothing valid follows. That was never
+acknowledged and may be cut. Damage that a whole batch follows, that stands where all has been
+durable, or that looks like neither is something else: acknowledged records may be lost, and going
+on would make this replica diverge (row Q12, `docs/decisions/0005-recovery-point.md`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from raftctl.raft.batch import BATCH_BYTES_MAX, HEADER_BYTES, CorruptBatchError, decode_batches
+from raftctl.raft.batch import (
+    BATCH_BYTES_MAX,
+    HEADER_BYTES,
+    CorruptBatchError,
+    decode_batches,
+    is_whole_but_for_its_length,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +32,8 @@ if TYPE_CHECKING:
 INDEX_INTERVAL_BYTES = 4096
 SCAN_BYTES = 1024 * 1024
 SEARCH_BYTES = 16 * 1024 * 1024
+SECTOR_BYTES = 512
+"""What a disk writes wholly or not at all."""
 _BODY_START = 8
 """Where a batch's magic stands: after its length and CRC."""
 
@@ -128,3 +137,44 @@ def find_batch(file: File, start: int, end: int, after: Offset) -> int | None:
             if batch.base_offset > after:
                 return window + position
     return None
+
+
+def why_not_torn(
+    file: File,
+    error: CorruptBatchError,
+    end_offset: Offset,
+    *,
+    last: bool,
+    recovery_point: Offset | None,
+) -> str | None:
+    """What tells damage from a torn tail; None if nothing does, and the tail may be cut.
+
+    The batches before the damage end at `end_offset`; `last` says whether this is the last segment.
+    """
+    size = file.size()
+    following = find_batch(file, error.position + 1, size, end_offset)
+    if following is not None:
+        return f"{error.why}, yet a whole batch follows at byte {following}"
+    if not last:
+        return f"{error.why}, yet this is not the last segment"
+    if recovery_point is not None and end_offset < recovery_point:
+        return f"{error.why}, yet all below offset {recovery_point} was durable"
+    if not _is_unfinished(file, error, size):
+        return f"{error.why}, yet no write ended here before its time"
+    return None
+
+
+def _is_unfinished(file: File, error: CorruptBatchError, size: int) -> bool:
+    """Whether the tail is short, or a stretch that the disk writes at once is nothing but zeros."""
+    position = error.position
+    if error.torn:
+        return not is_whole_but_for_its_length(file.read_at(position, size - position))
+    at = position
+    while at < size:
+        # The first stretch ends with the sector; less of it than the prefix tells nothing.
+        length = SECTOR_BYTES - at % SECTOR_BYTES
+        stretch = file.read_at(at, min(length, size - at))
+        if not any(stretch) and (at > position or len(stretch) >= _BODY_START):
+            return True
+        at += length
+    return False

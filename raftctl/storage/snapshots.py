@@ -2,16 +2,18 @@
 
 A file `<20-digit end offset>-<10-digit epoch>.checkpoint` holds batches like the log's: a control
 batch with the header, the records, a control batch with the footer. Offsets count from zero within
-the file; every batch has its CRC, and the footer says that nothing is missing. A file appears under
-its name only when it is whole and durable: it is written as `.checkpoint.part`, synced, renamed,
-and the directory synced. All methods block: call them on a worker, one at a time.
+the file; every batch has its CRC, and the footer says that nothing is missing and what the records
+hash to; their order is fixed, so that is the hash of the state. A file appears under its name only
+when it is whole and durable: it is written as `.checkpoint.part`, synced, renamed, and the
+directory synced. All methods block: call them on a worker, one at a time.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from hashlib import blake2b
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from raftctl.codec import Codec, CodecError
 from raftctl.raft.batch import Batch, CorruptBatchError, encode_batch
@@ -28,6 +30,9 @@ BATCH_RECORDS_BYTES = 256 * 1024
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _PART = ".part"
 VERSION = 1
+STATE_HASH_VERSION = 1
+"""Of the hash of a state. To be raised whenever the packed records of a state change."""
+_HASH_BYTES = 16
 
 
 class CorruptSnapshotError(Exception):
@@ -61,6 +66,9 @@ class SnapshotFooter:
     TYPE_ID: ClassVar[int] = 3
     record_count: int
     """Of the records between header and footer."""
+    state_hash_version: int = 0
+    state_hash: str = ""
+    """Of their bytes, in hexadecimal digits."""
 
 
 _CODEC: Codec[SnapshotHeader | SnapshotFooter] = Codec.tagged(SnapshotHeader, SnapshotFooter)
@@ -74,6 +82,8 @@ class Snapshot:
     timestamp_ms: int
     batches: tuple[Batch, ...]
     """Without header and footer."""
+    state_hash: str | None
+    """None if the file bears none of this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +93,44 @@ class SnapshotFile:
     snapshot_id: OffsetAndEpoch
     size: int
     timestamp_ms: int
+
+
+class WrittenSnapshot(NamedTuple):
+    """A snapshot just written, and what its state hashes to."""
+
+    file: SnapshotFile
+    state_hash: str
+
+
+class StateHash:
+    """The hash of a state, over its packed records in the order that an image has.
+
+    It depends on what the state is, and neither on how it came about nor on the hash seed.
+    """
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=_HASH_BYTES)
+        self.count = 0
+        """Of the records so far."""
+
+    def over(self, records: Iterable[bytes]) -> Iterator[bytes]:
+        """Hands the records on, having hashed each."""
+        for record in records:
+            self._hash.update(record)
+            self.count += 1
+            yield record
+
+    def hex(self) -> str:
+        """In hexadecimal digits."""
+        return self._hash.hexdigest()
+
+
+def state_hash_of(records: Iterable[bytes]) -> str:
+    """The hash of a state, given as packed records, one or more in each piece."""
+    state = StateHash()
+    for _ in state.over(records):
+        pass
+    return state.hex()
 
 
 class SnapshotStore:
@@ -111,17 +159,19 @@ class SnapshotStore:
 
     def write(
         self, snapshot_id: OffsetAndEpoch, timestamp_ms: int, records: Iterable[bytes]
-    ) -> SnapshotFile:
+    ) -> WrittenSnapshot:
         """Writes a snapshot of packed records, durably."""
         file = self._begin(snapshot_id)
+        state = StateHash()
         try:
-            for batch in _batches(snapshot_id, timestamp_ms, records):
+            for batch in _batches(snapshot_id, timestamp_ms, state.over(records)):
                 file.append([encode_batch(batch)])
+            file.append([encode_batch(_footer(snapshot_id, timestamp_ms, state))])
             size = file.size()
             self._finish(snapshot_id, file)
         finally:
             file.close()
-        return SnapshotFile(snapshot_id, size, timestamp_ms)
+        return WrittenSnapshot(SnapshotFile(snapshot_id, size, timestamp_ms), state.hex())
 
     def write_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
         """Writes a fetched piece; position 0 begins the file anew."""
@@ -166,6 +216,11 @@ class SnapshotStore:
             return _read(path, file, snapshot_id)
         finally:
             file.close()
+
+    def find(self, name: str) -> OffsetAndEpoch | None:
+        """The snapshot whose file has this name; None if that is no snapshot's name."""
+        found = _NAME.fullmatch(name)
+        return OffsetAndEpoch(Offset(int(found[1])), Epoch(int(found[2]))) if found else None
 
     def stat(self, snapshot_id: OffsetAndEpoch) -> SnapshotFile:
         """Size and time of a snapshot, from its header. Raises CorruptSnapshotError."""
@@ -213,7 +268,12 @@ def _batches(
     for group in _grouped(records):
         yield Batch(at, epoch, len(group), timestamp_ms, False, b"".join(group))
         at = Offset(at + len(group))
-    yield Batch(at, epoch, 1, timestamp_ms, True, _CODEC.pack(SnapshotFooter(at - 1)))
+
+
+def _footer(snapshot_id: OffsetAndEpoch, timestamp_ms: int, state: StateHash) -> Batch:
+    footer = SnapshotFooter(state.count, STATE_HASH_VERSION, state.hex())
+    at = Offset(state.count + 1)
+    return Batch(at, snapshot_id.epoch, 1, timestamp_ms, True, _CODEC.pack(footer))
 
 
 def _grouped(records: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -243,9 +303,23 @@ def _read(path: str, file: File, snapshot_id: OffsetAndEpoch) -> Snapshot:
     if not batches:
         raise CorruptSnapshotError(path, 0, "no header")
     header = _header(path, batches[0], snapshot_id)
-    if _control(path, position, batches[-1]) != SnapshotFooter(at - 2):
+    footer = _control(path, position, batches[-1])
+    if not isinstance(footer, SnapshotFooter) or footer.record_count != at - 2:
         raise CorruptSnapshotError(path, position, "no footer: the end is missing")
-    return Snapshot(snapshot_id, header.timestamp_ms, tuple(batches[1:-1]))
+    state_hash = _checked_hash(path, position, footer, batches[1:-1])
+    return Snapshot(snapshot_id, header.timestamp_ms, tuple(batches[1:-1]), state_hash)
+
+
+def _checked_hash(
+    path: str, position: int, footer: SnapshotFooter, batches: Sequence[Batch]
+) -> str | None:
+    if footer.state_hash_version != STATE_HASH_VERSION:
+        return None
+    found = state_hash_of(batch.payload for batch in batches)
+    if found != footer.state_hash:
+        why = f"its records hash to {found}, the footer says {footer.state_hash}"
+        raise CorruptSnapshotError(path, position, why)
+    return found
 
 
 def _header(path: str, batch: Batch, snapshot_id: OffsetAndEpoch) -> SnapshotHeader:

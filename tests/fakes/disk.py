@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from raftctl.errors import ConfigError
+from raftctl.storage import segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,15 +57,18 @@ class FakeFile:
         pass
 
     def after_crash(self, random: Random) -> bytes:
-        """What survives: synced bytes, and of an unsynced tail some bytes, zeros or garbage."""
+        """What survives: synced bytes, and of an unsynced tail some bytes, or sectors and zeros."""
         current = bytes(self.current)
         if not current.startswith(self.durable):
             return random.choice([self.durable, current])
         tail = current[len(self.durable) :]
         kept = random.randint(0, len(tail))
-        lost = len(tail) - kept
-        rest = random.choice([b"", b"", bytes(lost), random.randbytes(lost)])
-        return self.durable + tail[:kept] + rest
+        if random.random() < 0.5:
+            return self.durable + tail[:kept]
+        # The length is durable, but not all sectors are.
+        start = len(self.durable)
+        kept = max(0, (start + kept) // segment.SECTOR_BYTES * segment.SECTOR_BYTES - start)
+        return self.durable + tail[:kept] + bytes(len(tail) - kept)
 
 
 class FakeDisk:
@@ -130,6 +134,16 @@ class FakeDisk:
 
     def lock_directory(self, path: str) -> DirectoryLock:
         raise ConfigError(f"{path} cannot be locked")
+
+    def after_kill(self) -> FakeDisk:
+        """The disk as the next process finds it when only the process was killed."""
+        disk = FakeDisk()
+        disk.directories = set(self.directories)
+        for path, old in sorted(self.files.items()):
+            file = disk.files[path] = disk.durable_names[path] = FakeFile(disk, path)
+            file.current = bytearray(old.current)
+            file.durable = bytes(old.current)
+        return disk
 
     def after_crash(self, random: Random) -> FakeDisk:
         """The disk as the next process finds it."""

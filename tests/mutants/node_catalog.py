@@ -16,12 +16,13 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata import delta
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord
+from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord
 from raftctl.server.controller_service import ControllerService
 from raftctl.server.driver import RaftDriver
+from raftctl.server.loader import MetadataLoader
 from raftctl.storage import quorum_state
+from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
-from raftctl.storage.record_log import RecordLog, _Write
 from tests.mutants.mutant import Mutant, Patch
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from raftctl.raft.messages import Offset
     from raftctl.runtime.api import FileSystem
     from raftctl.server.controller_service import Reply
-    from raftctl.storage.record_log import _Cut
+    from raftctl.storage.log_writer import Operation
 
 
 def _node(
@@ -61,12 +62,14 @@ def _replace_without_sync(files: FileSystem, path: str, data: bytes) -> None:
     files.rename(temporary, path)
 
 
-def _write_without_sync(log: RecordLog, operations: Sequence[_Write | _Cut]) -> None:
+def _write_without_sync(
+    writer: LogWriter, operations: Sequence[Operation], end_offset: Offset
+) -> None:
     for operation in operations:
-        if isinstance(operation, _Write):
-            log._file(operation.segment).append(operation.buffers)
-        else:
-            log._perform_cut(operation)
+        if isinstance(operation, Write):
+            writer._file(operation.segment).append(operation.buffers)
+        elif isinstance(operation, Cut):
+            writer._cut(operation)
 
 
 def _forget_state(store: QuorumStateStore) -> None:
@@ -84,7 +87,7 @@ DURABLE = (
         "metadata_log_is_not_synced",
         "appended records are written, but not synced",
         ("committed_is_durable_on_a_majority",),
-        Patch(RecordLog, "_perform", _write_without_sync),
+        Patch(LogWriter, "perform", _write_without_sync),
     ),
     _node(
         "vote_is_forgotten_at_restart",
@@ -112,6 +115,15 @@ def _publish_at_once(service: ControllerService, high_watermark: int) -> None:
 
 def _read_uncommitted(driver: RaftDriver, offset: Offset, max_bytes: int) -> list[Batch]:
     return driver.log.batches(offset, max_bytes)
+
+
+def _replay_without_producer_ids(loader: MetadataLoader, batches: list[Batch]) -> None:
+    told = delta._REPLAY[ProducerIdsRecord]
+    delta._REPLAY[ProducerIdsRecord] = MetadataDelta._ignore
+    try:
+        _replay(loader, batches)
+    finally:
+        delta._REPLAY[ProducerIdsRecord] = told
 
 
 def _keep_uncommitted(controller: QuorumController) -> None:
@@ -191,6 +203,7 @@ def _unfence_at_once(
     )
 
 
+_replay = MetadataLoader._replay
 _on_committed = ControllerService.on_committed
 _claim = QuorumController.claim
 _renounce = QuorumController.renounce
@@ -212,6 +225,12 @@ CONTROLLER = (
         "the active controller publishes what it has appended",
         ("image_is_committed",),
         Patch(ControllerService, "on_committed", _publish_at_once),
+    ),
+    _node(
+        "standby_skips_a_record",
+        "brokers and standbys do not replay what producer ids were given out",
+        ("images_agree",),
+        Patch(MetadataLoader, "_replay", _replay_without_producer_ids),
     ),
     _node(
         "observer_reads_uncommitted",

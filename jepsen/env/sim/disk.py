@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SYNC_MIN_S = 0.000_1
 SYNC_MAX_S = 0.002
+SECTOR_BYTES = 512
+"""What is written wholly or not at all."""
 LOCK_NAME = ".lock"
 
 
@@ -71,13 +73,24 @@ class _Content:
             if fate < 1 / 3:
                 continue
             if fate < 2 / 3 and write.data:
-                kept = random.randint(0, len(write.data))
-                # The length may be on disk before the bytes are: the rest is zeros.
-                tail = bytes(len(write.data) - kept) if random.random() < 0.5 else b""
-                write = _Write(write.position, write.data[:kept] + tail)
+                write = self._torn(write.position, write.data, random)
             write.apply(self.durable)
         self.unsynced.clear()
         self.seen = bytearray(self.durable)
+
+    def _torn(self, position: int, data: bytes, random: random.Random) -> _Write:
+        """A write cut short, or one whose length is on disk before all sectors are: zeros then."""
+        kept = random.randint(0, len(data))
+        if random.random() >= 0.5:
+            return _Write(position, data[:kept])
+        kept = max(0, (position + kept) // SECTOR_BYTES * SECTOR_BYTES - position)
+        # A sector that was there before keeps what it had.
+        old = bytes(self.durable[position + kept : position + len(data)])
+        return _Write(position, data[:kept] + old + bytes(len(data) - kept - len(old)))
+
+    def fail_sync(self) -> None:
+        """What Linux does: readers go on seeing what was not written, which now counts as clean."""
+        self.unsynced.clear()
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +162,11 @@ class SimFile:
 
     def sync(self) -> None:
         """Makes contents and length durable, at the cost of some virtual time."""
-        self._use("sync")
+        try:
+            self._use("sync")
+        except OSError:
+            self._content.fail_sync()
+            raise
         self._content.sync()
         self._disk.charge_sync(f"{self._path} bytes={len(self._content.durable)}")
 

@@ -182,6 +182,8 @@ def test_a_torn_tail_is_told_from_damage(node: Path, capsys: pytest.CaptureFixtu
     last = segments(node)[-1]
     last.write_bytes(last.read_bytes()[:-1])
     size = last.stat().st_size
+    assert states(node, capsys) == (1, ["ok", "ok", "damaged", "ok"])
+    (log_directory(node) / "recovery-point").unlink()
     assert states(node, capsys) == (0, ["ok", "ok", "torn tail", "ok"])
     assert last.stat().st_size == size
     damage(segments(node)[0], 20)
@@ -196,6 +198,19 @@ def test_a_missing_segment_is_found(node: Path, capsys: pytest.CaptureFixture[st
     assert (status, found[2]) == (1, "damaged")
 
 
+@pytest.mark.req("Q12")
+def test_a_missing_end_and_a_flipped_bit_in_the_last_batch_are_found(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = segments(node)[-1]
+    damage(last, 20)
+    for _ in range(2):
+        assert run(["log", "dump", str(log_directory(node))]) == 1
+        assert "(corrupt)" in capsys.readouterr().err
+        assert states(node, capsys) == (1, ["ok", "ok", "damaged", "ok"])
+        last.write_bytes(b"")
+
+
 @pytest.mark.req("Q1", "Q12")
 def test_a_damaged_vote_is_found(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = log_directory(node) / "quorum-state"
@@ -207,7 +222,7 @@ def test_records_that_cannot_be_replayed_are_found(
     node: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(globals(), "BATCHES", [(False, [TopicRecord("a", TOPIC)] * 2)])
-    for path in segments(node):
+    for path in [*segments(node), log_directory(node) / "recovery-point"]:
         path.unlink()
     asyncio.run(_write_log(str(log_directory(node))))
     assert states(node, capsys) == (1, ["ok", "ok", "damaged"])

@@ -23,6 +23,8 @@ from raftctl.metadata.records import (
     Record,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    SnapshotMarkRecord,
+    StateHashRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
@@ -42,6 +44,8 @@ RECORDS: list[Record] = [
     FeatureLevelRecord("metadata.version", 1),
     NoOpRecord(),
     KvRecord("a", b"1", 7),
+    SnapshotMarkRecord(),
+    StateHashRecord(41, 1, "00ff"),
 ]
 
 
@@ -71,5 +75,7 @@ def test_type_ids_never_change() -> None:
         "ProducerIdsRecord": 40,
         "FeatureLevelRecord": 50,
         "NoOpRecord": 60,
+        "SnapshotMarkRecord": 61,
+        "StateHashRecord": 62,
         "KvRecord": 70,
     }

@@ -27,6 +27,7 @@ from raftctl.raft.messages import (
 )
 from raftctl.server.loader import MetadataLoader
 from raftctl.server.snapshots import Snapshotter, id_of, image_of
+from raftctl.server.state_hashes import StateHashes
 from raftctl.storage.snapshots import SnapshotStore
 from tests.fakes.disk import FakeDisk
 from tests.unit.server.parts import DIRECTORY, Member
@@ -59,10 +60,12 @@ def with_loader(member: Member, **settings: int) -> tuple[MetadataLoader, Snapsh
         "metadata_max_retention_ms": -1,
     }
     config = cast("NodeConfig", SimpleNamespace(**{**values, **settings}))
+    hashes = StateHashes(member.runtime.as_runtime)
     snapshotter = Snapshotter(
         member.driver,
         loader,
         member.snapshots,
+        hashes,
         member.runtime.as_runtime,
         config,
         member.failures.append,
@@ -149,7 +152,7 @@ async def test_a_follower_installs_a_snapshot_and_publishes_what_changed() -> No
     delta = MetadataDelta(EMPTY_IMAGE)
     delta.replay(ConfigRecord(4, "", "new", "1"), 0)
     image = delta.apply(99, 3, 1_000)
-    size = source.write(id_of(image), 1_000, pack_records(image.records())).size
+    size = source.write(id_of(image), 1_000, pack_records(image.records())).file.size
 
     follower = Member(voters=2)
     loader, snapshotter = with_loader(follower)

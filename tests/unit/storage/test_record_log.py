@@ -11,44 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftctl.errors import InvariantViolation, KafkaError
-from raftctl.raft.batch import HEADER_BYTES, Batch, decode_batches, encode_batch
+from raftctl.raft.batch import Batch, decode_batches, encode_batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 from raftctl.storage import record_log
 from raftctl.storage.record_log import RecordLog
-from raftctl.storage.segment import CorruptLogError, scan
 from tests.fakes.disk import Crash, FakeDisk, StepWorker
-
-SIZE = HEADER_BYTES + 20
-"""Of a batch in the tests of damage; segments of `SIZE * 2` bytes hold two."""
-DIRECTORY = "/data/__cluster_metadata-0"
-
-
-def batch(base_offset: int, *, count: int = 1, epoch: int = 1, size: int = 10) -> Batch:
-    payload = bytes([base_offset % 250 + 1]) * size
-    return Batch(Offset(base_offset), Epoch(epoch), count, 1000 + base_offset, False, payload)
-
-
-def open_log(disk: FakeDisk, segment_bytes: int = 300) -> RecordLog:
-    return RecordLog.open(disk, DIRECTORY, segment_bytes=segment_bytes)
-
-
-def contents(log: RecordLog) -> list[Batch]:
-    found: list[Batch] = []
-    offset = log.start_offset
-    while offset < log.end_offset:
-        found += log.batches(offset, 1)
-        offset = found[-1].end_offset
-    return found
-
-
-async def written(disk: FakeDisk, batches: list[Batch], segment_bytes: int = 300) -> RecordLog:
-    log, worker = open_log(disk, segment_bytes), StepWorker()
-    for one in batches:
-        log.append(one)
-    flushed = log.flush(worker)
-    await worker.run_all()
-    assert flushed.result() == log.end_offset
-    return log
+from tests.unit.storage.logs import DIRECTORY, batch, contents, open_log, written
 
 
 @pytest.mark.req("Q3")
@@ -74,10 +42,10 @@ async def test_what_is_appended_during_a_flush_shares_the_next_write() -> None:
     await worker.run_all()
     for offset in range(1, 50):
         log.append(batch(offset))
-    disk.operations_left = 2
+    disk.operations_left = 3
     log.flush(worker)
     await worker.run_all()
-    assert disk.operations_left == 0  # one append, one sync
+    assert disk.operations_left == 0  # one append, one sync, one note of the durable end
     assert log.flushed_end_offset == 50
 
 
@@ -232,101 +200,6 @@ def test_a_crash_loses_nothing_flushed_and_invents_nothing(
         assert again.end_offset == found.end_offset
 
     asyncio.run(run())
-
-
-# --- damage -----------------------------------------------------------------------------------
-
-
-def damaged(disk: FakeDisk, path: str, content: bytes) -> FakeDisk:
-    copy = disk.after_crash(Random(0))
-    copy.files[path].current = bytearray(content)
-    return copy
-
-
-@pytest.mark.req("Q12")
-async def test_a_tail_cut_at_any_byte_is_cut_to_the_last_whole_batch() -> None:
-    disk = FakeDisk()
-    batches = [batch(0, size=30), batch(1, size=50), batch(2, size=40)]
-    await written(disk, batches, segment_bytes=1000)
-    path = f"{DIRECTORY}/{0:020}.log"
-    content = b"".join(map(encode_batch, batches))
-    ends = [len(b"".join(map(encode_batch, batches[:count]))) for count in range(4)]
-    for size in range(len(content)):
-        for filler in (b"", bytes(len(content) - size), b"\xa5" * 60):
-            log = open_log(damaged(disk, path, content[:size] + filler), 1000)
-            whole = max(count for count in range(4) if ends[count] <= size)
-            assert contents(log) == batches[:whole]
-            assert log.torn_bytes == size + len(filler) - ends[whole]
-
-
-@pytest.mark.req("Q12")
-async def test_damage_before_a_whole_batch_stops_with_file_and_position() -> None:
-    disk = FakeDisk()
-    batches = [batch(offset, size=20) for offset in range(4)]
-    await written(disk, batches, segment_bytes=2 * SIZE)  # two batches a segment
-    first, second = disk.names(DIRECTORY)
-    before = disk.files[f"{DIRECTORY}/{first}"].durable
-    for bit in range(len(before) * 8):
-        content = bytearray(before)
-        content[bit // 8] ^= 1 << bit % 8
-        position = 0 if bit // 8 < SIZE else SIZE
-        with pytest.raises(CorruptLogError, match=f"{first}: corrupt at byte {position}: "):
-            open_log(damaged(disk, f"{DIRECTORY}/{first}", bytes(content)), 2 * SIZE)
-    content = bytearray(disk.files[f"{DIRECTORY}/{second}"].durable)
-    for bit in range(SIZE * 8):
-        flipped = bytearray(content)
-        flipped[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(CorruptLogError, match=f"a whole batch follows at byte {SIZE}"):
-            open_log(damaged(disk, f"{DIRECTORY}/{second}", bytes(flipped)), 2 * SIZE)
-
-
-@pytest.mark.req("Q12")
-async def test_a_missing_or_shortened_segment_stops() -> None:
-    disk = FakeDisk()
-    await written(disk, [batch(offset, size=20) for offset in range(6)], segment_bytes=2 * SIZE)
-    first, second, third = disk.names(DIRECTORY)
-    for missing, found in ((first, second), (second, third)):
-        copy = disk.after_crash(Random(0))
-        del copy.files[f"{DIRECTORY}/{missing}"]
-        with pytest.raises(CorruptLogError, match=f"{found}.*begins with offset"):
-            open_log(copy)
-    content = disk.files[f"{DIRECTORY}/{second}"].durable
-    with pytest.raises(CorruptLogError, match="not the last segment"):
-        open_log(damaged(disk, f"{DIRECTORY}/{second}", content[:-1]))
-    with pytest.raises(CorruptLogError, match="begins with offset 4, expected 3"):
-        open_log(damaged(disk, f"{DIRECTORY}/{second}", content[:SIZE]))
-
-
-@pytest.mark.req("Q12")
-async def test_batches_out_of_order_stop() -> None:
-    disk = FakeDisk()
-    await written(disk, [batch(0, epoch=3)])
-    path = f"{DIRECTORY}/{0:020}.log"
-    for wrong, why in ((batch(2, epoch=3), "offset 2, expected 1"), (batch(1), "epoch 1 after")):
-        content = disk.files[path].durable + encode_batch(wrong)
-        with pytest.raises(CorruptLogError, match=why):
-            open_log(damaged(disk, path, content))
-
-
-@pytest.mark.req("Q12")
-async def test_damage_under_a_running_log_is_seen_when_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(record_log, "RECENT_BYTES_MAX", 0)
-    disk = FakeDisk()
-    log = await written(disk, [batch(0), batch(1)])
-    disk.files[f"{DIRECTORY}/{0:020}.log"].current[60] ^= 1
-    assert log.batches(Offset(0), 1) == [batch(0)]
-    with pytest.raises(CorruptLogError, match="corrupt at byte 44"):
-        log.read(Offset(1), 99)
-
-
-def test_scanning_in_small_chunks_finds_the_same() -> None:
-    batches = [batch(offset, size=offset * 7 % 300) for offset in range(50)]
-    file = FakeDisk().open("/f", create=True)
-    file.append([encode_batch(one) for one in batches])
-    for chunk_bytes in (1, 38, 100, 5000):
-        assert [one for _, one in scan(file, 0, file.size(), chunk_bytes)] == batches
 
 
 # --- snapshots ----------------------------------------------------------------------------------

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from raftctl.raft.batch import HEADER_BYTES
+from raftctl.raft.batch import HEADER_BYTES, decode_batches, encode_batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 from raftctl.storage import snapshots as snapshots_module
 from raftctl.storage.retention import RetentionPolicy
-from raftctl.storage.snapshots import CorruptSnapshotError, SnapshotFile, SnapshotStore
+from raftctl.storage.snapshots import (
+    CorruptSnapshotError,
+    SnapshotFile,
+    SnapshotStore,
+    state_hash_of,
+)
 from tests.fakes.disk import Crash, FakeDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"
@@ -33,14 +39,40 @@ def test_a_snapshot_reads_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(snapshots_module, "BATCH_RECORDS_BYTES", 20)
     disk = FakeDisk()
     store = new_store(disk)
-    file = store.write(ID, 1234, RECORDS)
+    file, state_hash = store.write(ID, 1234, RECORDS)
     assert disk.names(DIRECTORY) == ["00000000000000000042-0000000007.checkpoint"]
     assert store.ids() == [ID]
     snapshot = store.read(ID)
     assert [batch.count for batch in snapshot.batches] == [3, 2]
     assert records(store) == b"".join(RECORDS)
     assert snapshot.timestamp_ms == 1234
+    assert snapshot.state_hash == state_hash == state_hash_of([b"".join(RECORDS)])
     assert store.stat(ID) == file == SnapshotFile(ID, file.size, 1234)
+
+
+@pytest.mark.req("Q13")
+def test_records_that_are_not_those_that_were_hashed_are_found() -> None:
+    disk = FakeDisk()
+    store = new_store(disk)
+    store.write(ID, 0, RECORDS)
+    batches = [one for _, one in decode_batches(bytes(disk.files[store.path(ID)].current))]
+    changed = replace(batches[1], payload=batches[1].payload.replace(b"3", b"8"))
+    batches[1] = changed  # with a right CRC of its own
+    disk.files[store.path(ID)].current = bytearray(b"".join(map(encode_batch, batches)))
+    with pytest.raises(
+        CorruptSnapshotError, match=r"checkpoint: .*hash to \w{32}, the footer says"
+    ):
+        store.read(ID)
+
+
+@pytest.mark.req("Q13")
+def test_a_snapshot_with_a_hash_of_another_version_is_read_and_its_hash_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = new_store()
+    store.write(ID, 0, RECORDS)
+    monkeypatch.setattr(snapshots_module, "STATE_HASH_VERSION", 99)
+    assert store.read(ID).state_hash is None
 
 
 @pytest.mark.req("Q6")
@@ -100,7 +132,7 @@ def test_a_snapshot_under_another_name_is_refused() -> None:
 @pytest.mark.parametrize("piece", [1, 7, HEADER_BYTES, 10_000])
 def test_a_snapshot_fetched_in_pieces_is_the_same(piece: int) -> None:
     source, target = new_store(), new_store()
-    size = source.write(ID, 99, RECORDS).size
+    size = source.write(ID, 99, RECORDS).file.size
     position = 0
     while position < size:
         chunk = source.read_chunk(ID, position, piece)
@@ -118,7 +150,7 @@ def test_a_snapshot_fetched_in_pieces_is_the_same(piece: int) -> None:
 @pytest.mark.req("Q12")
 def test_a_damaged_fetched_snapshot_never_gets_its_name() -> None:
     source, target = new_store(), new_store()
-    size = source.write(ID, 0, RECORDS).size
+    size = source.write(ID, 0, RECORDS).file.size
     chunk = source.read_chunk(ID, 0, size)
     assert chunk is not None
     target.write_chunk(ID, 0, chunk[1][:-1] + b"?")
