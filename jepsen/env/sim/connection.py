@@ -29,6 +29,7 @@ Address = tuple[str, int]
 WINDOW_BYTES = 256 * 1024
 SEGMENT_BYTES_MAX = 64 * 1024
 HEADER_BYTES = 40
+LOOPBACK_LATENCY_S = 0.000_02
 
 
 def os_error(number: int, what: str = "") -> OSError:
@@ -44,19 +45,23 @@ class Flow:
         self.network = network
         self.source = source
         self.target = target
+        self._link = network.link(source.name, target.name)
         self._arrival_s = 0.0
         self._stalled: deque[Callable[[], object]] = deque()
 
     def send(self, deliver: Callable[[], object], size: int = 0) -> None:
         """Puts a segment of `size` payload bytes on the link; `deliver` runs when it arrives."""
         network = self.network
-        arrival_s = network.arrival_s(self.source, self.target, size + HEADER_BYTES)
+        if self.source is self.target:
+            arrival_s = network.loop.time() + LOOPBACK_LATENCY_S
+        else:
+            arrival_s = network.arrival_s(self._link, size + HEADER_BYTES)
         self._arrival_s = max(self._arrival_s, arrival_s)
         network.loop.call_at(self._arrival_s, self._arrive, deliver, context=network.context)
 
     def drain(self) -> None:
         """Delivers what stalled, if the link lets it through now."""
-        while self._stalled and self.network.passes(self.source, self.target):
+        while self._stalled and self._passes:
             self._stalled.popleft()()
         if self._stalled:
             self.network.stall(self)
@@ -65,11 +70,17 @@ class Flow:
         # Behind a stalled segment everything waits, or a connection would reorder.
         if self._stalled:
             self._stalled.append(deliver)
-        elif self.network.passes(self.source, self.target):
+        elif self._passes:
             deliver()
         else:
             self._stalled.append(deliver)
             self.network.stall(self)
+
+    @property
+    def _passes(self) -> bool:
+        """Whether segments arrive now."""
+        target = self.target
+        return target.reachable and (self.source is target or not self._link.blocked)
 
 
 class Endpoint:
@@ -114,6 +125,11 @@ class Endpoint:
     def readable(self) -> bool:
         """Whether bytes are waiting."""
         return self._unread_bytes > 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the peer has ended the connection, one way or the other."""
+        return self.end_of_stream or self.error is not None
 
     # Called by the process
 

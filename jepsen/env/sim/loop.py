@@ -16,9 +16,9 @@ import heapq
 import itertools
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
 
-from jepsen.env.sim.process import Process, current_process
+from jepsen.env.sim.process import Process, ProcessState, current_process
 
 if TYPE_CHECKING:
     import random
@@ -32,8 +32,9 @@ Ts = TypeVarTuple("Ts")
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
 START_S = 1_000.0
+RUNNING = ProcessState.RUNNING
 HANDLES_PER_INSTANT_MAX = 200_000
-HANDLES_PER_COLLECTION = 200_000
+HANDLES_PER_LOOK = 200_000
 CANCELLED_TIMERS_MIN = 1_000
 EXECUTOR_DELAY_MAX_S = 0.002
 
@@ -67,13 +68,13 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimFuture(asyncio.Future[T]):
-    """A future that hashes by serial number."""
+    """A future that hashes by serial number, which it gets when it is first asked for its hash."""
 
-    def __init__(self, *, serial: int, loop: asyncio.AbstractEventLoop) -> None:
-        self._serial = serial
-        super().__init__(loop=loop)
+    _serial = 0
 
     def __hash__(self) -> int:
+        if not self._serial:
+            self._serial = cast("SimLoop", self.get_loop()).next_serial()
         return self._serial
 
 
@@ -81,17 +82,20 @@ class SimLoop(asyncio.BaseEventLoop):
     """An asyncio event loop on virtual time. `network` is set by the world that owns it."""
 
     network: Network
+    _stopping: bool
 
     def __init__(self, random: random.Random, *, handles_max: int) -> None:
         super().__init__()
         self._random = random
         self._now_s = START_S
+        self._over = False
         self._queue: deque[tuple[Process | None, asyncio.Handle]] = deque()
         self._timers: list[tuple[float, int, Process | None, asyncio.TimerHandle]] = []
         self._timers_cancelled = 0
         self._serials = itertools.count(1)
-        self._handles_left = handles_max
-        self._handles_left_at_instant = HANDLES_PER_INSTANT_MAX
+        self._handles_max = handles_max
+        self._handles_at_instant = 0
+        self._handles_to_look = min(handles_max + 1, HANDLES_PER_LOOK)
         self.handles_run = 0
         self.timers_fired = 0
 
@@ -108,7 +112,8 @@ class SimLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         """Queues a callback behind all that are ready."""
-        self._check_open()
+        if self._over:
+            raise RuntimeError("the world is over")
         where = contextvars.copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, where)
         self._queue.append((where.get(current_process), handle))
@@ -141,7 +146,8 @@ class SimLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Queues a callback for the virtual time `when`; equal times keep their order."""
-        self._check_open()
+        if self._over:
+            raise RuntimeError("the world is over")
         where = contextvars.copy_context() if context is None else context
         handle = asyncio.TimerHandle(when, callback, args, self, where)
         process = where.get(current_process)
@@ -150,7 +156,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future whose hash does not depend on its address."""
-        return SimFuture(serial=next(self._serials), loop=self)
+        return SimFuture(loop=self)
 
     def create_task(
         self,
@@ -160,7 +166,8 @@ class SimLoop(asyncio.BaseEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[Any]:
         """A task that belongs to the process of its context."""
-        self._check_open()
+        if self._over:
+            raise RuntimeError("the world is over")
         serial = next(self._serials)
         where = contextvars.copy_context() if context is None else context
         label = f"task-{serial}" if name is None else str(name)
@@ -169,26 +176,43 @@ class SimLoop(asyncio.BaseEventLoop):
             task.process.tasks.add(task)
         return task
 
-    def _check_open(self) -> None:
-        if self.is_closed():
-            raise RuntimeError("the world is over")
+    def next_serial(self) -> int:
+        """A number that this loop has not given to anything yet."""
+        return next(self._serials)
+
+    def close(self) -> None:
+        """Ends the loop: nothing can be queued any more."""
+        self._over = True
+        super().close()
 
     # Running
 
     def _run_once(self) -> None:
-        """Runs what is ready now; the hook that `run_forever` calls in a circle."""
-        self._take_due_timers()
-        for _ in range(len(self._queue)):
-            process, handle = self._queue.popleft()
-            if handle.cancelled():
-                continue
-            if process is not None and not process.running:
-                process.hold(handle)
-                continue
-            self._count_handle()
-            handle._run()
-            if process is not None and process.watch is not None:
-                process.watch()
+        """Runs turn after turn until it is stopped; the hook that `run_forever` calls.
+
+        A turn is what is ready when it begins.
+        """
+        queue = self._queue
+        while True:
+            self._take_due_timers()
+            for _ in range(len(queue)):
+                process, handle = queue.popleft()
+                if handle.cancelled():
+                    continue
+                if process is None:
+                    self.handles_run += 1
+                    handle._run()
+                elif process.state is not RUNNING:
+                    process.hold(handle)
+                else:
+                    self.handles_run += 1
+                    handle._run()
+                    if process.watch is not None:
+                        process.watch()
+            if self.handles_run >= self._handles_to_look:
+                self._look_after_turn()
+            if self._stopping:
+                return
 
     def _take_due_timers(self) -> None:
         timers = self._timers
@@ -199,23 +223,22 @@ class SimLoop(asyncio.BaseEventLoop):
                 raise WorldStuck("nothing is left to run: no ready handle and no timer")
             if timers[0][0] > self._now_s:
                 self._now_s = timers[0][0]
-                self._handles_left_at_instant = HANDLES_PER_INSTANT_MAX
+                self._handles_at_instant = self.handles_run
         while timers and timers[0][0] <= self._now_s:
             _, _, process, handle = heapq.heappop(timers)
             if not handle.cancelled():
                 self.timers_fired += 1
                 self._queue.append((process, handle))
 
-    def _count_handle(self) -> None:
-        self.handles_run += 1
-        self._handles_left -= 1
-        self._handles_left_at_instant -= 1
-        if self._handles_left < 0:
+    def _look_after_turn(self) -> None:
+        """Every so many handles: ends a world that goes round in circles, collects garbage."""
+        self._handles_to_look = min(self._handles_max + 1, self.handles_run + HANDLES_PER_LOOK)
+        if self.handles_run > self._handles_max:
             raise Livelock(f"{self.handles_run} handles ran, more than this world allows")
-        if self._handles_left_at_instant < 0:
+        if self.handles_run - self._handles_at_instant > HANDLES_PER_INSTANT_MAX:
             raise Livelock(f"{HANDLES_PER_INSTANT_MAX} handles ran without time passing")
         # Where the collector's own moments are switched off, it runs at these.
-        if self.handles_run % HANDLES_PER_COLLECTION == 0 and not gc.isenabled():
+        if not gc.isenabled():
             gc.collect()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

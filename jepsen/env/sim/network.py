@@ -43,7 +43,6 @@ CONNECT_TIMEOUT_S = 127.0
 RETRANSMIT_MAX_S = 0.2
 SHORT_SEGMENT_CHANCE = 0.02
 LOOPBACK_ADDRESS = "127.0.0.1"
-LOOPBACK_LATENCY_S = 0.000_02
 WILDCARDS = (None, "", "0.0.0.0", "::")
 LOOPBACK_NAMES = ("localhost", LOOPBACK_ADDRESS)
 
@@ -77,14 +76,14 @@ class Network:
 
     def link(self, source: str, target: str) -> Link:
         """The link from one node to another, to read or to change."""
-        return self._links.setdefault((source, target), Link())
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link()
+        return link
 
-    def arrival_s(self, source: SimNode, target: SimNode, size: int) -> float:
-        """When `size` bytes sent now arrive, in virtual seconds."""
+    def arrival_s(self, link: Link, size: int) -> float:
+        """When `size` bytes sent now over the link arrive, in virtual seconds."""
         now_s = self.loop.time()
-        if source is target:
-            return now_s + LOOPBACK_LATENCY_S
-        link = self.link(source.name, target.name)
         if link.bytes_per_s is not None:
             link.busy_until_s = max(now_s, link.busy_until_s) + size / link.bytes_per_s
             now_s = link.busy_until_s
@@ -96,12 +95,6 @@ class Network:
         if self._random.random() < SHORT_SEGMENT_CHANCE:
             return self._random.randint(1, SEGMENT_BYTES_MAX)
         return SEGMENT_BYTES_MAX
-
-    def passes(self, source: SimNode, target: SimNode) -> bool:
-        """Whether segments arrive now."""
-        if not target.reachable:
-            return False
-        return source is target or not self.link(source.name, target.name).blocked
 
     def stall(self, flow: Flow) -> None:
         """Remembers a flow that waits for a heal."""

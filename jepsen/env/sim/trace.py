@@ -31,7 +31,7 @@ class Trace:
 
     def add(self, node: str, kind: str, detail: str = "") -> None:
         """Appends one event of `node`, stamped with the virtual time in nanoseconds."""
-        text = _ADDRESS.sub("0x", detail)
+        text = _ADDRESS.sub("0x", detail) if "0x" in detail else detail
         line = f"{round(self._clock() * 1_000_000_000)} {node} {kind} {text}\n"
         self._digest.update(line.encode("utf-8", "backslashreplace"))
         self.recent.append(line)

@@ -201,7 +201,8 @@ class SimTransport(asyncio.Transport):
             data = self._endpoint.receive(READ_BYTES_MAX)
             cast("asyncio.Protocol", self._protocol).data_received(data)
         # One read a turn, as with a real selector; the rest gets its own turn.
-        self._endpoint.notify()
+        if self._endpoint.readable or self._endpoint.ended:
+            self._endpoint.notify()
 
     def _read_into(self, protocol: asyncio.BufferedProtocol) -> None:
         buffer = memoryview(cast("bytearray", protocol.get_buffer(-1))).cast("B")

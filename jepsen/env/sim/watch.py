@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jepsen.env.sim.invariants import (
     Assignment,
@@ -110,14 +110,8 @@ class _DurableLog:
         return position
 
 
-class _PartitionState(NamedTuple):
-    """The numbers of a replica that move with anything of interest."""
-
-    leads: bool
-    leader_epoch: int
-    high_watermark: int
-    log_end: int
-    isr: tuple[int, ...]
+_PartitionState = tuple[bool, int, int, int, tuple[int, ...]]
+"""Whether it leads, leader epoch, high watermark, log end, ISR: what moves with all of interest."""
 
 
 class Watcher:
@@ -185,33 +179,40 @@ class Watcher:
     # --- partitions -----------------------------------------------------------------------------
 
     def _look_at_partitions(self, replicas: Any) -> None:
+        known_partitions = self._partitions
         for hosted in replicas.hosted.values():
             rules, log = hosted.rules, hosted.log
-            state = _PartitionState(
+            state = (
                 rules.is_leader,
                 rules.leader_epoch,
                 rules.high_watermark,
                 log.log_end_offset,
                 rules.isr,
             )
-            known = self._partitions.get(hosted)
-            if known is not None and known[0] == state:
-                continue
-            view = PartitionView(
-                node_id=self._id,
-                life=self._life,
-                partition=f"{hosted.partition}/{hosted.topic_id}",
-                leads=state.leads,
-                leader_epoch=state.leader_epoch,
-                high_watermark=state.high_watermark,
-                log_end=state.log_end,
-                isr=state.isr,
-                min_isr=rules.effective_min_insync,
-                read=functools.partial(_read_partition, log),
-            )
-            self._partitions[hosted] = (state, view)
-            before = None if known is None else known[1]
-            self._properties.partition_changed(PartitionChange(before, view))
+            known = known_partitions.get(hosted)
+            if known is None:
+                self._look_at_partition(hosted, state, None)
+            elif known[0] != state:
+                self._look_at_partition(hosted, state, known[1])
+
+    def _look_at_partition(
+        self, hosted: Any, state: _PartitionState, before: PartitionView | None
+    ) -> None:
+        leads, leader_epoch, high_watermark, log_end, isr = state
+        view = PartitionView(
+            node_id=self._id,
+            life=self._life,
+            partition=f"{hosted.partition}/{hosted.topic_id}",
+            leads=leads,
+            leader_epoch=leader_epoch,
+            high_watermark=high_watermark,
+            log_end=log_end,
+            isr=isr,
+            min_isr=hosted.rules.effective_min_insync,
+            read=functools.partial(_read_partition, hosted.log),
+        )
+        self._partitions[hosted] = (state, view)
+        self._properties.partition_changed(PartitionChange(before, view))
 
 
 def _read_metadata(driver: RaftDriver, begin: int, end: int) -> list[Entry]:
