@@ -33,6 +33,8 @@ ANSWER_S = 20.0
 """An answer to a sound request that takes longer is a hang."""
 PATIENCE_S = 0.2
 """How long a frame's answer is waited for, before the connection is given up."""
+IDLE_MS = 2_000
+"""The longest wait of a request, whatever it says: nothing of it is left then."""
 _PING_ID = 0x70696E67
 _PING = codec.encode_request(18, 0, _PING_ID, "fuzz", {})
 _PING_ID_BYTES = _PING_ID.to_bytes(4, "big")
@@ -136,7 +138,7 @@ class Target:
     async def check_idle(self) -> None:
         """Nothing of what was sent is still held, and the log is whole."""
         await self.disconnect()
-        await eventually(lambda: not self.node._admission._connections)
+        await eventually(lambda: not self.node._admission._connections, ANSWER_S)
         replicas, config = self.node.replicas, self.node.config
         assert (len(replicas._produces), len(replicas._fetches)) == (0, 0)
         assert self.node._admission.permits == config.queued_max_requests
@@ -168,7 +170,13 @@ class Target:
 @asynccontextmanager
 async def fuzzed() -> AsyncIterator[Target]:
     """A running broker that leads one partition of the topic `t`."""
-    world = World(1, listen=True, controller=TopicController(), message_max_bytes="10000")
+    world = World(
+        1,
+        listen=True,
+        controller=TopicController(),
+        message_max_bytes="10000",
+        connections_max_idle_ms=str(IDLE_MS),
+    )
     async with world:
         world.create_topic()
         target = Target(world.nodes[1])
