@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci mutants bench docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci mutants fuzz bench docs clean
 
 setup: .venv/.dev
 
@@ -51,6 +51,10 @@ sim-ci: setup
 # Plants known bugs, one after the other, and shows which property catches each.
 mutants: setup
 	$(BIN)/python -m tests.mutants
+
+# Sends random frames to a broker in the same process. make fuzz FRAMES=1000000 SEED=3
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --frames $(or $(FRAMES),100000) --seed $(or $(SEED),1)
 
 bench: setup
 	$(BIN)/python -m tests.bench --output out/bench.json

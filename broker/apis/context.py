@@ -72,6 +72,13 @@ class ApiContext:
     sessions: FetchSessions
     log: FilteringBoundLogger
 
+    def bounded_wait_ms(self, wanted_ms: int) -> int:
+        """How long a request may wait that asks for so long.
+
+        A client that has gone is not noticed before its request is answered.
+        """
+        return min(wanted_ms, self.config.connections_max_idle_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:

@@ -107,7 +107,7 @@ def _params(context: ApiContext, body: dict[str, Any], first: int) -> FetchParam
     return FetchParams(
         replica_id=_replica_id(body),
         replica_epoch=body.get("replica_state", _NO_REPLICA)["replica_epoch"],
-        max_wait_ms=body["max_wait_ms"],
+        max_wait_ms=context.bounded_wait_ms(body["max_wait_ms"]),
         min_bytes=body["min_bytes"],
         max_bytes=min(body["max_bytes"], context.config.fetch_max_bytes),
         read_committed=body["isolation_level"] == _READ_COMMITTED,

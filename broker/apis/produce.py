@@ -30,7 +30,8 @@ def handle(context: ApiContext, request: Request) -> Answer | Pending:
     if body["acks"] not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     entries = _entries(body)
-    results = context.replicas.append(body["acks"], body["timeout_ms"], entries)
+    timeout_ms = context.bounded_wait_ms(body["timeout_ms"])
+    results = context.replicas.append(body["acks"], timeout_ms, entries)
     if isinstance(results, list):
         return _answer(context, body, results)
     return Pending(results, lambda done: _answer(context, body, done))

@@ -4,60 +4,19 @@ A property looks at one change (a view of a node or replica before and after one
 process) and at the history so far; it answers with a complaint, or None. Nothing here knows how
 nodes are built: views come from `jepsen.env.sim.watch`, and `jepsen.env.sim.properties` runs all.
 
-"Committed" is what some node has called so by its high watermark; the history remembers it for
-ever. Sources: Raft figure 3; KIP-101, KIP-497 and KIP-966 for partitions.
+This is the quorum and the metadata; partitions are in `jepsen.env.sim.partition_invariants`.
+Source: Raft figure 3.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import NamedTuple
+
+from jepsen.env.sim.committed import Entry, Log, ReadLog, lacks
+from jepsen.env.sim.partition_invariants import PartitionHistory
 
 NO_LEADER = -1
-
-
-class Entry(NamedTuple):
-    """A batch of a log: what it is, not where it stands."""
-
-    base_offset: int
-    end_offset: int
-    epoch: int
-    digest: int
-
-
-class Log:
-    """The committed batches of one log, as the history knows them."""
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-
-    @property
-    def end_offset(self) -> int:
-        """Everything below has been called committed by somebody."""
-        return self.entries[-1].end_offset if self.entries else 0
-
-    def conflict(self, found: Sequence[Entry]) -> str | None:
-        """What is wrong with batches of a replica, where they should equal the committed ones."""
-        if not found:
-            return None
-        at = bisect_left(self.entries, found[0].base_offset, key=attrgetter("base_offset"))
-        for entry, known in zip(found, self.entries[at:], strict=False):
-            if entry != known:
-                return f"{entry} instead of the committed {known}"
-        return None
-
-    def commit(self, found: Sequence[Entry]) -> list[Entry]:
-        """Adds those that are new, and returns them."""
-        new = [entry for entry in found if entry.base_offset >= self.end_offset]
-        self.entries += new
-        return new
-
-
-ReadLog = Callable[[int, int], list[Entry]]
-"""`read(from offset, to offset)`: the batches of a replica's log in between, as it sees them."""
 
 
 # --- the quorum -------------------------------------------------------------------------------
@@ -199,13 +158,7 @@ def new_leader_has_all_committed(history: QuorumHistory, change: QuorumChange) -
     """Leader completeness: nobody is elected who lacks a committed batch."""
     if not change.begins_to_lead:
         return None
-    return _lacks(history.committed, change.after)
-
-
-def _lacks(committed: Log, replica: QuorumView | PartitionView) -> str | None:
-    if replica.log_end < committed.end_offset:
-        return f"{replica.node_id} ends at {replica.log_end}, committed to {committed.end_offset}"
-    return committed.conflict(replica.read(0, committed.end_offset))
+    return lacks(history.committed, change.after)
 
 
 def all_committed_stays_durable_on_a_majority(history: QuorumHistory) -> str | None:
@@ -362,135 +315,4 @@ IMAGE_PROPERTIES = (
     new_isr_member_has_all_committed,
     unfenced_broker_has_caught_up,
     partition_epochs_never_go_back,
-)
-
-
-# --- partitions -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionView:
-    """One broker's replica of a partition at one moment."""
-
-    node_id: int
-    life: int
-    partition: str
-    leads: bool
-    leader_epoch: int
-    high_watermark: int
-    log_end: int
-    isr: tuple[int, ...]
-    min_isr: int
-    """How many must be in sync for records to be committed."""
-    read: ReadLog = field(compare=False)
-
-
-@dataclass(slots=True)
-class PartitionHistory:
-    """What one partition's replicas did so far."""
-
-    committed: Log = field(default_factory=Log)
-    leaders: dict[int, int] = field(default_factory=dict)
-    views: dict[int, PartitionView] = field(default_factory=dict)
-    forgetful: set[int] = field(default_factory=set)
-    """Who lost power and may still be taken for in sync."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionChange:
-    """One step, as in `QuorumChange`."""
-
-    before: PartitionView | None
-    after: PartitionView
-
-    @property
-    def begins_to_lead(self) -> bool:
-        """Whether leadership in this leader epoch began with this step."""
-        before, after = self.before, self.after
-        known = before is not None and before.leads and before.leader_epoch == after.leader_epoch
-        return after.leads and not known
-
-
-def one_leader_per_leader_epoch(history: PartitionHistory, change: PartitionChange) -> str | None:
-    """At most one broker takes writes in a leader epoch."""
-    after = change.after
-    if not after.leads:
-        return None
-    leader = history.leaders.setdefault(after.leader_epoch, after.node_id)
-    return None if leader == after.node_id else f"{leader} leads as well as {after}"
-
-
-def replica_never_truncates_committed(
-    history: PartitionHistory, change: PartitionChange
-) -> str | None:
-    """A replica's log never shrinks below what it called committed, nor does its high watermark."""
-    before, after = change.before, change.after
-    if before is None or after.log_end >= before.high_watermark <= after.high_watermark:
-        return None
-    return f"{after} after {before}"
-
-
-def committed_record_never_changes(
-    history: PartitionHistory, change: PartitionChange
-) -> str | None:
-    """One offset is one record on every replica, up to its high watermark, for ever."""
-    after = change.after
-    begin = change.before.high_watermark if change.before else 0
-    if after.high_watermark <= begin:
-        return None
-    found = after.read(begin, after.high_watermark)
-    return history.committed.conflict(found)
-
-
-def committed_record_is_on_the_isr(
-    history: PartitionHistory, change: PartitionChange
-) -> str | None:
-    """A record is committed when every in-sync replica has it, not before."""
-    after = change.after
-    if after.high_watermark <= history.committed.end_offset:
-        return None
-    history.committed.commit(after.read(history.committed.end_offset, after.high_watermark))
-    for member in after.isr if after.leads else ():
-        replica = history.views.get(member)
-        if replica is None or member in history.forgetful:
-            continue
-        if replica.log_end < after.high_watermark:
-            return f"{after.partition} committed to {after.high_watermark}, but {replica}"
-    return None
-
-
-def high_watermark_waits_for_min_isr(
-    history: PartitionHistory, change: PartitionChange
-) -> str | None:
-    """A leader commits nothing while fewer than `min.insync.replicas` are in sync (KIP-966)."""
-    before, after = change.before, change.after
-    if not after.leads or before is None or change.begins_to_lead:
-        return None
-    if len(after.isr) >= after.min_isr or after.high_watermark == before.high_watermark:
-        return None
-    return f"{after.partition} committed to {after.high_watermark} by {after.isr}"
-
-
-def new_partition_leader_has_all_committed(
-    history: PartitionHistory, change: PartitionChange
-) -> str | None:
-    """A clean election chooses a replica that has every committed record."""
-    if not change.begins_to_lead:
-        return None
-    return _lacks(history.committed, change.after)
-
-
-def every_replica_has_all_committed(history: PartitionHistory) -> str | None:
-    """At rest: every replica has caught up with all that was ever committed."""
-    found = (_lacks(history.committed, view) for view in history.views.values())
-    return next((complaint for complaint in found if complaint), None)
-
-
-PARTITION_PROPERTIES = (
-    one_leader_per_leader_epoch,
-    replica_never_truncates_committed,
-    new_partition_leader_has_all_committed,
-    committed_record_never_changes,
-    committed_record_is_on_the_isr,
-    high_watermark_waits_for_min_isr,
 )

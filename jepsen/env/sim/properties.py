@@ -1,7 +1,7 @@
 """Runs all properties of a whole cluster as views of its nodes come in.
 
-The properties are in `jepsen.env.sim.invariants`; the first that does not hold ends the run, by its
-name.
+The properties are in `jepsen.env.sim.invariants` and `jepsen.env.sim.partition_invariants`; the
+first that does not hold ends the run, by its name.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.sim.invariants import (
     IMAGE_PROPERTIES,
-    PARTITION_PROPERTIES,
     QUORUM_PROPERTIES,
     ImageHistory,
-    PartitionHistory,
     all_committed_stays_durable_on_a_majority,
-    every_replica_has_all_committed,
     no_voter_differs_from_committed,
+)
+from jepsen.env.sim.partition_invariants import (
+    PARTITION_PROPERTIES,
+    PartitionHistory,
+    every_replica_has_all_committed,
 )
 
 if TYPE_CHECKING:
     from jepsen.env.sim.invariants import (
         ImageView,
-        PartitionChange,
         QuorumChange,
         QuorumHistory,
     )
+    from jepsen.env.sim.partition_invariants import PartitionChange
 
 
 class Violation(AssertionError):

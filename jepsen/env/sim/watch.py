@@ -12,16 +12,15 @@ import json
 import struct
 from typing import TYPE_CHECKING, Any
 
+from jepsen.env.sim.committed import Entry
 from jepsen.env.sim.invariants import (
     Assignment,
-    Entry,
     ImageView,
-    PartitionChange,
-    PartitionView,
     QuorumChange,
     QuorumHistory,
     QuorumView,
 )
+from jepsen.env.sim.partition_invariants import PartitionChange, PartitionView
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches

@@ -295,6 +295,15 @@ async def test_an_answer_is_limited_by_the_broker_too(broker: FakeBroker) -> Non
     assert params.max_bytes == broker.config.fetch_max_bytes
 
 
+@pytest.mark.req("N3")
+async def test_no_request_waits_longer_than_a_connection_may_be_idle(broker: FakeBroker) -> None:
+    await ask(broker, 1, 11, fetch_message("t", max_wait_ms=2**31 - 1, min_bytes=0))
+    ((params, _),) = broker.replicas.fetches
+    assert params.max_wait_ms == broker.config.connections_max_idle_ms
+    await ask(broker, 1, 11, fetch_message("t", max_wait_ms=-1))
+    assert broker.replicas.fetches[1][0].max_wait_ms == -1
+
+
 # --- offsets --------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import traceback
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -184,6 +185,8 @@ class FakeRuntime:
         )
 
     def _keep(self, _logger: object, _method: str, event: Any) -> Any:
+        if event.get("exc_info"):
+            event["exc_info"] = traceback.format_exc()
         self.events.append((event.pop("event"), dict(event)))
         raise structlog.DropEvent
 

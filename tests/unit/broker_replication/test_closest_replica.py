@@ -32,9 +32,11 @@ pytestmark = pytest.mark.req("R7")
 BATCH = make_batch([b"v"])
 
 
-def racked(racks: str = "abc", **keys: str) -> World:
-    keys = {"replica_selector_class": RACK_AWARE_SELECTOR, **keys}
-    return World(len(racks), listen=True, racks=racks, **keys)
+def racked(**keys: str) -> World:
+    selector = RACK_AWARE_SELECTOR
+    return World(
+        3, listen=True, racks="abc", controller=None, replica_selector_class=selector, **keys
+    )
 
 
 def from_rack(rack: str, *, wait_ms: int = 0) -> FetchParams:

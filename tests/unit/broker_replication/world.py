@@ -257,9 +257,15 @@ class World:
     """A cluster of brokers 1..n; `async with` starts and stops it. `racks` has a letter each."""
 
     def __init__(
-        self, brokers: int = 3, *, listen: bool = False, racks: str = "", **keys: str
+        self,
+        brokers: int = 3,
+        *,
+        listen: bool = False,
+        racks: str = "",
+        controller: FakeController | None = None,
+        **keys: str,
     ) -> None:
-        self.controller = FakeController()
+        self.controller = controller or FakeController()
         self.controller.publish = self._publish
         self.nodes = {
             n: Node(n, self.controller, listen=listen, rack=racks[n - 1 : n], **keys)

@@ -7,7 +7,7 @@ import random
 import struct
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 import structlog
@@ -364,8 +364,14 @@ class Client:
             return True
 
 
+class Listening(Protocol):
+    """Whatever has a port on loopback."""
+
+    port: int
+
+
 @asynccontextmanager
-async def connected(broker: FakeBroker) -> AsyncIterator[Client]:
+async def connected(broker: Listening) -> AsyncIterator[Client]:
     """A connection to the broker."""
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
     try:

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.env.sim.committed import Entry
 from jepsen.env.sim.invariants import (
     IMAGE_PROPERTIES,
-    PARTITION_PROPERTIES,
     QUORUM_PROPERTIES,
     Assignment,
-    Entry,
     ImageView,
-    PartitionChange,
-    PartitionView,
     QuorumChange,
     QuorumHistory,
     QuorumView,
+)
+from jepsen.env.sim.partition_invariants import (
+    PARTITION_PROPERTIES,
+    PartitionChange,
+    PartitionView,
 )
 from jepsen.env.sim.properties import Properties, Violation
 
@@ -280,8 +282,25 @@ def test_a_good_partition_is_left_alone() -> None:
     partitions.see(hosted(1, leads=True, high_watermark=5))
     partitions.see(hosted(2, high_watermark=4))
     partitions.see(hosted(2, leads=True, leader_epoch=2, high_watermark=4))
+    own = [*LOG[:2], Entry(4, 5, 1, 99)]
+    partitions.see(hosted(3, own, high_watermark=1), restarted=True)
+    partitions.see(hosted(3, LOG[:2], high_watermark=1))
+    # Made anew, as after a reassignment, it begins without a log.
+    partitions.see(hosted(3, LOG[:0]), restarted=True)
+
+
+@pytest.mark.req("R4")
+def test_a_replica_that_cuts_what_is_committed_without_knowing_it() -> None:
+    partitions = led()
+    partitions.see(hosted(1, leads=True, high_watermark=5))
     partitions.see(hosted(3, LOG[:2], high_watermark=1), restarted=True)
-    partitions.see(hosted(3, LOG[:1], high_watermark=1))
+    assert partitions.caught(hosted(3, LOG[:1], high_watermark=1)) == "no_committed_record_is_cut"
+
+
+@pytest.mark.req("R2")
+def test_a_high_watermark_beyond_the_log() -> None:
+    beyond = hosted(2, LOG[:1], high_watermark=4)
+    assert led().caught(beyond) == "high_watermark_is_within_the_log"
 
 
 def test_two_leaders_of_a_leader_epoch() -> None:

@@ -1,0 +1,83 @@
+"""Committed records of a log, as whoever watches its replicas remembers them.
+
+"Committed" is what some replica has called so by its high watermark; it is remembered for ever.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import NamedTuple, Protocol
+
+
+class Entry(NamedTuple):
+    """A batch of a log: what it is, not where it stands."""
+
+    base_offset: int
+    end_offset: int
+    epoch: int
+    digest: int
+
+
+class Log:
+    """The committed batches of one log, as the history knows them."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    @property
+    def end_offset(self) -> int:
+        """Everything below has been called committed by somebody."""
+        return self.entries[-1].end_offset if self.entries else 0
+
+    def conflict(self, found: Sequence[Entry]) -> str | None:
+        """What is wrong with batches of a replica, where they should equal the committed ones."""
+        if not found:
+            return None
+        at = bisect_left(self.entries, found[0].base_offset, key=attrgetter("base_offset"))
+        for entry, known in zip(found, self.entries[at:], strict=False):
+            if entry != known:
+                return f"{entry} instead of the committed {known}"
+        return None
+
+    def agrees_to(self, found: Sequence[Entry], begin: int) -> int:
+        """Up to which offset batches of a replica, from `begin` on, are the committed ones."""
+        for entry in found:
+            if self.conflict([entry]) is not None or entry.end_offset > self.end_offset:
+                break
+            begin = entry.end_offset
+        return begin
+
+    def commit(self, found: Sequence[Entry]) -> list[Entry]:
+        """Adds those that are new, and returns them."""
+        new = [entry for entry in found if entry.base_offset >= self.end_offset]
+        self.entries += new
+        return new
+
+
+ReadLog = Callable[[int, int], list[Entry]]
+"""`read(from offset, to offset)`: the batches of a replica's log in between, as it sees them."""
+
+
+class Replica(Protocol):
+    """What the views of all kinds of logs have in common."""
+
+    @property
+    def node_id(self) -> int:
+        """Whose replica it is."""
+
+    @property
+    def log_end(self) -> int:
+        """Where its next batch goes."""
+
+    @property
+    def read(self) -> ReadLog:
+        """Its log."""
+
+
+def lacks(committed: Log, replica: Replica) -> str | None:
+    """Whether a replica has not all that is committed, or something else instead."""
+    if replica.log_end < committed.end_offset:
+        return f"{replica.node_id} ends at {replica.log_end}, committed to {committed.end_offset}"
+    return committed.conflict(replica.read(0, committed.end_offset))

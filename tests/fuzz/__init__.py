@@ -1,0 +1,1 @@
+"""Random frames against a broker in the same process: `make fuzz`."""
