@@ -14,6 +14,7 @@ from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.log.log_manager import LogManager
+from broker.log.settings import log_settings
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.admission import Admission
 from broker.server.listeners import Listeners
@@ -37,7 +38,8 @@ class KafkaBroker:
         config = context.config
         self._context = context
         self._log = context.runtime.log.bind(part="broker", node_id=config.node_id)
-        logs = LogManager(context.runtime, config.log_dirs, topic_defaults(config), context.fail)
+        defaults, settings = topic_defaults(config), log_settings(config)
+        logs = LogManager(context.runtime, config.log_dirs, defaults, context.fail, settings)
         self.replicas = ReplicaManager(context, logs)
         """For others to read only."""
         self._metadata = MetadataCache()

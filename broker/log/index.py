@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from abc import ABC, abstractmethod
+from operator import le, lt
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -76,12 +77,11 @@ class _Index(ABC, Generic[E]):
         """What is wrong with the file; None if every entry is in order."""
         if self._file.size() % self._layout.size:
             return "the size is no multiple of an entry's"
-        before = (-1, -1)
-        data = self._file.read_at(0, self._file.size())
-        for raw in self._layout.iter_unpack(data):
-            if raw[0] <= before[0] or raw[1] < before[1]:
-                return "entries are out of order"
-            before = raw
+        entries = list(self._layout.iter_unpack(self._file.read_at(0, self._file.size())))
+        keys, values = [entry[0] for entry in entries], [entry[1] for entry in entries]
+        in_order = all(map(lt, keys, keys[1:])) and all(map(le, values, values[1:]))
+        if not in_order or (keys and keys[0] < 0):
+            return "entries are out of order"
         return None
 
     def flush(self) -> None:

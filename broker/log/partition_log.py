@@ -3,36 +3,40 @@
 Decides where a batch goes, what a read returns, what recovery keeps. It knows no leader, no
 follower and no waiting: `high_watermark` is only kept here so that a checkpoint finds it.
 
-Appends and reads use the page cache on the event loop; nothing here waits for the disk but
-`recover` and the calls that `flush_plan` hands out, which run on the log directory's worker.
-Leader epochs and producers are rebuilt from the batches' headers when the log is opened, so that
-the log alone is the truth; `leader-epoch-checkpoint` is written for tools and for Apache Kafka.
+Appends and reads use the page cache on the event loop; nothing here waits for the disk but the
+calls that `flush_plan` hands out, which run on the log directory's worker. How a log that was on
+disk becomes one of these is `broker.log.opening`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log import checkpoints, record_batch
+from broker.log import record_batch
+from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.producer_state import ProducerStates
 from broker.log.record_batch import NO_PRODUCER, BatchHeader
+from broker.log.retention import SegmentFacts
 from broker.log.segment import Segment
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from asyncio import Future
+    from collections.abc import Callable, Iterator
     from uuid import UUID
 
+    from broker.log.flushing import Flusher, FlushPlan
     from broker.log.records import TimestampOffset
     from broker.types import EpochEndOffset, TopicPartition
     from raftctl.metadata.topic_config import TopicConfig
     from raftctl.runtime.api import Buffer, FileSystem
 
-_LOG_SUFFIX = ".log"
+UP_TO_HIGH_WATERMARK = -1
+"""What stands for the high watermark in DeleteRecords."""
 
 
 class Appended(NamedTuple):
@@ -46,26 +50,18 @@ class Appended(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FlushPlan:
-    """What to make durable: call `run` on the worker, then give it to `PartitionLog.flushed`."""
-
-    end_offset: int
-    truncations: int
-    """How often the log had been truncated when the plan was made."""
-    run: Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True)
 class Recovered:
     """What opening a log found, for the operator."""
 
     segments_checked: int = 0
     bytes_cut: int = 0
     indexes_rebuilt: int = 0
+    batches_noted: int = 0
+    """Batches whose headers were read because no snapshot of the producers covers them."""
 
 
 class PartitionLog:
-    """An open log. Made by `open_log` or `create_log`; `close` it."""
+    """An open log. Made by `opening.open_log` or `create_log`; `close` it."""
 
     def __init__(
         self,
@@ -85,10 +81,17 @@ class PartitionLog:
         self.recovery_point = segments[0].base_offset
         """Everything below is durable."""
         self.recovered = Recovered()
+        self.flusher: Flusher | None = None
+        """Of the log directory; for `flush_through`."""
+        self.failed: Callable[[OSError], None] = lambda _error: None
+        """Hears of a disk that refused."""
+        self.offline: str | None = None
+        """Why the log is not served any more."""
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
         self._files = files
         self._truncations = 0
+        self._durability = Durability(files, directory)
         self._retired: list[Callable[[], None]] = []
         self._segments = segments
         self._bases = [s.base_offset for s in segments]
@@ -106,9 +109,21 @@ class PartitionLog:
         return self.config.message_timestamp_type == "LogAppendTime"
 
     @property
+    def is_dirty(self) -> bool:
+        """Whether there is something that is not known to be durable."""
+        return self.log_end_offset > self.recovery_point
+
+    @property
     def size(self) -> int:
         """Bytes of batches."""
         return sum(s.size for s in self._segments)
+
+    def segment_facts(self) -> list[SegmentFacts]:
+        """What retention and compaction decide from, oldest first."""
+        return [
+            SegmentFacts(s.base_offset, s.next_offset, s.size, s.newest_timestamp)
+            for s in self._segments
+        ]
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """The largest known leader epoch up to this one, and where it ended."""
@@ -162,25 +177,51 @@ class PartitionLog:
         return True
 
     def _append(self, pieces: list[Buffer], header: BatchHeader) -> None:
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         try:
             if self._segments[-1].must_roll(header, self.config):
-                self._roll(header.base_offset)
+                self.roll(header.base_offset)
             self._segments[-1].append(pieces, header)
         except OSError as error:
-            text = f"cannot append to {self.directory}: {error}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+            raise self._broken(error) from error
         self._note(header)
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush_through(self.log_end_offset)
+
+    def _broken(self, error: OSError) -> KafkaError:
+        """The disk refused: tells the log directory; returns what to raise."""
+        self.failed(error)
+        text = f"{self.directory}: {error}"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Around what uses the disk: KafkaError(KAFKA_STORAGE_ERROR) if it is or goes offline."""
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        try:
+            yield
+        except OSError as error:
+            raise self._broken(error) from error
 
     def _note(self, header: BatchHeader) -> None:
-        if header.leader_epoch > self.epochs.latest:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
+        self._note_epoch(header)
         self.producers.note(header)
 
-    def _roll(self, base_offset: int) -> None:
-        self._segments[-1].seal()
-        self._add_segment(base_offset)
+    def _note_epoch(self, header: BatchHeader) -> None:
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    def roll(self, base_offset: int) -> None:
+        """Begins a new segment, whose first batch is not below `base_offset`."""
+        with self._disk():
+            self._segments[-1].seal()
+            self._durability.snapshot(base_offset, self.producers.snapshot())
+            self._add_segment(base_offset)
 
     def _add_segment(self, base_offset: int) -> None:
+        self._durability.renamed()
         segment = Segment(self._files, self.directory, base_offset, self.config)
         self._segments.append(segment)
         self._bases.append(base_offset)
@@ -200,17 +241,18 @@ class PartitionLog:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if offset >= up_to_offset:
             return []
-        at = bisect_right(self._bases, offset) - 1
-        for segment in self._segments[at:]:
-            found = segment.find(offset)
-            if found is not None and found.header.base_offset < up_to_offset:
-                end = segment.size
-                if up_to_offset < segment.next_offset:
-                    end = segment.position_of(up_to_offset)
-                size = min(max_bytes, end - found.position)
-                if min_one:
-                    size = max(size, found.header.size)
-                return [segment.read(found.position, size)] if size > 0 else []
+        with self._disk():
+            at = bisect_right(self._bases, offset) - 1
+            for segment in self._segments[at:]:
+                found = segment.find(offset)
+                if found is not None and found.header.base_offset < up_to_offset:
+                    end = segment.size
+                    if up_to_offset < segment.next_offset:
+                        end = segment.position_of(up_to_offset)
+                    size = min(max_bytes, end - found.position)
+                    if min_one:
+                        size = max(size, found.header.size)
+                    return [segment.read(found.position, size)] if size > 0 else []
         return []
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
@@ -221,22 +263,29 @@ class PartitionLog:
         if offset >= end_offset:
             return 0
         segment = self._segments[bisect_right(self._bases, offset) - 1]
-        if end_offset >= segment.next_offset:
-            return max(segment.size - segment.position_of(offset), 1)
-        return segment.position_of(end_offset) - segment.position_of(offset)
+        try:
+            if end_offset >= segment.next_offset:
+                return max(segment.size - segment.position_of(offset), 1)
+            return segment.position_of(end_offset) - segment.position_of(offset)
+        except OSError as error:
+            # Who reads them will be told.
+            self._broken(error)
+            return 1
 
     def first_at_or_after(self, timestamp: int) -> TimestampOffset | None:
         """The first record not older than `timestamp` (milliseconds)."""
-        for segment in self._segments:
-            found = segment.first_at_or_after(timestamp=timestamp, offset=self.log_start_offset)
-            if found is not None:
-                return found
+        with self._disk():
+            for segment in self._segments:
+                found = segment.first_at_or_after(timestamp=timestamp, offset=self.log_start_offset)
+                if found is not None:
+                    return found
         return None
 
     def newest(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp; None in an empty log."""
-        best = max(self._segments, key=lambda segment: segment.newest_timestamp)
-        return best.newest()
+        with self._disk():
+            best = max(self._segments, key=lambda segment: segment.newest_timestamp)
+            return best.newest()
 
     def start_epoch(self, leader_epoch: int) -> None:
         """Notes that whatever comes next is of this leader epoch."""
@@ -247,9 +296,9 @@ class PartitionLog:
         return next((e for e, start in reversed(self.epochs.entries) if start <= offset), -1)
 
     def headers(self, offset: int = 0) -> Iterator[BatchHeader]:
-        """The headers of all batches from the segment that holds `offset`."""
+        """The headers of all batches from the one that holds `offset`."""
         for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
-            for at in segment.batches():
+            for at in segment.batches(segment.position_of(offset)):
                 yield at.header
 
     # --- truncation -----------------------------------------------------------------------------
@@ -266,11 +315,12 @@ class PartitionLog:
             self.restart_at(offset)
             return True
         if shorter:
-            keep = max(bisect_right(self._bases, offset), 1)
-            self._retire(keep)
-            self._segments[-1].truncate_to(offset)
-            if not self.producers.truncate_to(self.log_end_offset):
-                self.producers.rebuild(self.headers())
+            with self._disk():
+                self._retire(max(bisect_right(self._bases, offset), 1))
+                self._segments[-1].truncate_to(offset)
+                self._durability.forget_snapshots(above=self.log_end_offset)
+                if not self.producers.truncate_to(self.log_end_offset):
+                    self._rebuild(self.log_end_offset)
         self.epochs.truncate_to(min(offset, self.log_end_offset))
         self._clamp()
         return shorter
@@ -278,8 +328,10 @@ class PartitionLog:
     def restart_at(self, offset: int) -> None:
         """Removes everything and goes on at `offset`: for a follower that was left behind."""
         self._truncations += 1
-        self._retire(0)
-        self._add_segment(offset)
+        with self._disk():
+            self._retire(0)
+            self._durability.forget_snapshots(above=-1)
+            self._add_segment(offset)
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
         self.log_start_offset = self.high_watermark = self.recovery_point = offset
@@ -292,8 +344,22 @@ class PartitionLog:
         self.log_start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         self.epochs.advance_start(offset)
-        while len(self._segments) > 1 and self._bases[1] <= offset:
-            self._retire_one(0)
+        with self._disk():
+            while len(self._segments) > 1 and self._bases[1] <= offset:
+                self._retire_one(0)
+        self._durability.keep_snapshots_from(self._bases[0])
+
+    def delete_records(self, offset: int) -> int:
+        """Hides what is below `offset`, -1 for all that is committed; returns the new log start.
+
+        KafkaError(OFFSET_OUT_OF_RANGE) for what is not committed or not an offset (row L7).
+        """
+        target = self.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+        if not 0 <= target <= self.high_watermark:
+            text = f"records can be deleted up to offset {self.high_watermark}, not {offset}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        self.advance_log_start(target)
+        return self.log_start_offset
 
     def _clamp(self) -> None:
         end = self.log_end_offset
@@ -308,12 +374,15 @@ class PartitionLog:
     def _retire_one(self, number: int) -> None:
         segment = self._segments.pop(number)
         self._bases.pop(number)
+        self._durability.renamed()
         paths = segment.retire()
 
         def finish() -> None:
             segment.close()
             for path in paths:
-                self._files.remove(path)
+                # The whole log may have been deleted meanwhile.
+                if self._files.exists(path):
+                    self._files.remove(path)
 
         self._retired.append(finish)
 
@@ -324,32 +393,44 @@ class PartitionLog:
 
     # --- durability -----------------------------------------------------------------------------
 
-    def flush_plan(self, *, rolled_only: bool) -> FlushPlan | None:
-        """What to sync beyond the recovery point: all, or only the segments that are complete."""
-        count = len(self._segments) - (1 if rolled_only else 0)
-        segments = [s for s in self._segments[:count] if s.next_offset > self.recovery_point]
-        if not segments:
+    def flush_plan(self, *, rolled_only: bool, closing: bool = False) -> FlushPlan | None:
+        """What to sync: all, or only the segments that are complete; None if it is durable.
+
+        With `closing` also what opening the log would else have to find out.
+        """
+        if closing:
+            with self._disk():
+                self.seal()
+            self._durability.snapshot(self.log_end_offset, self.producers.snapshot())
+        whole = [s for s in self._segments[: None if closing else -1] if not s.is_durable]
+        active = None if rolled_only or closing or not self.is_dirty else self._segments[-1]
+        epochs = self.epochs.entries
+        if not whole and active is None and (not closing or self._durability.knows(epochs)):
             return None
-        for segment in segments:
-            segment.flush_indexes()
-        entries = self.epochs.entries
-        path = f"{self.directory}/{checkpoints.LEADER_EPOCHS}"
-
-        def run() -> None:
-            for segment in segments:
-                segment.sync()
-            self._files.sync_directory(self.directory)
-            checkpoints.write_epochs(self._files, path, entries)
-
-        return FlushPlan(segments[-1].next_offset, self._truncations, run)
+        with self._disk():
+            for segment in whole:
+                segment.flush_indexes()
+        return self._durability.plan(whole, active, epochs, self._truncations)
 
     def flushed(self, plan: FlushPlan) -> None:
         """The plan was carried out: it counts unless the log was truncated meanwhile."""
         if plan.truncations == self._truncations:
+            plan.done()
+            for segment in plan.whole:
+                segment.is_durable = segment is not self._segments[-1]
             self.recovery_point = max(self.recovery_point, plan.end_offset)
 
+    def flush_through(self, offset: int) -> Future[None]:
+        """Done when everything below `offset` is durable; who waits together shares a flush.
+
+        KafkaError(KAFKA_STORAGE_ERROR) if the disk refuses. Only for logs of a LogManager.
+        """
+        invariant(self.flusher is not None, "the log belongs to a LogManager")
+        assert self.flusher is not None
+        return self.flusher.through(self, offset)
+
     def seal(self) -> None:
-        """Completes the indexes of the last segment, before the last flush."""
+        """Completes the indexes of the last segment."""
         self._segments[-1].seal()
 
     def close(self) -> None:
@@ -357,73 +438,29 @@ class PartitionLog:
         for segment in self._segments:
             segment.close()
 
-    # --- opening --------------------------------------------------------------------------------
+    def adopt(
+        self, epochs: list[tuple[int, int]], snapshots: list[int], recovery_point: int
+    ) -> int:
+        """Takes over what opening found beside the segments, and fills in what is missing; blocks.
 
-    def recover(self, recovery_point: int, *, clean: bool) -> None:
-        """Makes a log that was on disk fit for use; blocks.
-
-        After a crash the segments with bytes above `recovery_point` are checked batch by batch and
-        what follows the first bad batch is cut.
+        `epochs` is the content of the checkpoint, of which what began below `recovery_point`
+        counts; so do the `snapshots` not above it. Returns how many batches had to be read.
         """
-        checked = cut = rebuilt = 0
-        for number, segment in enumerate(self._segments):
-            last = number + 1 == len(self._segments)
-            if clean or (not last and self._bases[number + 1] <= recovery_point):
-                rebuilt += self._trust(segment)
-                continue
-            checked += 1
-            # A gap or an overlap is a truncation of which the crash undid a part.
-            follows = number == 0 or segment.base_offset == self._segments[number - 1].next_offset
-            cut_here = segment.recover() if follows else segment.size
-            if cut_here or not follows:
-                keep = number + follows
-                cut += cut_here + sum(s.size for s in self._segments[number + 1 :])
-                self._retire(keep)
-                break
-        self.recovered = Recovered(checked, cut, rebuilt)
-        for header in self.headers():
-            self._note(header)
         self.recovery_point = min(recovery_point, self.log_end_offset)
+        self._durability.adopt(epochs, snapshots)
+        self._durability.forget_snapshots(above=self.recovery_point)
+        known = [(e, start) for e, start in epochs if start < self.recovery_point]
+        self.epochs = LeaderEpochs(known)
+        return self._rebuild(self.recovery_point if known else self._bases[0])
 
-    @staticmethod
-    def _trust(segment: Segment) -> bool:
-        """Loads a segment that is durable; returns whether its indexes had to be rebuilt."""
-        damaged = segment.index_problem() is not None
-        if damaged:
-            segment.rebuild_indexes()
-        else:
-            segment.load()
-        return damaged
-
-
-def create_log(
-    files: FileSystem, directory: str, partition: TopicPartition, config: TopicConfig
-) -> PartitionLog:
-    """A new empty log at offset 0. Does not block."""
-    files.make_directories(directory)
-    return PartitionLog(files, directory, partition, config, [Segment(files, directory, 0, config)])
-
-
-def open_log(
-    files: FileSystem,
-    directory: str,
-    partition: TopicPartition,
-    config: TopicConfig,
-    *,
-    recovery_point: int,
-    clean: bool,
-) -> PartitionLog:
-    """The log in a directory, recovered; blocks. `clean`: it was closed by `PartitionLog.close`."""
-    bases = []
-    for name in files.names(directory):
-        if name.endswith(".deleted"):
-            files.remove(f"{directory}/{name}")
-        elif name.endswith(_LOG_SUFFIX) and name.removesuffix(_LOG_SUFFIX).isdigit():
-            bases.append(int(name.removesuffix(_LOG_SUFFIX)))
-    segments = [Segment(files, directory, base, config) for base in sorted(bases) or [0]]
-    log = PartitionLog(files, directory, partition, config, segments)
-    log.recover(recovery_point, clean=clean)
-    for finish in log.take_retired():
-        finish()
-    log.topic_id = checkpoints.read_topic_id(files, directory)
-    return log
+    def _rebuild(self, epochs_from: int) -> int:
+        """Finds the producers again, from the newest snapshot on, and the epochs; blocks."""
+        base_offset, base = self._durability.newest_snapshot()
+        self.producers.rebuild((), base, base_offset)
+        noted = 0
+        for header in self.headers(min(base_offset, epochs_from)):
+            noted += 1
+            self._note_epoch(header)
+            if header.base_offset >= base_offset:
+                self.producers.note(header)
+        return noted

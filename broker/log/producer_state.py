@@ -15,7 +15,7 @@ from broker.log.record_batch import NO_PRODUCER, SEQUENCE_MAX, BatchHeader
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _REMEMBERED_BATCHES = 5
 _UNDO_ENTRIES_MAX = 100_000
@@ -122,13 +122,37 @@ class ProducerStates:
                 self._producers[undo.producer_id] = undo.before
         return True
 
-    def rebuild(self, headers: Iterable[BatchHeader]) -> None:
-        """Starts again from the batches of the log, oldest first."""
-        self._producers.clear()
+    def rebuild(
+        self,
+        headers: Iterable[BatchHeader],
+        base: Mapping[int, Producer] | None = None,
+        base_offset: int = 0,
+    ) -> None:
+        """Starts again from `base`, as of `base_offset`, and the batches after it, oldest first."""
+        self._producers = dict(base or {})
         self._undo.clear()
-        self._exact_from = 0
+        self._exact_from = base_offset
         for header in headers:
             self.note(header)
+
+    def snapshot(self) -> Mapping[int, Producer]:
+        """The producers as they are now, for a snapshot that is written later."""
+        return dict(self._producers)
+
+    def expire(self, before_ms: int) -> int:
+        """Forgets who sent nothing since `before_ms`, a record timestamp; returns how many.
+
+        Those with batches above the high watermark stay, since these may be taken back.
+        """
+        held = {undo.producer_id for undo in self._undo}
+        silent = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.batches[-1].timestamp < before_ms and producer_id not in held
+        ]
+        for producer_id in silent:
+            del self._producers[producer_id]
+        return len(silent)
 
     def _forget_oldest(self) -> None:
         self._exact_from = self._undo.popleft().base_offset + 1

@@ -32,6 +32,7 @@ _SCAN_BYTES = 4096
 _RECOVERY_BYTES = 1 << 20
 _RELATIVE_OFFSET_MAX = 2**31 - 1
 NO_TIMESTAMP = -1
+OFFSET_MAX = 2**63 - 1
 
 
 class BatchAt(NamedTuple):
@@ -41,8 +42,12 @@ class BatchAt(NamedTuple):
     header: BatchHeader
 
 
+FILES = ("log", "index", "timeindex")
+"""The files of a segment; a log without the others is whole, since they can be rebuilt."""
+
+
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
-    """The name of a segment's file; `suffix` is log, index or timeindex."""
+    """The name of a segment's file; `suffix` is one of FILES, or `snapshot`."""
     return f"{directory}/{base_offset:020d}.{suffix}"
 
 
@@ -53,10 +58,18 @@ class Segment:
     """
 
     def __init__(
-        self, files: FileSystem, directory: str, base_offset: int, config: TopicConfig
+        self,
+        files: FileSystem,
+        directory: str,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        ending: str = "",
     ) -> None:
+        """`ending` follows the usual names of the files, while they are not the log's yet."""
+
         def opened(suffix: str) -> File:
-            path = segment_path(directory, base_offset, suffix)
+            path = segment_path(directory, base_offset, suffix) + ending
             self._missing |= not files.exists(path)
             return files.open(path, create=True)
 
@@ -66,6 +79,7 @@ class Segment:
         """The offset after the last batch."""
         self._files = files
         self._directory = directory
+        self._ending = ending
         self._interval_bytes = config.index_interval_bytes
         self._log = opened("log")
         self._offsets = OffsetIndex(opened("index"), base_offset, config.segment_index_bytes)
@@ -77,6 +91,8 @@ class Segment:
         self._first_timestamp: int | None = None
         self._torn = False
         """Whether bytes of a failed write follow the last batch."""
+        self.is_durable = False
+        """Whether the batches and both indexes are on disk, and it is not appended to."""
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -121,6 +137,10 @@ class Segment:
         self._offsets.sync()
         self._times.sync()
 
+    def sync_batches(self) -> None:
+        """Makes the batches durable; recovery would rebuild the indexes. Blocks: for workers."""
+        self._log.sync()
+
     def truncate_to(self, offset: int) -> None:
         """Cuts the batch that holds `offset` and all after it."""
         at = self.find(offset) if offset < self.next_offset else None
@@ -128,6 +148,7 @@ class Segment:
             return
         self._log.truncate(at.position)
         self.size = at.position
+        self.is_durable = False
         self._offsets.truncate(at.header.base_offset)
         self._times.truncate(at.header.base_offset)
         self.load()
@@ -140,12 +161,20 @@ class Segment:
 
     def retire(self) -> list[str]:
         """Gives the files names that no log looks at; returns them, to be removed later."""
-        retired = []
-        for suffix in ("log", "index", "timeindex"):
-            path = segment_path(self._directory, self.base_offset, suffix)
-            self._files.rename(path, path + ".deleted")
-            retired.append(path + ".deleted")
+        retired = [path + ".deleted" for path in self._paths()]
+        self.rename(".deleted")
         return retired
+
+    def rename(self, ending: str) -> None:
+        """Puts another ending after the names of the files; the batches' file comes last."""
+        before = self._paths()
+        self._ending = ending
+        for old, new in zip(reversed(before), reversed(self._paths()), strict=True):
+            self._files.rename(old, new)
+
+    def _paths(self) -> list[str]:
+        start = self._directory, self.base_offset
+        return [segment_path(*start, suffix) + self._ending for suffix in FILES]
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -178,13 +207,11 @@ class Segment:
             header = parse_header(chunk, position - start)
             problem = shape_problem(header)
             if problem is not None or position + header.size > self.size:
-                text = f"{self.name} is damaged at byte {position}: {problem or 'it ends early'}"
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+                raise self._damaged(position, problem or "the file ends early")
             yield BatchAt(position, header)
             position += header.size
         if position != self.size:
-            text = f"{self.name} ends within a batch that begins at byte {position}"
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+            raise self._damaged(position, "the file ends within the batch's header")
 
     def first_at_or_after(self, *, timestamp: int, offset: int) -> TimestampOffset | None:
         """The first record not older than `timestamp` and not before `offset`."""
@@ -229,13 +256,17 @@ class Segment:
             return "the offset index points past the end"
         return self._offsets.problem() or self._times.problem()
 
-    def recover(self) -> int:
+    def recover(self, durable_below: int = 0) -> int:
         """Checks every batch, cuts from the first bad one, rebuilds the indexes; blocks.
 
-        Returns how many bytes were cut.
+        Returns how many bytes were cut. Batches below `durable_below`, an offset, are not read
+        but for their headers; raises KafkaError(CORRUPT_MESSAGE) where these are damaged, since
+        a flushed batch is never cut.
         """
-        end = self._reindex(self._valid_batches())
+        end = self._reindex(self._recovered(durable_below), durable_below)
         cut = self.size - end
+        if cut and self.next_offset < durable_below:
+            raise self._damaged(end, "the batch is not whole")
         if cut:
             self._log.truncate(end)
             self.size = end
@@ -246,23 +277,37 @@ class Segment:
 
         Raises KafkaError(CORRUPT_MESSAGE) if they are damaged: a flushed batch is never cut.
         """
-        self._reindex(self.batches())
+        self._reindex(self.batches(), OFFSET_MAX)
 
-    def _reindex(self, batches: Iterator[BatchAt]) -> int:
+    def _reindex(self, batches: Iterator[BatchAt], durable_below: int) -> int:
         self._offsets.clear()
         self._times.clear()
         self._forget_marks()
         end = 0
         for at in batches:
-            if at.header.base_offset < self.next_offset:
+            offset = at.header.base_offset
+            if not self.next_offset <= offset <= self.base_offset + _RELATIVE_OFFSET_MAX:
+                if self.next_offset < durable_below:
+                    raise self._damaged(at.position, f"offset {offset} cannot be here")
                 break
             self._note(at.header, at.position)
             end = at.position + at.header.size
         self.seal()
         return end
 
-    def _valid_batches(self) -> Iterator[BatchAt]:
-        position, start, chunk = 0, 0, b""
+    def _recovered(self, durable_below: int) -> Iterator[BatchAt]:
+        position, next_offset = 0, self.base_offset
+        headers = self.batches()
+        while next_offset < durable_below:
+            at = next(headers, None)
+            if at is None or at.header.next_offset > durable_below:
+                break
+            yield at
+            position, next_offset = at.position + at.header.size, at.header.next_offset
+        yield from self._valid_batches(position)
+
+    def _valid_batches(self, position: int) -> Iterator[BatchAt]:
+        start, chunk = position, b""
         while position + HEADER_BYTES <= self.size:
             if position + HEADER_BYTES > start + len(chunk):
                 start, chunk = position, self._log.read_at(position, _RECOVERY_BYTES)
@@ -291,6 +336,13 @@ class Segment:
         for at in self.batches(self._indexed_to):
             self._note_newest(at.header)
             self.next_offset = at.header.next_offset
+
+    def _damaged(self, position: int, why: str) -> KafkaError:
+        text = (
+            f"{self.name} is damaged at byte {position}: {why}; it was on disk already, so nothing "
+            "is cut: restore the file, or remove the partition's directory to copy another replica"
+        )
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
 
     # --- bookkeeping ----------------------------------------------------------------------------
 

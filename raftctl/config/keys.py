@@ -80,6 +80,8 @@ SelectorClass = Annotated[str, _parsed_by(_parse_selector)]
 Flag = Annotated[bool, _parsed_by(_parse_flag)]
 Names = Annotated[tuple[str, ...], _parsed_by(_parse_names)]
 Directories = Annotated[tuple[str, ...], _parsed_by(split_list)]
+Policies = Annotated[tuple[Literal["delete", "compact"], ...], _parsed_by(split_list)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
 Roles = Annotated[tuple[Role, ...], _parsed_by(split_list)]
 Voters = Annotated[tuple[Voter, ...], _parsed_by(parse_voters)]
 Listeners = Annotated[tuple[Listener, ...], _parsed_by(parse_listeners)]
@@ -266,11 +268,23 @@ class TopicKeys(Section):
     message_max_bytes: int = _key(
         1_048_588, "The largest record batch, as compressed by the client.", at_least=0
     )
-    compression_type: Literal["producer"] = _key(
-        "producer", "How batches are stored: as the producer compressed them. No other way yet."
+    compression_type: Literal["uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"] = _key(
+        "producer", "How batches are stored; `producer` keeps what the producer chose."
     )
     log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = _key(
         "CreateTime", "Whether a record keeps its client's time or gets the broker's."
+    )
+    log_message_timestamp_after_max_ms: int = _key(
+        3_600_000,
+        "How far a record's time may be ahead of the broker's.",
+        at_least=0,
+        at_most=LONG_MAX,
+    )
+    log_message_timestamp_before_max_ms: int = _key(
+        LONG_MAX,
+        "How far a record's time may be behind the broker's.",
+        at_least=0,
+        at_most=LONG_MAX,
     )
 
 
@@ -321,8 +335,74 @@ class LogKeys(Section):
         at_least=0,
         at_most=LONG_MAX,
     )
+    log_flush_scheduler_interval_ms: int | None = _key(
+        None,
+        "How often logs are looked at for a flush by time. Default: each second.",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    log_flush_offset_checkpoint_interval_ms: int = _key(
+        5_000, "How often recovery points, log starts and high watermarks are written.", at_least=1
+    )
+    flush_on_ack: Flag = _key(
+        False,
+        "Whether acks=all means that every in-sync replica has flushed the records to its disk.",
+    )
+    log_retention_check_interval_ms: int = _key(
+        300_000, "How often logs are looked at for segments to delete.", at_least=1
+    )
+    log_segment_delete_delay_ms: int = _key(
+        60_000,
+        "How long the files of a deleted segment stay on disk.",
+        at_least=0,
+        at_most=LONG_MAX,
+    )
+    log_roll_jitter_ms: int | None = _key(
+        None,
+        "At most so much is taken from `log.roll.ms`, so that not all logs roll at once. "
+        "Default: `log.roll.jitter.hours`.",
+        at_least=0,
+        at_most=LONG_MAX,
+    )
+    log_roll_jitter_hours: int = _key(0, "The same in hours.", at_least=0)
+    log_cleanup_policy: Policies = _key(
+        ("delete",), "What happens to old segments: `delete`, `compact`, or both."
+    )
+    num_recovery_threads_per_data_dir: int = _key(
+        2, "How many logs of a directory are opened at the same time.", at_least=1, at_most=64
+    )
     producer_id_expiration_ms: int = _key(
         86_400_000, "An idempotent producer silent for this long is forgotten.", at_least=1
+    )
+
+
+class CleanerKeys(Section):
+    """Compaction"""
+
+    log_cleaner_enable: Flag = _key(True, "Whether topics with `compact` are compacted.")
+    log_cleaner_backoff_ms: int = _key(
+        15_000, "How often it is asked whether a log is dirty enough.", at_least=1
+    )
+    log_cleaner_dedupe_buffer_size: int = _key(
+        128 << 20,
+        "The memory, in bytes, for the keys of one compaction; 24 for a key.",
+        at_least=1 << 20,
+        at_most=LONG_MAX,
+    )
+    log_cleaner_delete_retention_ms: int = _key(
+        86_400_000, "How long a compacted topic keeps a tombstone.", at_least=0, at_most=LONG_MAX
+    )
+    log_cleaner_min_compaction_lag_ms: int = _key(
+        0, "The shortest time that a record stays uncompacted.", at_least=0, at_most=LONG_MAX
+    )
+    log_cleaner_max_compaction_lag_ms: int = _key(
+        LONG_MAX,
+        "The longest time that a record may stay uncompacted.",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    log_cleaner_min_cleanable_ratio: Ratio = _key(
+        0.5, "The share of uncompacted log at which compaction begins."
     )
 
 
@@ -384,5 +464,6 @@ SECTIONS: tuple[type[Section], ...] = (
     ClusterKeys,
     TopicKeys,
     LogKeys,
+    CleanerKeys,
     ReplicationKeys,
 )

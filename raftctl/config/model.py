@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import model_validator
 
 from raftctl.config.keys import (
+    CleanerKeys,
     ClusterKeys,
     ListenerKeys,
     LogKeys,
@@ -32,7 +33,14 @@ _PLAINTEXT = "PLAINTEXT"
 
 
 class NodeConfig(
-    NodeKeys, ListenerKeys, QuorumKeys, ClusterKeys, TopicKeys, LogKeys, ReplicationKeys
+    NodeKeys,
+    ListenerKeys,
+    QuorumKeys,
+    ClusterKeys,
+    TopicKeys,
+    LogKeys,
+    CleanerKeys,
+    ReplicationKeys,
 ):
     """The configuration of one node. Frozen; attribute = key with dots as underscores."""
 

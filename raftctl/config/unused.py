@@ -20,7 +20,8 @@ _EXPLAINED = {
     "num.io.threads": _THREADS,
     "num.network.threads": _THREADS,
     "background.threads": _THREADS,
-    "num.recovery.threads.per.data.dir": _THREADS,
+    "log.cleaner.threads": "one compaction runs at a time",
+    "log.cleaner.io.buffer.load.factor": "see log.cleaner.dedupe.buffer.size",
     "num.replica.alter.log.dirs.threads": _THREADS,
 }
 
@@ -39,7 +40,7 @@ _FAMILIES = {
     "offsets.": _NOT_BUILT,
     "transaction.": _NOT_BUILT,
     "transactional.": _NOT_BUILT,
-    "log.cleaner.": _NOT_BUILT,
+    "log.cleaner.io.": _NOT_BUILT,
     "log.local.": _NOT_BUILT,
     "remote.": _NOT_BUILT,
     "quota.": _NOT_BUILT,
@@ -68,14 +69,10 @@ controller.socket.timeout.ms create.topic.policy.class.name
 delete.records.purgatory.purge.interval.requests early.start.listeners
 eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
 fetch.share.purgatory.purge.interval.requests kafka.metrics.polling.interval.secs
-kafka.metrics.reporters log.cleanup.policy log.dir.failure.timeout.ms
-log.flush.offset.checkpoint.interval.ms log.flush.scheduler.interval.ms
-log.flush.start.offset.checkpoint.interval.ms log.initial.task.delay.ms
-log.message.downconversion.enable log.message.format.version log.message.timestamp.after.max.ms
-log.message.timestamp.before.max.ms log.message.timestamp.difference.max.ms log.preallocate
-log.retention.check.interval.ms log.roll.jitter.hours log.roll.jitter.ms
-log.segment.delete.delay.ms max.connection.creation.rate max.connections.per.ip
-max.connections.per.ip.overrides
+kafka.metrics.reporters log.dir.failure.timeout.ms log.flush.start.offset.checkpoint.interval.ms
+log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
+log.message.timestamp.difference.max.ms log.preallocate max.connection.creation.rate
+max.connections.per.ip max.connections.per.ip.overrides
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
 queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms
 replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id

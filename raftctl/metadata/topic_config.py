@@ -217,6 +217,12 @@ class TopicConfig:
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
     )
+    flush_on_ack: bool = _key(
+        _FLAG,
+        False,
+        "Whether acks=all means that every in-sync replica has flushed the records to its disk.",
+        "flush.on.ack",
+    )
     follower_replication_throttled_replicas: tuple[str, ...] = _key(
         _THROTTLED, (), "Replicas whose fetching is throttled."
     )

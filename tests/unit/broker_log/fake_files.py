@@ -58,6 +58,8 @@ class FakeFile:
     def sync(self) -> None:
         assert not self._closed
         self._files.syncs += 1
+        if self._files.broken:
+            raise OSError(5, "input/output error")
         self._node.durable = bytes(self._node.data)
 
     def close(self) -> None:
@@ -76,6 +78,7 @@ class FakeFiles:
         self.nodes: dict[str, _Node] = {}
         self.directories = {"/"}
         self.full = False
+        self.broken = False
         self.reads = 0
         self.syncs = 0
         self._durable_names: dict[str, _Node] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log import partition_log
+from broker.log import opening
 from broker.log.record_batch import BatchHeader, split_fetched
 from broker.types import TopicPartition
 from raftctl.metadata.topic_config import TopicConfig
@@ -21,13 +21,13 @@ SMALL = TopicConfig(segment_bytes=1_000, index_interval_bytes=150)
 
 
 def new_log(files: FakeFiles, config: TopicConfig = SMALL) -> PartitionLog:
-    return partition_log.create_log(files, DIRECTORY, PARTITION, config)
+    return opening.create_log(files, DIRECTORY, PARTITION, config)
 
 
 def reopen(
     files: FakeFiles, recovery_point: int = 0, *, clean: bool = False, config: TopicConfig = SMALL
 ) -> PartitionLog:
-    return partition_log.open_log(
+    return opening.open_log(
         files, DIRECTORY, PARTITION, config, recovery_point=recovery_point, clean=clean
     )
 

@@ -8,7 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import checkpoints, log_manager
+from broker.log import checkpoints
+from broker.log.loading import CLEAN_SHUTDOWN
 from broker.log.log_manager import LogManager
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
@@ -33,6 +34,12 @@ async def started(files: FakeFiles, *directories: str) -> LogManager:
 async def settle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
+
+
+async def flush_all(manager: LogManager) -> None:
+    for directory in manager._directories:
+        for log in list(directory.logs.values()):
+            await directory.flush(log, rolled_only=False)
 
 
 def append(manager: LogManager, partition: TopicPartition, times: int = 1) -> None:
@@ -72,9 +79,9 @@ async def test_a_clean_restart_forgets_neither_high_watermark_nor_log_start() ->
     log.advance_log_start(2)
     log.start_epoch(3)
     await manager.stop()
-    assert log_manager.CLEAN_SHUTDOWN in files.names("/d1")
+    assert CLEAN_SHUTDOWN in files.names("/d1")
     assert bytes(files.nodes["/d1/replication-offset-checkpoint"].data) == b"0\n1\na 0 4\n"
-    assert bytes(files.nodes["/d1/recovery-point-offset-checkpoint"].data) == b"0\n1\na 0 5\n"
+    assert bytes(files.nodes["/d1/recovery-point-offset-checkpoint"].data) == b"0\n1\na 0 4\n"
     assert bytes(files.nodes["/d1/log-start-offset-checkpoint"].data) == b"0\n1\na 0 2\n"
     assert bytes(files.nodes["/d1/a-0/leader-epoch-checkpoint"].data) == b"0\n2\n0 2\n3 5\n"
     files.crash(random.Random(1))
@@ -83,7 +90,7 @@ async def test_a_clean_restart_forgets_neither_high_watermark_nor_log_start() ->
     assert found is not None
     assert (found.log_start_offset, found.high_watermark, found.log_end_offset) == (2, 4, 5)
     assert (found.topic_id, found.recovered.segments_checked) == (TOPIC_ID, 0)
-    assert log_manager.CLEAN_SHUTDOWN not in files.names("/d1")
+    assert CLEAN_SHUTDOWN not in files.names("/d1")
     await again.stop()
 
 
@@ -93,9 +100,9 @@ async def test_after_a_crash_logs_are_checked_and_the_operator_is_told_of_a_cut(
     manager = await started(files)
     log = manager.create(A, TOPIC_ID, TopicConfig())
     append(manager, A, 3)
-    await manager._flush(rolled_only=False)
+    await flush_all(manager)
     log.high_watermark = 2
-    await manager._write_checkpoints()
+    await manager.housekeeping.checkpoint()
     append(manager, A, 1)
     files.nodes["/d1/a-0/00000000000000000000.log"].data += b"torn"
     runtime = FakeRuntime(files)
@@ -115,10 +122,10 @@ async def test_rolled_segments_are_flushed_in_the_background() -> None:
     manager = await started(files)
     log = manager.create(A, TOPIC_ID, TopicConfig(segment_bytes=200))
     append(manager, A, 10)
-    await manager._flush(rolled_only=True)
+    await manager.housekeeping.checkpoint()
     assert 0 < log.recovery_point < log.log_end_offset
     syncs = files.syncs
-    await manager._flush(rolled_only=True)
+    await manager.housekeeping.checkpoint()
     assert files.syncs == syncs
     await manager.stop()
     assert log.recovery_point == 10
@@ -131,7 +138,7 @@ async def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
     append(manager, A)
     plan = log.flush_plan(rolled_only=False)
     assert plan is not None
-    flushing = asyncio.ensure_future(manager._flush(rolled_only=False))
+    flushing = asyncio.ensure_future(flush_all(manager))
     await asyncio.sleep(0)
     manager.delete(A)
     assert manager.get(A) is None
@@ -160,12 +167,14 @@ async def test_a_truncation_is_made_durable() -> None:
     manager = await started(files)
     log = manager.create(A, TOPIC_ID, TopicConfig(segment_bytes=200))
     append(manager, A, 10)
-    await manager._flush(rolled_only=False)
-    await manager._write_checkpoints()
+    await flush_all(manager)
+    log.high_watermark = 10
+    await manager.housekeeping.checkpoint()
+    log.high_watermark = 2
     log.truncate_to(3)
     manager.truncated(log)
     await settle()
-    assert checkpoints.read_offsets(files, "/d1/recovery-point-offset-checkpoint") == {A: 3}
+    assert checkpoints.read_offsets(files, "/d1/recovery-point-offset-checkpoint") == {A: 2}
     assert not any(name.endswith(".deleted") for name in files.names("/d1/a-0"))
     await manager.stop()
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 
 def close_cleanly(log: PartitionLog) -> None:
-    log.seal()
-    plan = log.flush_plan(rolled_only=False)
+    plan = log.flush_plan(rolled_only=False, closing=True)
     if plan is not None:
         plan.run()
         log.flushed(plan)
@@ -42,6 +41,113 @@ def test_a_clean_log_is_not_checked_again() -> None:
     assert read(reopened, 0) == list(range(0, 60, 2))
     fill(reopened, 5)
     assert read(reopened, 50) == [50, 52, 54, 56, 58, 60, 62, 64, 66, 68]
+
+
+def sent(producer: int, sequence: int, epoch: int = 0) -> bytes:
+    return make_batch([b"v"], producer_id=producer, producer_epoch=epoch, sequence=sequence)
+
+
+@pytest.mark.req("L4", "T1")
+def test_a_clean_start_reads_no_batches_and_knows_the_last_five_of_each_producer() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    for number in range(40):
+        log.append_as_leader(sent(number % 2, number // 2), number // 20, 0)
+    close_cleanly(log)
+    newest = max(name for name in files.names(DIRECTORY) if name.endswith(".snapshot"))
+    assert newest == f"{40:020d}.snapshot"
+    reopened = reopen(files, log.recovery_point, clean=True)
+    assert reopened.recovered == partition_log.Recovered()
+    assert reopened.epochs.entries == [(0, 0), (1, 20)]
+    assert [reopened.producers.get(p) for p in (0, 1)] == [log.producers.get(p) for p in (0, 1)]
+    assert reopened.append_as_leader(sent(0, 15), 1, 0).duplicate
+    assert not reopened.append_as_leader(sent(0, 20), 1, 0).duplicate
+
+
+@pytest.mark.req("L4")
+def test_after_a_crash_only_batches_above_the_last_snapshot_are_read() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    for number in range(40):
+        log.append_as_leader(sent(1, number), 0, 0)
+    plan = log.flush_plan(rolled_only=True)
+    assert plan is not None
+    plan.run()
+    log.flushed(plan)
+    point = log.recovery_point
+    assert 0 < point < 40
+    reopened = reopen(files, point)
+    assert reopened.recovered.batches_noted == 40 - point
+    assert reopened.recovered.segments_checked == 1
+    assert reopened.producers.get(1) == log.producers.get(1)
+
+
+@pytest.mark.req("L4")
+@pytest.mark.parametrize("damage", ["gone", "flipped", "short", "version"])
+def test_a_damaged_snapshot_or_epoch_file_is_made_up_for_from_the_batches(damage: str) -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    for number in range(40):
+        log.append_as_leader(sent(1, number), number // 15, 0)
+    close_cleanly(log)
+    doomed = [n for n in files.names(DIRECTORY) if n.endswith((".snapshot", "-checkpoint"))]
+    for name in doomed:
+        path = f"{DIRECTORY}/{name}"
+        if damage == "gone":
+            files.remove(path)
+        elif damage == "flipped":
+            files.nodes[path].data[-2] ^= 0x80
+        elif damage == "short":
+            del files.nodes[path].data[3:]
+        else:
+            files.nodes[path].data[1] += 1
+    reopened = reopen(files, log.recovery_point, clean=True)
+    assert reopened.epochs.entries == [(0, 0), (1, 15), (2, 30)]
+    assert reopened.producers.get(1) == log.producers.get(1)
+    assert reopened.recovered.batches_noted == 40
+
+
+@pytest.mark.req("L4")
+def test_no_snapshot_outlives_a_truncation() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    for number in range(40):
+        log.append_as_leader(sent(1, number), 0, 0)
+    close_cleanly(log)
+    log = reopen(files, 40, clean=True)
+    log.truncate_to(20)
+    for number in range(20):
+        log.append_as_leader(sent(2, number), 1, 0)
+    close_cleanly(log)
+    reopened = reopen(files, log.recovery_point, clean=True)
+    assert [reopened.producers.get(p) for p in (1, 2)] == [log.producers.get(p) for p in (1, 2)]
+    assert reopened.recovered.batches_noted == 0
+
+
+@pytest.mark.req("L4")
+def test_within_a_segment_what_was_flushed_is_never_cut() -> None:
+    files = FakeFiles()
+    log = new_log(files, TopicConfig())
+    fill(log, 20)
+    data = files.nodes[f"{DIRECTORY}/{0:020d}.log"].data
+    position = sum(header.size for header in headers(log)[:5])
+    data[position + 16] = 9
+    with pytest.raises(KafkaError, match=r"is damaged at byte"):
+        reopen(files, recovery_point=20, config=TopicConfig())
+    # The same damage where nothing was flushed is a torn tail.
+    assert reopen(files, recovery_point=6, config=TopicConfig()).log_end_offset == 10
+
+
+@pytest.mark.req("L4")
+@pytest.mark.parametrize("at", [0, 3, 8, 23])
+def test_damaged_offsets_in_what_was_flushed_are_an_error(at: int) -> None:
+    files = FakeFiles()
+    log = new_log(files, TopicConfig())
+    fill(log, 20)
+    position = sum(header.size for header in headers(log)[:5])
+    files.nodes[f"{DIRECTORY}/{0:020d}.log"].data[position + at] ^= 0x41
+    with pytest.raises(KafkaError, match=r"is damaged at byte"):
+        reopen(files, recovery_point=20, config=TopicConfig())
 
 
 @pytest.mark.req("L4")

@@ -6,13 +6,14 @@ One fetch after another without a network: `copy` is what a fetcher does with an
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import partition_log
+from broker.log import opening
 from broker.replication.hosted import Fetched, HostedPartition
 from broker.replication.partition import Partition
 from broker.types import FetchParams, FetchPartition, TopicPartition
@@ -21,6 +22,9 @@ from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.topic_config import TopicConfig
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.fake_files import FakeFiles
+
+if TYPE_CHECKING:
+    from broker.log.partition_log import PartitionLog
 
 PARTITION = TopicPartition("t", 0)
 DIRECTORY = "/logs/t-0"
@@ -33,18 +37,18 @@ class Replica:
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.files = FakeFiles()
-        log = partition_log.create_log(self.files, DIRECTORY, PARTITION, CONFIG)
+        log = opening.create_log(self.files, DIRECTORY, PARTITION, CONFIG)
         self._host(log)
 
     def restart(self, *, high_watermark: int) -> None:
         """After kill -9: what was written is there, the high watermark is the checkpointed one."""
-        log = partition_log.open_log(
+        log = opening.open_log(
             self.files, DIRECTORY, PARTITION, CONFIG, recovery_point=0, clean=False
         )
         log.high_watermark = high_watermark
         self._host(log)
 
-    def _host(self, log: partition_log.PartitionLog) -> None:
+    def _host(self, log: PartitionLog) -> None:
         rules = Partition(
             self.broker_id,
             high_watermark=log.high_watermark,

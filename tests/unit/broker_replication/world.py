@@ -198,9 +198,7 @@ class Node:
         await self.replicas._background.stop()
         self.replicas._produces.close()
         self.replicas._fetches.close()
-        logs = self.replicas._logs
-        assert logs._periodic is not None
-        logs._periodic.cancel()
+        await self.replicas._logs.housekeeping.stop()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if self.running and not self.deaf:

@@ -109,7 +109,7 @@ def test_retention_takes_the_finest_unit() -> None:
         ({"process.roles": "boss"}, r"process\.roles=boss is not known: write 'controller' or"),
         ({"process.roles": ""}, r"process\.roles is empty"),
         ({"log.dirs": " "}, r"log\.dirs is empty"),
-        ({"compression.type": "zstd"}, r"compression\.type=zstd is not known: write 'producer'"),
+        ({"compression.type": "zip"}, r"compression\.type=zip is not known: write 'uncompressed'"),
         ({"controller.quorum.voters": "1:localhost:9093"}, r"controller\.quorum\.voters: .*id@h"),
         ({"controller.quorum.voters": "1@localhost"}, r"controller\.quorum\.voters: .*host:port"),
         ({"controller.quorum.voters": ""}, r"controller\.quorum\.voters is empty"),

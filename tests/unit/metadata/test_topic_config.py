@@ -38,7 +38,7 @@ def test_every_key_is_an_attribute_with_a_default_of_its_type() -> None:
         ConfigType.DOUBLE: float,
         ConfigType.LIST: tuple,
     }
-    assert len(TOPIC_KEYS) == 35
+    assert len(TOPIC_KEYS) == 36
     for name, key in TOPIC_KEYS.items():
         assert getattr(TopicConfig(), name.replace(".", "_")) == key.default
         assert type(key.default) is types[key.type]

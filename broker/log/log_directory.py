@@ -1,0 +1,120 @@
+"""`LogDirectory`: one of `log.dirs` with its logs, its worker, its checkpoints.
+
+What blocks on a directory runs on its worker, in order. A directory that fails once is offline
+until the node starts again: its logs take and give nothing more, those elsewhere go on (KIP-112).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.log import checkpoints
+from broker.log.flushing import Flusher
+from raftctl.errors import KafkaError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from broker.log.partition_log import PartitionLog
+    from broker.types import TopicPartition
+    from raftctl.runtime.api import FileSystem, Worker
+
+Offsets = dict["TopicPartition", int]
+
+
+class LogDirectory:
+    """All on the event loop; `failed` hears of the first error of the disk."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: str,
+        worker: Worker,
+        failed: Callable[[LogDirectory, BaseException], None],
+    ) -> None:
+        self.path = path
+        self.worker = worker
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.flusher = Flusher(worker, self.fail)
+        self.cleaned: Offsets = {}
+        """Up to where each log is compacted."""
+        self.offline: BaseException | None = None
+        """Why the directory serves nothing."""
+        self._files = files
+        self._failed = failed
+        self._written: dict[str, Offsets] = {}
+        """The content of each checkpoint as it was last written."""
+
+    def adopt(self, log: PartitionLog) -> None:
+        """Takes a log in."""
+        self.logs[log.partition] = log
+        log.flusher = self.flusher
+        log.failed = self.fail
+
+    def fail(self, error: BaseException) -> None:
+        """The disk refused something: nothing in this directory can be relied on any more."""
+        if self.offline is not None:
+            return
+        self.offline = error
+        for log in self.logs.values():
+            log.offline = f"log directory {self.path} is offline: {error}"
+        self._failed(self, error)
+
+    async def flush(self, log: PartitionLog, *, rolled_only: bool, closing: bool = False) -> None:
+        """Makes what must be durable so. An error takes the directory offline."""
+        try:
+            plan = log.flush_plan(rolled_only=rolled_only, closing=closing)
+            if plan is not None:
+                await self.worker.submit(plan.run)
+                log.flushed(plan)
+        except (OSError, KafkaError) as error:
+            # The files of a log that was deleted meanwhile may be gone.
+            if self.logs.get(log.partition) is log:
+                self.fail(error)
+
+    def offsets(self) -> dict[str, Offsets]:
+        """The content of each checkpoint.
+
+        The recovery point is not written beyond the high watermark. No truncation goes below that,
+        so a crash in the middle of one never leaves a checkpoint that vouches for what was cut.
+        """
+        logs = self.logs
+        return {
+            checkpoints.RECOVERY_POINTS: {
+                key: min(log.recovery_point, log.high_watermark) for key, log in logs.items()
+            },
+            checkpoints.LOG_STARTS: {key: log.log_start_offset for key, log in logs.items()},
+            checkpoints.HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
+            checkpoints.CLEANED: {key: end for key, end in self.cleaned.items() if key in logs},
+        }
+
+    async def write_checkpoints(self) -> None:
+        """Writes those that changed. An error takes the directory offline."""
+        for name, offsets in self.offsets().items():
+            if self._written.get(name, {}) == offsets:
+                continue
+            self._written[name] = offsets
+            try:
+                await self.worker.submit(self.checkpoint_writer(name, offsets))
+            except OSError as error:
+                self.fail(error)
+                return
+
+    def checkpoint_writer(self, name: str, offsets: Offsets) -> Callable[[], None]:
+        """Replaces one checkpoint: for the worker."""
+        return partial(checkpoints.write_offsets, self._files, f"{self.path}/{name}", offsets)
+
+    def submit(self, call: Callable[[], None], log: PartitionLog | None = None) -> None:
+        """Runs a call on the worker. Its failure takes the directory offline, unless it is for a
+        log that is gone by then.
+        """
+
+        def done(future: asyncio.Future[None]) -> None:
+            error = None if future.cancelled() else future.exception()
+            if error is None or (log is not None and self.logs.get(log.partition) is not log):
+                return
+            self.fail(error)
+
+        self.worker.submit(call).add_done_callback(done)

@@ -1,0 +1,42 @@
+"""What the broker's configuration says about all its logs together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from raftctl.config import NodeConfig
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """Times in milliseconds, sizes in bytes; the defaults are Apache Kafka's."""
+
+    recovery_threads: int = 2
+    """How many logs of a directory are opened at the same time."""
+    checkpoint_interval_ms: int = 5_000
+    retention_check_interval_ms: int = 300_000
+    flush_scheduler_interval_ms: int = 1_000
+    """How often it is asked whether a log is due by `flush.ms`."""
+    producer_id_expiration_ms: int = _DAY_MS
+    cleaner_enable: bool = True
+    cleaner_backoff_ms: int = 15_000
+    """How often it is asked whether a log is dirty enough to be compacted."""
+    cleaner_dedupe_buffer_bytes: int = 128 << 20
+
+
+def log_settings(config: NodeConfig) -> LogSettings:
+    """The settings of a node."""
+    return LogSettings(
+        recovery_threads=config.num_recovery_threads_per_data_dir,
+        checkpoint_interval_ms=config.log_flush_offset_checkpoint_interval_ms,
+        retention_check_interval_ms=config.log_retention_check_interval_ms,
+        flush_scheduler_interval_ms=config.log_flush_scheduler_interval_ms or 1_000,
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+        cleaner_enable=config.log_cleaner_enable,
+        cleaner_backoff_ms=config.log_cleaner_backoff_ms,
+        cleaner_dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+    )
