@@ -28,6 +28,7 @@ from raftctl.controller.replication_control import alter_partitions
 from raftctl.controller.result import ControllerResult
 from raftctl.controller.topic_control import TopicControl
 from raftctl.errors import invariant
+from raftctl.metadata.admin_requests import CreatePartitionsRequest
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.records import FeatureLevelRecord, NoOpRecord, Record
@@ -137,6 +138,8 @@ class QuorumController:
                 return self._topics.create(self.image, request)
             case DeleteTopicsRequest():
                 return self._topics.delete(self.image, request)
+            case CreatePartitionsRequest():
+                return self._topics.create_partitions(self.image, request)
 
     def tick(self, now_ms: int) -> list[Record]:
         """What is due by now: the brokers that have been silent for too long are fenced."""

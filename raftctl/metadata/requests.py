@@ -11,6 +11,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from raftctl.errors import ErrorCode
+from raftctl.metadata.admin_requests import AdminResponse, CreatePartitionsRequest
 from raftctl.metadata.records import Endpoint
 
 
@@ -262,6 +263,7 @@ ControllerRequest = (
     | KvGetRequest
     | KvCasRequest
     | KvDeleteRequest
+    | CreatePartitionsRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse
@@ -272,4 +274,5 @@ ControllerResponse = (
     | DeleteTopicsResponse
     | KvGetResponse
     | KvWriteResponse
+    | AdminResponse
 )
