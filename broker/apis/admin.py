@@ -8,12 +8,13 @@ committed anyway.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import (
     AdminResponse,
     CreatePartitionsRequest,
+    ElectLeadersResponse,
     NewPartitions,
     Outcome,
 )
@@ -26,23 +27,33 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests import ControllerRequest
 
 
-async def change(
-    context: ApiContext, request: ControllerRequest, timeout_ms: int
-) -> tuple[Outcome, ...]:
-    """Has the active controller make the change; an outcome for each item, in order.
+Response = TypeVar("Response", AdminResponse, ElectLeadersResponse)
 
-    KafkaError if it refuses all of it.
+
+async def ask(
+    context: ApiContext, request: ControllerRequest, kind: type[Response], timeout_ms: int
+) -> Response:
+    """The active controller's answer, once this broker's image shows what it says.
+
+    KafkaError if all is refused.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
     response = await context.controller.call(request, timeout_ms)
-    if not isinstance(response, AdminResponse):
+    if not isinstance(response, kind):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer is of no use")
     if response.error:
         raise KafkaError(response.error, response.message)
     left_ms = int((deadline - loop.time()) * 1000)
     await context.metadata.until(lambda image: image.offset >= response.offset, left_ms)
-    return response.outcomes
+    return response
+
+
+async def change(
+    context: ApiContext, request: ControllerRequest, timeout_ms: int
+) -> tuple[Outcome, ...]:
+    """Has the active controller make the change; an outcome for each item, in order."""
+    return (await ask(context, request, AdminResponse, timeout_ms)).outcomes
 
 
 def told(outcome: Outcome) -> dict[str, Any]:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-app = typer.Typer(help="Creates, lists, describes, alters and deletes topics.", no_args_is_help=True)
+app = typer.Typer(
+    help="Creates, lists, describes, alters and deletes topics.", no_args_is_help=True
+)
 
 BootstrapOption = Annotated[
     str,
@@ -99,7 +101,7 @@ def alter(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Adds partitions to a topic. Keys may move to other partitions; records stay where they are."""
+    """Adds partitions to a topic. Keys may move to the new ones; records stay where they are."""
     from confluent_kafka.cimpl import NewPartitions
 
     client = admin_client(bootstrap_server)

@@ -49,3 +49,40 @@ class CreatePartitionsRequest:
     TYPE_ID: ClassVar[int] = 161
     topics: tuple[NewPartitions, ...]
     validate_only: bool = False
+
+
+PREFERRED_ELECTION = 0
+UNCLEAN_ELECTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersRequest:
+    """Elects leaders of partitions, each on its own (row C5)."""
+
+    TYPE_ID: ClassVar[int] = 162
+    election_type: int
+    """`PREFERRED_ELECTION`, or `UNCLEAN_ELECTION` of any active replica where nobody leads."""
+    partitions: tuple[tuple[str, int], ...] | None
+    """(topic, partition id); None: all partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionResult:
+    """What became of one partition's election."""
+
+    topic: str
+    partition_id: int
+    error: ErrorCode
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersResponse:
+    """A result for each partition asked for, or one error for all."""
+
+    TYPE_ID: ClassVar[int] = 163
+    error: ErrorCode
+    message: str
+    results: tuple[ElectionResult, ...]
+    offset: int = -1
+    """An image of this offset or a later one shows the new leaders."""

@@ -11,7 +11,12 @@ from typing import ClassVar
 from uuid import UUID
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import AdminResponse, CreatePartitionsRequest
+from raftctl.metadata.admin_requests import (
+    AdminResponse,
+    CreatePartitionsRequest,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from raftctl.metadata.records import Endpoint
 
 
@@ -264,6 +269,7 @@ ControllerRequest = (
     | KvCasRequest
     | KvDeleteRequest
     | CreatePartitionsRequest
+    | ElectLeadersRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse
@@ -275,4 +281,5 @@ ControllerResponse = (
     | KvGetResponse
     | KvWriteResponse
     | AdminResponse
+    | ElectLeadersResponse
 )

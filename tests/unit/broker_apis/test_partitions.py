@@ -1,4 +1,4 @@
-"""CreatePartitions through `dispatch`, with the real controller behind it."""
+"""CreatePartitions and ElectLeaders through `dispatch`, with the real controller behind it."""
 
 from __future__ import annotations
 
@@ -47,3 +47,35 @@ async def test_a_controller_that_does_not_answer(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(broker, "call", call)
     (result,) = (await ask(broker, 37, 3, request("t", 2)))["results"]
     assert (result["name"], result["error_code"]) == ("t", ErrorCode.REQUEST_TIMED_OUT)
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.ELECT_LEADERS])
+async def test_leaders_are_elected(version: int) -> None:
+    broker = ControlledBroker()
+    cluster = broker.cluster
+    cluster.assign("t", (1, 2), (2, 1))
+    cluster.fence(1)
+    cluster.heartbeat(1)
+    cluster.alter(2, cluster.item("t", 2, 1))
+    topics = [{"topic": "t", "partitions": [1, 0, 7]}]
+    message = {"election_type": 0, "topic_partitions": topics, "timeout_ms": 1000}
+    answer = await ask(broker, 43, version, message)
+    assert answer.get("error_code", 0) == 0
+    (topic,) = answer["replica_election_results"]
+    assert topic["topic"] == "t"
+    assert [(one["partition_id"], one["error_code"]) for one in topic["partition_result"]] == [
+        (1, ErrorCode.ELECTION_NOT_NEEDED),
+        (0, 0),
+        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    image = broker.metadata.image.topics.by_name("t")
+    assert image is not None
+    assert image.partitions[0].leader == 1
+    everything = {"election_type": 0, "topic_partitions": None, "timeout_ms": 1000}
+    assert (await ask(broker, 43, version, everything))["replica_election_results"] == []
+
+
+async def test_an_election_of_no_known_kind() -> None:
+    broker = ControlledBroker()
+    message = {"election_type": 9, "topic_partitions": None, "timeout_ms": 1000}
+    assert (await ask(broker, 43, 2, message))["error_code"] == ErrorCode.INVALID_REQUEST

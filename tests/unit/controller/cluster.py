@@ -47,7 +47,9 @@ class Cluster:
     """The active controller of epoch 1; `records` is the log, from offset `base` on."""
 
     def __init__(self, config: ControllerConfig | None = None, seed: int = 1) -> None:
-        config = config or ControllerConfig(cluster_id=CLUSTER_ID, session_timeout_ms=SESSION_MS)
+        config = config or ControllerConfig(
+            cluster_id=CLUSTER_ID, session_timeout_ms=SESSION_MS, leader_rebalance=False
+        )
         self.controller = QuorumController(config, random.Random(seed))
         self.now_ms = 0
         self.records: list[Record] = []

@@ -8,8 +8,8 @@ import pytest
 
 from raftctl.controller.config import ControllerConfig
 from raftctl.errors import ErrorCode
-from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.admin_requests import CreatePartitionsRequest, NewPartitions, Outcome
+from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.requests import NewTopic
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 
