@@ -12,8 +12,10 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.apis import (
+    admin,
     cluster,
     configs,
+    elections,
     fetch,
     groups,
     metadata,
@@ -71,6 +73,8 @@ APIS: dict[int, Api] = {
     ApiKey.INIT_PRODUCER_ID: Api(producer_ids.handle, producer_ids.refuse),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(offsets.handle_leader_epochs, offsets.refuse_leader_epochs),
     ApiKey.DESCRIBE_CONFIGS: Api(configs.handle, configs.refuse),
+    ApiKey.CREATE_PARTITIONS: Api(admin.handle_create_partitions, admin.refuse_create_partitions),
+    ApiKey.ELECT_LEADERS: Api(elections.handle, elections.refuse),
     ApiKey.DESCRIBE_CLUSTER: Api(cluster.handle_describe_cluster, cluster.refuse_describe_cluster),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(
         topics.handle_describe_partitions, topics.refuse_describe_partitions

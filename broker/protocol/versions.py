@@ -25,6 +25,8 @@ class ApiKey(enum.IntEnum):
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    CREATE_PARTITIONS = 37
+    ELECT_LEADERS = 43
     DESCRIBE_CLUSTER = 60
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -41,6 +43,8 @@ SERVED: dict[int, range] = {
     ApiKey.INIT_PRODUCER_ID: range(6),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2, 5),
     ApiKey.DESCRIBE_CONFIGS: range(1, 5),
+    ApiKey.CREATE_PARTITIONS: range(4),
+    ApiKey.ELECT_LEADERS: range(3),
     ApiKey.DESCRIBE_CLUSTER: range(3),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
 }

@@ -9,6 +9,7 @@ import typer
 from raftctl.cli import (
     bench,
     cluster,
+    elect_leaders,
     info,
     kv,
     log,
@@ -38,6 +39,7 @@ app.add_typer(quorum.app, name="quorum")
 app.add_typer(kv.app, name="kv")
 app.add_typer(log.app, name="log")
 app.add_typer(metadata_shell.app, name="metadata")
+app.command()(elect_leaders.elect_leaders)
 app.command()(start.start)
 app.command()(cluster.up)
 app.command()(cluster.down)

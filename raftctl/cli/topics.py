@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-app = typer.Typer(help="Creates, lists, describes and deletes topics.", no_args_is_help=True)
+app = typer.Typer(
+    help="Creates, lists, describes, alters and deletes topics.", no_args_is_help=True
+)
 
 BootstrapOption = Annotated[
     str,
@@ -27,6 +29,7 @@ BootstrapOption = Annotated[
 TimeoutOption = Annotated[float, typer.Option(help="Seconds to wait for the cluster.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
 TIMEOUT_S = 15.0
+T = TypeVar("T")
 
 
 @app.command()
@@ -91,6 +94,26 @@ def describe(
 
 
 @app.command()
+def alter(
+    topic: TopicArgument,
+    bootstrap_server: BootstrapOption,
+    partitions: Annotated[int, typer.Option(help="The new count, above the present one.")],
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Adds partitions to a topic. Keys may move to the new ones; records stay where they are."""
+    from confluent_kafka.cimpl import NewPartitions
+
+    client = admin_client(bootstrap_server)
+    futures = client.create_partitions(
+        [NewPartitions(topic, partitions)], operation_timeout=timeout, request_timeout=timeout
+    )
+    wait_for(futures[topic], timeout)
+    text = f"{topic} has {partitions} partitions"
+    show(output, {"topic": topic, "partitions": partitions}, text)
+
+
+@app.command()
 def delete(
     topic: TopicArgument,
     bootstrap_server: BootstrapOption,
@@ -100,7 +123,7 @@ def delete(
     """Deletes a topic and all its records."""
     client = admin_client(bootstrap_server)  # Must outlive its futures.
     futures = client.delete_topics([topic], operation_timeout=timeout)
-    _wait(futures[topic], timeout)
+    wait_for(futures[topic], timeout)
     show(output, {"deleted": topic}, f"deleted {topic}")
 
 
@@ -132,7 +155,7 @@ def create_topic(
 
     new = NewTopic(topic, partitions, replication_factor, config=dict(configs))
     futures = client.create_topics([new], operation_timeout=timeout_s, request_timeout=timeout_s)
-    _wait(futures[topic], timeout_s)
+    wait_for(futures[topic], timeout_s)
 
 
 def _metadata(client: AdminClient, timeout_s: float) -> dict[str, Any]:
@@ -141,20 +164,21 @@ def _metadata(client: AdminClient, timeout_s: float) -> dict[str, Any]:
     try:
         topics: dict[str, Any] = client.list_topics(timeout=timeout_s).topics
     except KafkaException as error:
-        _raise(error)
+        raise_error(error)
     return topics
 
 
-def _wait(future: Future[None], timeout_s: float) -> None:
+def wait_for(future: Future[T], timeout_s: float) -> T:
+    """The result; KafkaError says what went wrong."""
     from confluent_kafka import KafkaException
 
     try:
-        future.result(timeout_s + 1)
+        return future.result(timeout_s + 1)
     except KafkaException as error:
-        _raise(error)
+        raise_error(error)
 
 
-def _raise(error: Any) -> NoReturn:
+def raise_error(error: Any) -> NoReturn:
     """Turns librdkafka's error into ours; its own codes, below -1, mean that nobody answered."""
     detail = error.args[0]
     known = detail.code() in ErrorCode._value2member_map_

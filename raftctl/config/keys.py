@@ -246,6 +246,19 @@ class ClusterKeys(Section):
     controlled_shutdown_enable: Flag = _key(
         True, "Whether a stopping broker first hands its leaders over."
     )
+    auto_leader_rebalance_enable: Flag = _key(
+        True, "Whether preferred replicas get their leadership back from time to time."
+    )
+    leader_imbalance_check_interval_seconds: int = _key(
+        300, "How often the active controller looks whether leaders are balanced.", at_least=1
+    )
+    leader_imbalance_per_broker_percentage: int = _key(
+        10,
+        "A broker gets its leaders back when it lacks more than this share of those it is "
+        "preferred for.",
+        at_least=0,
+        at_most=100,
+    )
     unclean_leader_election_enable: Flag = _key(
         False, "Whether a replica outside the in-sync set may lead: available, but loses records."
     )

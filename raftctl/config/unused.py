@@ -52,14 +52,13 @@ _FAMILIES = {
     "metrics.": _NOT_BUILT,
     "telemetry.": _NOT_BUILT,
     "auto.include.jmx.": _NOT_BUILT,
-    "leader.imbalance.": _NOT_BUILT,
     "inter.broker.protocol.": _NOT_BUILT,
     "confluent.": "a key of another distribution",
 }
 
 _PLAIN_TEXT = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-alter.config.policy.class.name auto.leader.rebalance.enable broker.id.generation.enable
+alter.config.policy.class.name broker.id.generation.enable
 compression.gzip.level compression.lz4.level compression.zstd.level config.providers
 connection.failed.authentication.delay.ms controlled.shutdown.max.retries
 controlled.shutdown.retry.backoff.ms controller.performance.always.log.threshold.ms

@@ -102,8 +102,7 @@ class ClusterControl:
         self._sessions.open(request.broker_id, now_ms)
         if broker is not None and broker.incarnation_id == request.incarnation_id:
             return self._amend(request, broker)
-        # The old incarnation is silent but perhaps not fenced yet: what it led must move first.
-        fencing = [] if broker is None or broker.fenced else self._fence(image, [broker])
+        fencing = [] if broker is None else self._bury(image, broker)
         record = RegisterBrokerRecord(
             request.broker_id,
             request.incarnation_id,
@@ -238,6 +237,21 @@ class ClusterControl:
         ]
         leaving = {broker.broker_id: False for broker in brokers}
         return [*fencing, *broker_changes(image, leaving, self._config.topic_defaults)]
+
+    def _bury(self, image: MetadataImage, broker: BrokerImage) -> list[Record]:
+        """The end of an incarnation: it is perhaps not fenced yet, and what it led must move first.
+
+        The next one may lack what this one had not flushed, so it is no eligible leader any more.
+        """
+        epoch = broker.broker_epoch
+        fencing = [BrokerRegistrationChangeRecord(broker.broker_id, epoch, fenced=True)]
+        changes = broker_changes(
+            image,
+            {broker.broker_id: False},
+            self._config.topic_defaults,
+            forgetful=broker.broker_id,
+        )
+        return [*([] if broker.fenced else fencing), *changes]
 
 
 def _check_contents(request: RegisterBrokerRequest) -> None:

@@ -27,6 +27,10 @@ class ControllerConfig:
     """Producer ids given out at a time."""
     request_partitions_max: int = 10_000
     """Partitions that one CreateTopics request may ask for; they become one batch of records."""
+    leader_rebalance: bool = True
+    leader_imbalance_check_ms: int = 300_000
+    leader_imbalance_percentage: int = 10
+    """A broker may lead so much less of what it is the preferred leader of."""
 
     @classmethod
     def of(cls, config: NodeConfig, cluster_id: str) -> ControllerConfig:
@@ -38,4 +42,7 @@ class ControllerConfig:
             default_replication_factor=config.default_replication_factor,
             topic_deletion=config.delete_topic_enable,
             topic_defaults=topic_defaults(config),
+            leader_rebalance=config.auto_leader_rebalance_enable,
+            leader_imbalance_check_ms=config.leader_imbalance_check_interval_seconds * 1000,
+            leader_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
         )

@@ -1,32 +1,46 @@
 """The rule that says who leads a partition and who is in its ISR when brokers come and go.
 
-One rule for every cause (a broker is fenced, unfenced, shutting down): given who is active,
+One rule for every cause (a broker is fenced, unfenced, shutting down; a reassignment ends): given
+who is active,
 
-* replicas that are not active leave the ISR, but an ISR never becomes empty: its last members stay,
-  so that the partition waits for a replica that has all committed records;
+* replicas that are not active leave the ISR;
 * the leader stays if it is in the ISR and active; otherwise the first active replica of the ISR in
   the order of the assignment leads, and if there is none, nobody does;
-* only if the topic allows unclean elections, an active replica outside the ISR may then lead, as
-  the only member of the ISR and marked as recovering.
+* without eligible leader replicas an ISR never becomes empty: its last members stay, so that the
+  partition waits for a replica that has all committed records;
+* with them, whoever leaves an ISR smaller than `min.insync.replicas` stays eligible: nothing is
+  committed meanwhile, so it has all that is. The ISR may become empty; then an active one of the
+  eligible leads. ISR and eligible together are never empty;
+* only if the topic allows unclean elections, an active replica outside both may then lead, as the
+  only member of the ISR and marked as recovering.
 
-Sources: KIP-497, KIP-631; KIP-704 for recovering leaders.
+Sources: KIP-497, KIP-631; KIP-704 for recovering leaders; KIP-966 for eligible leader replicas.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.controller.broker_partitions import partitions_of
-from raftctl.metadata.image import TOPIC_RESOURCE
+from raftctl.metadata.features import eligible_leaders_enabled
 from raftctl.metadata.records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
-from raftctl.metadata.topic_config import effective
+from raftctl.metadata.topic_config import topic_config
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from uuid import UUID
 
     from raftctl.metadata.image import MetadataImage, PartitionImage
     from raftctl.metadata.topic_config import TopicConfig
+
+
+class ElectionRules(NamedTuple):
+    """What a topic allows."""
+
+    unclean: bool = False
+    min_isr: int = 0
+    """0: there are no eligible leader replicas."""
 
 
 def elect(
@@ -35,49 +49,135 @@ def elect(
     partition: PartitionImage,
     active: frozenset[int],
     *,
-    unclean: bool,
+    unclean: bool = False,
+    min_isr: int = 0,
 ) -> PartitionChangeRecord | None:
     """The change that makes the partition right for the brokers that are active; None if it is."""
     if partition.leader in active and active.issuperset(partition.isr):
         return None
-    isr = tuple(filter(active.__contains__, partition.isr))
+    after = settled(partition, active, ElectionRules(unclean, min_isr))
+    return change_record(topic_id, partition_id, partition, after)
+
+
+def settled(
+    partition: PartitionImage, active: frozenset[int], rules: ElectionRules
+) -> PartitionImage:
+    """The partition as it should be for the brokers that are active; its epochs are as before."""
+    # Without eligible leaders those of before, if there are any, are as good as in sync.
+    last = partition.isr or partition.elr
+    isr = tuple(filter(active.__contains__, partition.isr if rules.min_isr else last))
+    leader = partition.leader if partition.leader in isr else _first(partition, isr)
     recovering = partition.leader_recovering
-    if isr:
-        keeps = partition.leader in isr
-        leader = partition.leader if keeps else next(r for r in partition.replicas if r in isr)
-    else:
-        isr, leader = partition.isr, NO_LEADER
-        fallback = next(filter(active.__contains__, partition.replicas), None) if unclean else None
-        if fallback is not None:
-            isr, leader, recovering = (fallback,), fallback, True
-    if isr == partition.isr and leader == partition.leader:
+    eligible = eligible_leaders(partition, isr, rules.min_isr)
+    if leader == NO_LEADER:
+        leader = _first(partition, active.intersection(eligible))
+        isr = (leader,) if leader != NO_LEADER else () if rules.min_isr else last
+        eligible = eligible_leaders(partition, isr, rules.min_isr)
+    if leader == NO_LEADER and rules.unclean:
+        leader = _first(partition, active)
+        if leader != NO_LEADER:
+            isr, eligible, recovering = (leader,), (), True
+    return replace(partition, isr=isr, leader=leader, elr=eligible, leader_recovering=recovering)
+
+
+def _first(partition: PartitionImage, candidates: Collection[int]) -> int:
+    """The first of them in the order of the assignment."""
+    return next((one for one in partition.replicas if one in candidates), NO_LEADER)
+
+
+def eligible_leaders(
+    partition: PartitionImage, isr: tuple[int, ...], min_isr: int
+) -> tuple[int, ...]:
+    """Who has all that is committed without being in the new ISR, because it is too small."""
+    if len(isr) >= min(min_isr, len(partition.replicas)):
+        return ()
+    known = partition.isr + partition.elr
+    return tuple(one for one in partition.replicas if one in known and one not in isr)
+
+
+def change_record(
+    topic_id: UUID,
+    partition_id: int,
+    before: PartitionImage,
+    after: PartitionImage,
+    *,
+    new_leader_epoch: bool = False,
+) -> PartitionChangeRecord | None:
+    """What leads from one state to the other, epochs aside; None if nothing does.
+
+    With `new_leader_epoch` also a leader that stays begins a new epoch.
+    """
+    if before == after and not new_leader_epoch:
         return None
+    keeps = after.leader == before.leader and not new_leader_epoch
+    recovering = after.leader_recovering
     return PartitionChangeRecord(
         topic_id,
         partition_id,
-        isr=None if isr == partition.isr else isr,
-        leader=LEADER_UNCHANGED if leader == partition.leader else leader,
-        leader_recovering=None if recovering == partition.leader_recovering else recovering,
+        _new(before.isr, after.isr),
+        LEADER_UNCHANGED if keeps else after.leader,
+        _new(before.replicas, after.replicas),
+        _new(before.adding_replicas, after.adding_replicas),
+        _new(before.removing_replicas, after.removing_replicas),
+        _new(before.elr, after.elr),
+        None if recovering == before.leader_recovering else recovering,
     )
 
 
+def _new(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...] | None:
+    return None if before == after else after
+
+
+def _without_eligible(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    """Takes the broker from the eligible leaders, unless nobody else is left."""
+    others = tuple(one for one in partition.elr if one != broker_id)
+    return replace(partition, elr=others) if others or partition.isr else partition
+
+
+class TopicRules:
+    """The rules of each topic of an image, found once each."""
+
+    def __init__(self, image: MetadataImage, defaults: TopicConfig) -> None:
+        self._image = image
+        self._defaults = defaults
+        self._eligible_leaders = eligible_leaders_enabled(image)
+        self._rules: dict[str, ElectionRules] = {}
+
+    def of(self, topic: str) -> ElectionRules:
+        """The rules of the topic of this name."""
+        if topic not in self._rules:
+            config = topic_config(self._image, topic, self._defaults)
+            min_isr = config.min_insync_replicas if self._eligible_leaders else 0
+            unclean = config.unclean_leader_election_enable
+            self._rules[topic] = ElectionRules(unclean, min_isr)
+        return self._rules[topic]
+
+
 def broker_changes(
-    image: MetadataImage, becoming_active: Mapping[int, bool], defaults: TopicConfig
+    image: MetadataImage,
+    becoming_active: Mapping[int, bool],
+    defaults: TopicConfig,
+    *,
+    forgetful: int | None = None,
 ) -> list[PartitionChangeRecord]:
-    """What follows for all partitions when these brokers become active, or cease to be."""
+    """What follows for all partitions when these brokers become active, or cease to be.
+
+    The broker `forgetful` has begun a new life and may have lost what it had not flushed.
+    """
     before = active_brokers(image)
     joining = [broker_id for broker_id in becoming_active if becoming_active[broker_id]]
     active = before.difference(becoming_active).union(joining)
+    rules = TopicRules(image, defaults)
     records = []
-    unclean: dict[UUID, bool] = {}
     for topic, partition_id, partition in partitions_of(image.topics, becoming_active):
-        if topic.topic_id not in unclean:
-            overrides = image.config(TOPIC_RESOURCE, topic.name)
-            config = effective(overrides, defaults)
-            unclean[topic.topic_id] = config.unclean_leader_election_enable
-        record = elect(
-            topic.topic_id, partition_id, partition, active, unclean=unclean[topic.topic_id]
-        )
+        unclean, min_isr = rules.of(topic.name)
+        if forgetful is not None and min_isr:
+            after = _without_eligible(settled(partition, active, rules.of(topic.name)), forgetful)
+            record = change_record(topic.topic_id, partition_id, partition, after)
+        else:
+            record = elect(
+                topic.topic_id, partition_id, partition, active, unclean=unclean, min_isr=min_isr
+            )
         if record is not None:
             records.append(record)
     return records

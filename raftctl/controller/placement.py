@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Iterator
 
+    from raftctl.metadata.image import MetadataImage
+
 
 @dataclass(frozen=True, slots=True)
 class UsableBroker:
@@ -27,6 +29,12 @@ class UsableBroker:
     broker_id: int
     rack: str | None
     active: bool
+
+
+def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
+    """Every registered broker as a place for replicas, in order of their ids."""
+    brokers = (image.brokers[broker_id] for broker_id in sorted(image.brokers))
+    return [UsableBroker(one.broker_id, one.rack, one.active) for one in brokers]
 
 
 def place_replicas(

@@ -20,15 +20,19 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from raftctl.controller.balancer import LeaderBalancer
 from raftctl.controller.cluster_control import ClusterControl
 from raftctl.controller.config import ControllerConfig
+from raftctl.controller.elections import elect_leaders
 from raftctl.controller.kv_control import handle_kv
 from raftctl.controller.producer_ids import allocate_producer_ids
 from raftctl.controller.replication_control import alter_partitions
 from raftctl.controller.result import ControllerResult
 from raftctl.controller.topic_control import TopicControl
 from raftctl.errors import invariant
+from raftctl.metadata.admin_requests import CreatePartitionsRequest, ElectLeadersRequest
 from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.records import FeatureLevelRecord, NoOpRecord, Record
 from raftctl.metadata.requests import (
@@ -51,7 +55,6 @@ if TYPE_CHECKING:
 
 __all__ = ["METADATA_VERSION", "ControllerConfig", "ControllerResult", "QuorumController"]
 
-METADATA_VERSION_FEATURE = "metadata.version"
 METADATA_VERSION = 1
 """The level of the records that this controller writes; a log says so at its beginning."""
 
@@ -71,6 +74,7 @@ class QuorumController:
         self._config = config
         self._cluster = ClusterControl(config)
         self._topics = TopicControl(config, rng)
+        self._balancer = LeaderBalancer(config)
         self._active = False
         self._epoch = 0
         self._committed_image = EMPTY_IMAGE
@@ -107,6 +111,7 @@ class QuorumController:
         self._epoch = epoch
         self._committed_image = image
         self._cluster.claim(image, now_ms)
+        self._balancer.start(now_ms)
         if METADATA_VERSION_FEATURE in image.features:
             return []
         return [FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION)]
@@ -117,6 +122,7 @@ class QuorumController:
         self._uncommitted.clear()
         self._open = None
         self._cluster.renounce()
+        self._balancer.stop()
 
     def handle(self, request: ControllerRequest, now_ms: int) -> ControllerResult:
         """What becomes of a request. Its records must be appended before the next call."""
@@ -128,7 +134,7 @@ class QuorumController:
             case BrokerHeartbeatRequest():
                 return self._cluster.heartbeat(self.image, request, now_ms)
             case AlterPartitionRequest():
-                return alter_partitions(self.image, request)
+                return alter_partitions(self.image, request, self._config.topic_defaults)
             case AllocateProducerIdsRequest():
                 return allocate_producer_ids(self.image, request, self._config.producer_id_block)
             case RegisterBrokerRequest():
@@ -137,15 +143,22 @@ class QuorumController:
                 return self._topics.create(self.image, request)
             case DeleteTopicsRequest():
                 return self._topics.delete(self.image, request)
+            case CreatePartitionsRequest():
+                return self._topics.create_partitions(self.image, request)
+            case ElectLeadersRequest():
+                return elect_leaders(self.image, request, self._config.topic_defaults)
 
     def tick(self, now_ms: int) -> list[Record]:
-        """What is due by now: the brokers that have been silent for too long are fenced."""
+        """What is due by now: silent brokers are fenced, or else leaders are balanced."""
         invariant(self._active, "only the active controller has deadlines")
-        return self._cluster.fence_silent(self.image, now_ms)
+        # One at a time: each starts from the image, which shows nothing of the other yet.
+        fencing = self._cluster.fence_silent(self.image, now_ms)
+        return fencing or [*self._balancer.tick(self.image, now_ms)]
 
     def deadline_ms(self) -> int | None:
         """When to call `tick`; None while nothing can become due."""
-        return self._cluster.deadline_ms()
+        deadlines = (self._cluster.deadline_ms(), self._balancer.deadline_ms())
+        return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
     def idle_records(self) -> list[Record]:
         """What to append when nothing else happens, so that lag can be told in time."""

@@ -9,12 +9,17 @@ Sources: KIP-497; KIP-841 and KIP-903 for brokers that are fenced or were restar
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.controller.cluster_control import check_broker_epoch
+from raftctl.controller.partition_change import (
+    TopicRules,
+    change_record,
+    eligible_leaders,
+)
 from raftctl.controller.result import ControllerResult
 from raftctl.errors import ErrorCode
-from raftctl.metadata.records import PartitionChangeRecord
 from raftctl.metadata.requests import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -24,11 +29,15 @@ from raftctl.metadata.requests import (
 
 if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage, PartitionImage
+    from raftctl.metadata.records import PartitionChangeRecord
+    from raftctl.metadata.topic_config import TopicConfig
 
 ANY_BROKER_EPOCH = -1
 
 
-def alter_partitions(image: MetadataImage, request: AlterPartitionRequest) -> ControllerResult:
+def alter_partitions(
+    image: MetadataImage, request: AlterPartitionRequest, defaults: TopicConfig
+) -> ControllerResult:
     """Changes the ISRs that a leader asks for, each on its own.
 
     Errors for the whole request: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; INVALID_REQUEST if
@@ -41,8 +50,9 @@ def alter_partitions(image: MetadataImage, request: AlterPartitionRequest) -> Co
     if error != ErrorCode.NONE:
         return ControllerResult((), AlterPartitionResponse(error, ()))
     records, results = [], []
+    rules = TopicRules(image, defaults)
     for item in request.partitions:
-        record, result = _alter_partition(image, request.broker_id, item)
+        record, result = _alter_partition(image, request.broker_id, item, rules)
         results.append(result)
         if record is not None:
             records.append(record)
@@ -51,7 +61,7 @@ def alter_partitions(image: MetadataImage, request: AlterPartitionRequest) -> Co
 
 
 def _alter_partition(
-    image: MetadataImage, sender: int, item: AlterPartitionItem
+    image: MetadataImage, sender: int, item: AlterPartitionItem, rules: TopicRules
 ) -> tuple[PartitionChangeRecord | None, AlterPartitionResult]:
     topic = image.topics.by_id(item.topic_id)
     if topic is None:
@@ -63,15 +73,13 @@ def _alter_partition(
     if error != ErrorCode.NONE:
         return None, _refused(item, error)
     isr = tuple(broker_id for broker_id, _epoch in item.new_isr)
-    recovered = partition.leader_recovering and not item.leader_recovering
-    record = None
-    if isr != partition.isr or recovered:
-        record = PartitionChangeRecord(
-            item.topic_id,
-            item.partition_id,
-            isr=None if isr == partition.isr else isr,
-            leader_recovering=False if recovered else None,
-        )
+    after = replace(
+        partition,
+        isr=isr,
+        elr=eligible_leaders(partition, isr, rules.of(topic.name).min_isr),
+        leader_recovering=partition.leader_recovering and item.leader_recovering,
+    )
+    record = change_record(item.topic_id, item.partition_id, partition, after)
     return record, AlterPartitionResult(
         item.topic_id,
         item.partition_id,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.errors import ErrorCode
+from raftctl.metadata.admin_requests import AdminResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from raftctl.metadata.admin_requests import Outcome
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerResponse
 
@@ -32,3 +34,14 @@ class ControllerResult(NamedTuple):
     def response_at(self, base_offset: int) -> ControllerResponse:
         """The answer, given the offset of the first record."""
         return self.response(base_offset) if callable(self.response) else self.response
+
+
+def admin_result(records: Sequence[Record], outcomes: Sequence[Outcome]) -> ControllerResult:
+    """The records, and an outcome for each item of the request."""
+    count = len(records)
+    return ControllerResult(
+        tuple(records),
+        lambda base_offset: AdminResponse(
+            ErrorCode.NONE, "", tuple(outcomes), base_offset + count - 1
+        ),
+    )

@@ -1,4 +1,4 @@
-"""Topics: create and delete (row C3), with Apache Kafka's error for each bad input."""
+"""Topics: create, add partitions, delete (row C3), with Apache Kafka's error for each bad input."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from raftctl.controller.assignments import bad_assignment, check_assignments
 from raftctl.controller.partition_change import active_brokers
-from raftctl.controller.placement import UsableBroker, place_replicas
-from raftctl.controller.result import ControllerResult
+from raftctl.controller.placement import place_replicas, usable_brokers
+from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.admin_requests import Outcome
 from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.records import (
     ConfigRecord,
@@ -31,8 +33,10 @@ from raftctl.metadata.topic_config import validate_topic_config
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from raftctl.controller.config import ControllerConfig
+    from raftctl.metadata.admin_requests import CreatePartitionsRequest, NewPartitions
     from raftctl.metadata.image import MetadataImage, TopicImage
 
 NAME_LENGTH_MAX = 249
@@ -93,10 +97,7 @@ class TopicControl:
         records += [
             ConfigRecord(TOPIC_RESOURCE, topic.name, key, value) for key, value in topic.configs
         ]
-        active = active_brokers(image)
-        for partition_id, replicas in enumerate(assignments):
-            isr = tuple(filter(active.__contains__, replicas))
-            records.append(PartitionRecord(topic_id, partition_id, replicas, isr, isr[0], 0, 0))
+        records += _new_partitions(image, topic_id, assignments, 0)
         return records, TopicResult(
             topic.name,
             ErrorCode.NONE,
@@ -119,9 +120,60 @@ class TopicControl:
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
         if partitions > room:
             raise _too_many(self._config.request_partitions_max)
-        brokers = (image.brokers[broker_id] for broker_id in sorted(image.brokers))
-        usable = [UsableBroker(one.broker_id, one.rack, one.active) for one in brokers]
-        return place_replicas(usable, partitions, factor, self._rng)
+        return place_replicas(usable_brokers(image), partitions, factor, self._rng)
+
+    # --- add partitions ---------------------------------------------------------------------------
+
+    def create_partitions(
+        self, image: MetadataImage, request: CreatePartitionsRequest
+    ) -> ControllerResult:
+        """Adds partitions to each topic on its own; there are never fewer afterwards.
+
+        Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS unless the new count is
+        above the present one, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR if too few
+        brokers are left, INVALID_REQUEST if it is named twice, POLICY_VIOLATION if the request is
+        for too many partitions.
+        """
+        names = Counter(topic.name for topic in request.topics)
+        room = self._config.request_partitions_max
+        records: list[Record] = []
+        outcomes = []
+        for topic in request.topics:
+            try:
+                if names[topic.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
+                added = self._add_partitions(image, topic, room)
+            except KafkaError as error:
+                outcomes.append(Outcome(error.code, error.message))
+                continue
+            room -= len(added)
+            records += added
+            outcomes.append(Outcome())
+        return admin_result([] if request.validate_only else records, outcomes)
+
+    def _add_partitions(
+        self, image: MetadataImage, wanted: NewPartitions, room: int
+    ) -> list[Record]:
+        topic = image.topics.by_name(wanted.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist")
+        present = len(topic.partitions)
+        added = wanted.count - present
+        if added <= 0:
+            message = f"The topic has {present} partition(s): the new count must be above {present}"
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+        if added > room:
+            raise _too_many(self._config.request_partitions_max)
+        factor = len(topic.partitions[0].replicas)
+        if wanted.assignments is None:
+            assignments = place_replicas(usable_brokers(image), added, factor, self._rng)
+        else:
+            assignments = list(wanted.assignments)
+            if len(assignments) != added:
+                message = f"{added} partition(s) are new, {len(assignments)} are assigned"
+                raise bad_assignment(message)
+            check_assignments(image, assignments, present, factor)
+        return _new_partitions(image, topic.topic_id, assignments, present)
 
     # --- delete -----------------------------------------------------------------------------------
 
@@ -161,6 +213,18 @@ class TopicControl:
         if topic is None:
             raise KafkaError(missing, "The topic does not exist")
         return topic
+
+
+def _new_partitions(
+    image: MetadataImage, topic_id: UUID, assignments: Sequence[tuple[int, ...]], first_id: int
+) -> list[Record]:
+    """The partitions from `first_id` on: whoever is active is in sync, the first of them leads."""
+    active = active_brokers(image)
+    records: list[Record] = []
+    for partition_id, replicas in enumerate(assignments, start=first_id):
+        isr = tuple(filter(active.__contains__, replicas))
+        records.append(PartitionRecord(topic_id, partition_id, replicas, isr, isr[0], 0, 0))
+    return records
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -203,42 +267,16 @@ def _close_form(name: str) -> str:
 
 
 def _check_assignments(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
-    """The replicas by partition id. KafkaError unless they are complete and all usable."""
+    """The replicas in order of partition ids. KafkaError unless complete and all usable."""
     if topic.partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
         message = "With an assignment, the counts of partitions and replicas must be -1"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     assignments = dict(topic.assignments)
     if sorted(partition_id for partition_id, _ in topic.assignments) != [*range(len(assignments))]:
-        raise _bad_assignment("The partition ids must be 0 and up, each once")
-    for partition_id in range(len(assignments)):
-        _check_replicas(image, partition_id, assignments[partition_id], len(assignments[0]))
-    return [assignments[partition_id] for partition_id in range(len(assignments))]
-
-
-def _check_replicas(
-    image: MetadataImage, partition_id: int, replicas: tuple[int, ...], count: int
-) -> None:
-    if not replicas:
-        raise _bad_assignment(f"Partition {partition_id} has no replicas")
-    if len(set(replicas)) < len(replicas):
-        raise _bad_assignment(f"Partition {partition_id} has two replicas on one broker")
-    if len(replicas) != count:
-        raise _bad_assignment(
-            f"Partition {partition_id} has {len(replicas)} replicas, partition 0 has {count}"
-        )
-    for replica in replicas:
-        if replica not in image.brokers:
-            raise _bad_assignment(
-                f"Partition {partition_id} is assigned to broker {replica}, which is not registered"
-            )
-    if not any(image.brokers[replica].active for replica in replicas):
-        raise _bad_assignment(
-            f"All brokers of partition {partition_id} are fenced or in controlled shutdown"
-        )
-
-
-def _bad_assignment(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        raise bad_assignment("The partition ids must be 0 and up, each once")
+    in_order = [assignments[partition_id] for partition_id in range(len(assignments))]
+    check_assignments(image, in_order, 0, len(in_order[0]))
+    return in_order
 
 
 def _too_many(limit: int) -> KafkaError:

@@ -11,6 +11,12 @@ from typing import ClassVar
 from uuid import UUID
 
 from raftctl.errors import ErrorCode
+from raftctl.metadata.admin_requests import (
+    AdminResponse,
+    CreatePartitionsRequest,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
 from raftctl.metadata.records import Endpoint
 
 
@@ -262,6 +268,8 @@ ControllerRequest = (
     | KvGetRequest
     | KvCasRequest
     | KvDeleteRequest
+    | CreatePartitionsRequest
+    | ElectLeadersRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse
@@ -272,4 +280,6 @@ ControllerResponse = (
     | DeleteTopicsResponse
     | KvGetResponse
     | KvWriteResponse
+    | AdminResponse
+    | ElectLeadersResponse
 )

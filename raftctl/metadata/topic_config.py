@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from raftctl.metadata.image import MetadataImage
 
 Value = bool | int | float | str | tuple[str, ...]
 
@@ -372,6 +375,32 @@ def topic_defaults(broker: object) -> TopicConfig:
                 values[_attribute(key.name)] = max(-1, value * factor) if factor > 1 else value
                 break
     return TopicConfig(**_untyped(values))
+
+
+def dynamic_defaults(overrides: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:
+    """What holds for a topic where these broker keys are set for all brokers while they run."""
+    values: dict[str, Value] = {}
+    for key in TOPIC_KEYS.values() if overrides else ():
+        for broker_key, factor in key.broker_keys:
+            if broker_key in overrides:
+                values[_attribute(key.name)] = _scaled(key, overrides[broker_key], factor)
+                break
+    return dataclasses.replace(defaults, **_untyped(values)) if values else defaults
+
+
+def _scaled(key: TopicKey, text: str, factor: int) -> Value:
+    """The value of a broker key in the topic key's unit."""
+    value = key.parse(text.strip())
+    return max(-1, value * factor) if factor > 1 and isinstance(value, int) else value
+
+
+def topic_config(image: MetadataImage, topic: str, static: TopicConfig) -> TopicConfig:
+    """What holds for a topic of this image: its overrides, then what is set for all brokers while
+
+    they run, then `static`, what their files say.
+    """
+    defaults = dynamic_defaults(image.config(BROKER_RESOURCE, ""), static)
+    return effective(image.config(TOPIC_RESOURCE, topic), defaults)
 
 
 def effective(overrides: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:

@@ -205,6 +205,8 @@ class Assignment:
     leader: int
     leader_epoch: int
     partition_epoch: int
+    eligible: tuple[int, ...] = ()
+    """Eligible leader replicas (KIP-966)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +251,11 @@ def images_agree(history: ImageHistory, view: ImageView) -> str | None:
 
 
 def leader_is_in_isr_and_isr_in_replicas(history: ImageHistory, view: ImageView) -> str | None:
-    """A partition's leader is in sync, and who is in sync is a replica."""
+    """A partition's leader is in sync, who is in sync or eligible is a replica, and some are."""
     for one in view.assignments() if view.offset > history.newest else ():
         led = one.leader == NO_LEADER or one.leader in one.isr
-        if not (led and one.isr and set(one.isr) <= set(one.replicas)):
+        whole = (*one.isr, *one.eligible)
+        if not (led and whole and set(whole) <= set(one.replicas)) or len(set(whole)) < len(whole):
             return str(one)
     return None
 

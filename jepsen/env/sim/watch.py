@@ -247,6 +247,7 @@ def _assignments(image: MetadataImage) -> Iterator[Assignment]:
                 leader=one.leader,
                 leader_epoch=one.leader_epoch,
                 partition_epoch=one.partition_epoch,
+                eligible=one.elr,
             )
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from raftctl.controller.quorum_controller import ControllerConfig, QuorumController
 from raftctl.errors import ErrorCode
+from raftctl.metadata.admin_requests import AdminResponse, Outcome
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
 from raftctl.metadata.records import Endpoint, Record
 from raftctl.metadata.requests import (
@@ -46,7 +47,9 @@ class Cluster:
     """The active controller of epoch 1; `records` is the log, from offset `base` on."""
 
     def __init__(self, config: ControllerConfig | None = None, seed: int = 1) -> None:
-        config = config or ControllerConfig(cluster_id=CLUSTER_ID, session_timeout_ms=SESSION_MS)
+        config = config or ControllerConfig(
+            cluster_id=CLUSTER_ID, session_timeout_ms=SESSION_MS, leader_rebalance=False
+        )
         self.controller = QuorumController(config, random.Random(seed))
         self.now_ms = 0
         self.records: list[Record] = []
@@ -88,6 +91,14 @@ class Cluster:
         records = self.controller.tick(now_ms)
         self.append(records)
         return records
+
+    def admin(self, request: ControllerRequest) -> tuple[Outcome, ...]:
+        """The outcome of each item of an administrator's request."""
+        response = self.handle(request)
+        assert isinstance(response, AdminResponse)
+        assert response.error == ErrorCode.NONE, response
+        assert response.offset == self.image.offset
+        return response.outcomes
 
     # --- brokers ------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    initialize,
     invariant,
     precondition,
     rule,
@@ -14,9 +15,11 @@ from hypothesis.stateful import (
 )
 
 from raftctl.errors import ErrorCode
+from raftctl.metadata.admin_requests import ElectLeadersRequest, ElectLeadersResponse
 from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.features import ELR_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
-from raftctl.metadata.records import NO_LEADER
+from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
 from raftctl.metadata.requests import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -40,6 +43,12 @@ class ControllerMachine(RuleBasedStateMachine):
         self.epochs: dict[object, tuple[int, int]] = {}
         self.incarnations = 0
         self.blocks: list[int] = []
+
+    @initialize(eligible=st.booleans())
+    def enable_eligible_leaders(self, eligible: bool) -> None:
+        if eligible:
+            self.cluster.append([FeatureLevelRecord(ELR_FEATURE, 1)])
+            self.cluster.controller.seal()
 
     @property
     def image(self) -> MetadataImage:
@@ -84,9 +93,17 @@ class ControllerMachine(RuleBasedStateMachine):
     def create(self, name: str, partitions: int, factor: int, dry: bool) -> None:
         self.cluster.create(NewTopic(name, partitions, factor), validate_only=dry)
 
-    @rule(name=NAMES, replicas=st.permutations((1, 2, 3, 4)), unclean=st.booleans())
-    def assign(self, name: str, replicas: list[int], unclean: bool) -> None:
-        configs = (("unclean.leader.election.enable", str(unclean)),)
+    @rule(
+        name=NAMES,
+        replicas=st.permutations((1, 2, 3, 4)),
+        unclean=st.booleans(),
+        min_isr=st.sampled_from((1, 2, 3)),
+    )
+    def assign(self, name: str, replicas: list[int], unclean: bool, min_isr: int) -> None:
+        configs = (
+            ("unclean.leader.election.enable", str(unclean)),
+            ("min.insync.replicas", str(min_isr)),
+        )
         assignments = ((0, tuple(replicas[:3])),)
         self.cluster.create(NewTopic(name, assignments=assignments, configs=configs))
 
@@ -105,6 +122,20 @@ class ControllerMachine(RuleBasedStateMachine):
             assert self.cluster.partition(name).isr == tuple(isr)
         else:
             assert self.cluster.partition(name) == before
+
+    @rule(name=NAMES, election_type=st.sampled_from((0, 1)), everywhere=st.booleans())
+    def elect(self, name: str, election_type: int, everywhere: bool) -> None:
+        partitions = None if everywhere else ((name, 0), (name, 2))
+        before = self.image
+        response = self.cluster.handle(ElectLeadersRequest(election_type, partitions))
+        assert isinstance(response, ElectLeadersResponse)
+        for result in response.results:
+            topic, old = (image.topics.by_name(result.topic) for image in (self.image, before))
+            if result.error == ErrorCode.NONE and topic is not None and old is not None:
+                now, then = (one.partitions[result.partition_id] for one in (topic, old))
+                assert now.leader != NO_LEADER
+                assert now.leader_epoch == then.leader_epoch + 1
+                assert election_type == 1 or now.leader == now.replicas[0]
 
     @rule(broker_id=BROKERS)
     def allocate(self, broker_id: int) -> None:
@@ -159,11 +190,12 @@ class ControllerMachine(RuleBasedStateMachine):
 
     def _check(self, partition: PartitionImage) -> None:
         brokers = self.image.brokers
-        assert partition.isr
-        assert len(set(partition.isr)) == len(partition.isr)
-        assert set(partition.isr) <= set(partition.replicas)
+        whole = partition.isr + partition.elr
+        assert whole
+        assert len(set(whole)) == len(whole)
+        assert set(whole) <= set(partition.replicas)
         if partition.leader == NO_LEADER:
-            assert not any(brokers[one].active for one in partition.isr)
+            assert not any(brokers[one].active for one in whole)
             return
         assert partition.leader in partition.isr
         assert all(brokers[one].active for one in partition.isr)

@@ -8,6 +8,7 @@ import pytest
 
 from raftctl.controller.config import ControllerConfig
 from raftctl.errors import ErrorCode
+from raftctl.metadata.admin_requests import CreatePartitionsRequest, NewPartitions, Outcome
 from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.requests import NewTopic
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster
@@ -213,3 +214,64 @@ def test_deletion_may_be_disabled() -> None:
     cluster.assign("t", (1,))
     (result,) = cluster.delete(("t", None))
     assert result.error == ErrorCode.TOPIC_DELETION_DISABLED
+
+
+# --- add partitions -------------------------------------------------------------------------------
+
+
+def add(cluster: Cluster, *topics: NewPartitions, dry: bool = False) -> tuple[Outcome, ...]:
+    return cluster.admin(CreatePartitionsRequest(topics, dry))
+
+
+def test_partitions_are_added(cluster: Cluster) -> None:
+    assert add(cluster, NewPartitions("a.b", 3), dry=True) == (Outcome(),)
+    assert len(cluster.topic("a.b").partitions) == 1
+    assert add(cluster, NewPartitions("a.b", 3)) == (Outcome(),)
+    topic = cluster.topic("a.b")
+    assert sorted(topic.partitions) == [0, 1, 2]
+    for partition_id in (1, 2):
+        partition = topic.partitions[partition_id]
+        assert len(partition.replicas) == 2, "as many as those that were there"
+        assert partition.isr == partition.replicas
+        assert partition.leader == partition.replicas[0]
+
+
+def test_added_partitions_may_be_assigned(cluster: Cluster) -> None:
+    assert add(cluster, NewPartitions("a.b", 3, ((4, 3), (3, 2)))) == (Outcome(),)
+    assert cluster.partition("a.b", 1).replicas == (4, 3)
+    assert cluster.state("a.b", 1) == (3, (3,))
+    assert cluster.state("a.b", 2) == (3, (3, 2))
+
+
+BAD_ADDITIONS = [
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NewPartitions("nobody", 3)),
+    (ErrorCode.INVALID_PARTITIONS, NewPartitions("a.b", 1)),
+    (ErrorCode.INVALID_PARTITIONS, NewPartitions("a.b", 0)),
+    (ErrorCode.INVALID_PARTITIONS, NewPartitions("a.b", -1)),
+    (ErrorCode.POLICY_VIOLATION, NewPartitions("a.b", 52)),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, NewPartitions("a.b", 3, ())),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, NewPartitions("a.b", 3, ((1, 2),))),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, NewPartitions("a.b", 2, ((1, 2, 3),))),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, NewPartitions("a.b", 2, ((1, 1),))),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, NewPartitions("a.b", 2, ((1, 9),))),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, NewPartitions("a.b", 2, ((),))),
+]
+
+
+@pytest.mark.parametrize(("error", "topic"), BAD_ADDITIONS)
+def test_bad_additions_change_nothing_and_do_not_hinder_good_ones(
+    cluster: Cluster, error: ErrorCode, topic: NewPartitions
+) -> None:
+    cluster.assign("good", (1,))
+    before = cluster.topic("a.b")
+    bad, good = add(cluster, topic, NewPartitions("good", 2))
+    assert (bad.error, good.error) == (error, ErrorCode.NONE)
+    assert bad.message
+    assert cluster.topic("a.b") is before
+    assert len(cluster.topic("good").partitions) == 2
+
+
+def test_a_topic_named_twice_gets_no_partitions(cluster: Cluster) -> None:
+    outcomes = add(cluster, NewPartitions("a.b", 2), NewPartitions("a.b", 3))
+    assert [one.error for one in outcomes] == [ErrorCode.INVALID_REQUEST] * 2
+    assert len(cluster.topic("a.b").partitions) == 1

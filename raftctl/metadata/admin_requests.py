@@ -1,0 +1,88 @@
+"""What administrators ask of the active controller beyond topics' creation and deletion.
+
+Most of it is a list of items, each done or refused on its own, and most answers are an
+`AdminResponse`: one outcome for each item, in order. See `raftctl.metadata.requests` for how they
+travel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from raftctl.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one item."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminResponse:
+    """An outcome for each item of the request, in order, or one error for all."""
+
+    TYPE_ID: ClassVar[int] = 160
+    error: ErrorCode
+    message: str
+    outcomes: tuple[Outcome, ...]
+    offset: int = -1
+    """An image of this offset or a later one shows what has changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """A topic that shall have `count` partitions, with the replicas of the new ones or none."""
+
+    name: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitionsRequest:
+    """Adds partitions to topics, each on its own (row C3)."""
+
+    TYPE_ID: ClassVar[int] = 161
+    topics: tuple[NewPartitions, ...]
+    validate_only: bool = False
+
+
+PREFERRED_ELECTION = 0
+UNCLEAN_ELECTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersRequest:
+    """Elects leaders of partitions, each on its own (row C5)."""
+
+    TYPE_ID: ClassVar[int] = 162
+    election_type: int
+    """`PREFERRED_ELECTION`, or `UNCLEAN_ELECTION` of any active replica where nobody leads."""
+    partitions: tuple[tuple[str, int], ...] | None
+    """(topic, partition id); None: all partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionResult:
+    """What became of one partition's election."""
+
+    topic: str
+    partition_id: int
+    error: ErrorCode
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeadersResponse:
+    """A result for each partition asked for, or one error for all."""
+
+    TYPE_ID: ClassVar[int] = 163
+    error: ErrorCode
+    message: str
+    results: tuple[ElectionResult, ...]
+    offset: int = -1
+    """An image of this offset or a later one shows the new leaders."""

@@ -1,0 +1,81 @@
+"""CreatePartitions and ElectLeaders through `dispatch`, with the real controller behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.protocol.versions import SERVED, ApiKey
+from raftctl.errors import ErrorCode
+from tests.unit.broker_apis.asking import ask
+from tests.unit.broker_apis.controlled import ControlledBroker
+
+pytestmark = pytest.mark.req("N1", "C3")
+
+
+def request(name: str, count: int, *replicas: int, dry: bool = False) -> dict[str, Any]:
+    assignments = [{"broker_ids": replicas}] if replicas else None
+    topic = {"name": name, "count": count, "assignments": assignments}
+    return {"topics": [topic], "timeout_ms": 1000, "validate_only": dry}
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.CREATE_PARTITIONS])
+async def test_partitions_are_added(version: int) -> None:
+    broker = ControlledBroker()
+    broker.cluster.assign("t", (1, 2))
+    (result,) = (await ask(broker, 37, version, request("t", 2, 3, 1, dry=True)))["results"]
+    assert (result["name"], result["error_code"], result["error_message"]) == ("t", 0, None)
+    assert len(broker.cluster.topic("t").partitions) == 1
+    (result,) = (await ask(broker, 37, version, request("t", 2, 3, 1)))["results"]
+    assert result["error_code"] == 0
+    topic = broker.metadata.image.topics.by_name("t")
+    assert topic is not None
+    assert topic.partitions[1].replicas == (3, 1)
+    (result,) = (await ask(broker, 37, version, request("t", 2)))["results"]
+    assert result["error_code"] == ErrorCode.INVALID_PARTITIONS
+    assert result["error_message"] == "The topic has 2 partition(s): the new count must be above 2"
+
+
+async def test_a_controller_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    from raftctl.errors import KafkaError
+
+    async def call(*_: object) -> None:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+    broker = ControlledBroker()
+    monkeypatch.setattr(broker, "call", call)
+    (result,) = (await ask(broker, 37, 3, request("t", 2)))["results"]
+    assert (result["name"], result["error_code"]) == ("t", ErrorCode.REQUEST_TIMED_OUT)
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.ELECT_LEADERS])
+async def test_leaders_are_elected(version: int) -> None:
+    broker = ControlledBroker()
+    cluster = broker.cluster
+    cluster.assign("t", (1, 2), (2, 1))
+    cluster.fence(1)
+    cluster.heartbeat(1)
+    cluster.alter(2, cluster.item("t", 2, 1))
+    topics = [{"topic": "t", "partitions": [1, 0, 7]}]
+    message = {"election_type": 0, "topic_partitions": topics, "timeout_ms": 1000}
+    answer = await ask(broker, 43, version, message)
+    assert answer.get("error_code", 0) == 0
+    (topic,) = answer["replica_election_results"]
+    assert topic["topic"] == "t"
+    assert [(one["partition_id"], one["error_code"]) for one in topic["partition_result"]] == [
+        (1, ErrorCode.ELECTION_NOT_NEEDED),
+        (0, 0),
+        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    image = broker.metadata.image.topics.by_name("t")
+    assert image is not None
+    assert image.partitions[0].leader == 1
+    everything = {"election_type": 0, "topic_partitions": None, "timeout_ms": 1000}
+    assert (await ask(broker, 43, version, everything))["replica_election_results"] == []
+
+
+async def test_an_election_of_no_known_kind() -> None:
+    broker = ControlledBroker()
+    message = {"election_type": 9, "topic_partitions": None, "timeout_ms": 1000}
+    assert (await ask(broker, 43, 2, message))["error_code"] == ErrorCode.INVALID_REQUEST
