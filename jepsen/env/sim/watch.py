@@ -25,7 +25,7 @@ from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
 from raftctl.raft.messages import Offset
-from raftctl.server.replica import METADATA_LOG_NAME
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
 
 if TYPE_CHECKING:
