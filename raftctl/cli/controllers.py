@@ -49,10 +49,27 @@ def ask(controllers: str, timeout_s: float) -> ClusterStatus:
 
 def ask_leader(controllers: str, timeout_s: float) -> dict[str, Any]:
     """What the active controller says; KafkaError if there is none."""
-    leader = ask(controllers, timeout_s).leader
-    if leader is None:
+    found = find_leader(parse_controllers(controllers), timeout_s)
+    if found is None:
+        ask(controllers, timeout_s)  # if nobody answers, it says so
         raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "no controller is active; ask again")
-    return leader
+    return found[1]
+
+
+def find_leader(addresses: list[str], timeout_s: float) -> tuple[str, dict[str, Any]] | None:
+    """The leader's address and status, found by the controllers given or the voters they name."""
+    from raftctl.localcluster.status import ask_controllers
+
+    known = dict.fromkeys(addresses)
+    asked = ask_controllers(list(known), min(timeout_s, TIMEOUT_S))
+    if asked.leader is None and asked.best is not None:
+        voters = asked.best.get("voter_set", ())
+        more = [f"{voter['host']}:{voter['port']}" for voter in voters if voter["port"]]
+        asked = ask_controllers(list(dict.fromkeys([*known, *more])), min(timeout_s, TIMEOUT_S))
+    for address, status in asked.answers.items():
+        if status is not None and status is asked.leader:
+            return address, status
+    return None
 
 
 def with_kv_client(

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.log_files import DamagedLogError, log_files, read_batches, size_of
+from raftctl.cli.log_files import (
+    DamagedLogError,
+    log_files,
+    read_batches,
+    records_of,
+    size_of,
+)
 from raftctl.cli.output import Output, OutputOption, say, say_progress
 from raftctl.cli.record_json import plain, record_json
 from raftctl.codec import CodecError
 from raftctl.errors import ConfigError
-from raftctl.metadata.record_codec import unpack_records
 from raftctl.runtime.real import RealFileSystem
 from raftctl.storage.snapshots import CorruptSnapshotError, SnapshotStore
 
@@ -106,7 +111,7 @@ def batch_json(place: Place, batch: Batch, *, records: bool) -> dict[str, Any]:
 
 def _records(batch: Batch) -> list[dict[str, Any]]:
     try:
-        unpacked = unpack_records(batch.payload, batch.count)
+        unpacked = records_of(batch)
     except CodecError as error:
         # Written by a newer version, or a bug: the bytes are as they were appended.
         return [{"unreadable": str(error), "payload": plain(batch.payload)}]

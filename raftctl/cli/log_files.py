@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ConfigError
+from raftctl.metadata.record_codec import unpack_records
 from raftctl.raft.batch import CorruptBatchError
 from raftctl.raft.messages import Offset
+from raftctl.raft.voters import VotersRecord, decode_voters
 from raftctl.runtime.real import RealFileSystem
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.recovery_point import read_recovery_point
 from raftctl.storage.segment import batch_bytes, scan, why_not_torn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from raftctl.metadata.records import Record
     from raftctl.raft.batch import Batch
 
-METADATA_LOG_NAME = "__cluster_metadata-0"
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
 
 
@@ -118,6 +121,14 @@ def _read_file(path: str, durable: Offset | None, *, last: bool) -> Iterator[tup
         raise DamagedLogError(place, damage or error.why, torn=damage is None) from None
     finally:
         file.close()
+
+
+def records_of(batch: Batch) -> list[Record | VotersRecord]:
+    """The records of a batch, those of the quorum itself among them. Raises CodecError."""
+    voters = decode_voters(batch.payload) if batch.control else None
+    if voters is not None:
+        return [VotersRecord(voters.voters)]
+    return [*unpack_records(batch.payload, batch.count)]
 
 
 def size_of(batch: Batch) -> int:

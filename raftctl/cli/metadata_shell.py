@@ -130,5 +130,5 @@ def load_log(directory: str) -> MetadataImage:
     for place, batch in read_batches(log_files(directory)):
         if image.offset + 1 != batch.base_offset:
             raise ConfigError(f"{place.path}: begins with offset {batch.base_offset}, not with 0")
-        image = replayed(image, batch.payload, batch.count, batch.base_offset)
+        image = replayed(image, batch)
     return image

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.controllers import TIMEOUT_S, ControllersOption, TimeoutOption, ask_leader
+from raftctl.cli import quorum_changes
+from raftctl.cli.controllers import (
+    TIMEOUT_S,
+    ControllersOption,
+    TimeoutOption,
+    ask_leader,
+)
+from raftctl.cli.force_recover import force_recover
 from raftctl.cli.output import Output, OutputOption, show, table
 from raftctl.errors import ConfigError
 
-app = typer.Typer(help="Shows the quorum of controllers.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+app = typer.Typer(help="Shows and changes the quorum of controllers.", no_args_is_help=True)
 
 _COLUMNS = (
     "NodeId",
@@ -23,11 +33,6 @@ _COLUMNS = (
     "LastCaughtUpTimestamp",
     "Status",
 )
-
-
-@app.callback()
-def quorum() -> None:
-    """Keeps the group a group while it has few commands."""
 
 
 @app.command()
@@ -55,6 +60,12 @@ def describe(
         show(output, rows, table(_COLUMNS, [list(row.values()) for row in rows]))
 
 
+app.command(name="add-voter")(quorum_changes.add_voter)
+app.command(name="remove-voter")(quorum_changes.remove_voter)
+app.command()(quorum_changes.transfer)
+app.command(name="force-recover")(force_recover)
+
+
 def status_document(told: dict[str, Any]) -> dict[str, Any]:
     """The quorum as a whole, from the status of its leader."""
     followers = [one for one in told["voters"] if one["node_id"] != told["leader_id"]]
@@ -67,14 +78,20 @@ def status_document(told: dict[str, Any]) -> dict[str, Any]:
         "HighWatermark": told["high_watermark"],
         "MaxFollowerLag": max((one["lag"] for one in followers), default=0),
         "MaxFollowerLagTimeMs": -1 if unknown else max(ages, default=0),
-        "CurrentVoters": [_replica(one) for one in told["voters"]],
+        "CurrentVoters": [_voter(one, told.get("voter_set", ())) for one in told["voters"]],
         "CurrentObservers": [_replica(one) for one in told["observers"]],
     }
 
 
+def _voter(one: dict[str, Any], voter_set: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    known = [voter for voter in voter_set if voter["node_id"] == one["node_id"] and voter["port"]]
+    endpoints = [f"CONTROLLER://{voter['host']}:{voter['port']}" for voter in known]
+    return _replica(one) | ({"endpoints": endpoints} if endpoints else {})
+
+
 def _replica(one: dict[str, Any]) -> dict[str, Any]:
-    optional = {"directoryId": one.get("directory_id"), "endpoints": one.get("endpoints")}
-    return {"id": one["node_id"], **{key: value for key, value in optional.items() if value}}
+    directory_id = one.get("directory_id")
+    return {"id": one["node_id"], **({"directoryId": directory_id} if directory_id else {})}
 
 
 def status_text(document: dict[str, Any]) -> str:

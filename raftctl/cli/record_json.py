@@ -11,9 +11,10 @@ from raftctl.ids import uuid_text
 
 if TYPE_CHECKING:
     from raftctl.metadata.records import Record
+    from raftctl.raft.voters import VotersRecord
 
 
-def record_json(record: Record) -> dict[str, Any]:
+def record_json(record: Record | VotersRecord) -> dict[str, Any]:
     """The record's type and fields; fields that are None are left out."""
     fields = {
         field.name: plain(getattr(record, field.name)) for field in dataclasses.fields(record)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import time
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 from uuid import uuid4
 
 import typer
@@ -14,8 +15,10 @@ from raftctl.ids import parse_uuid, uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from raftctl.config import NodeConfig
+    from raftctl.raft.messages import Voter
 
 app = typer.Typer(help="Prepares and shows the directories of a node.", no_args_is_help=True)
 
@@ -29,10 +32,32 @@ def format_command(
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", help="Leave directories that are formatted.")
     ] = False,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="This controller is the first and only voter.")
+    ] = False,
+    initial_controllers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID@HOST:PORT:DIRECTORY-ID,...",
+            help="The first voters, this controller among them, the same on each.",
+        ),
+    ] = None,
+    no_initial_controllers: Annotated[
+        bool,
+        typer.Option(
+            "--no-initial-controllers", help="This controller joins a quorum, to be added later."
+        ),
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Prepares the directories of a node: writes meta.properties into each."""
-    done = format_storage(read_config_file(config), cluster_id, ignore_formatted=ignore_formatted)
+    """Prepares the directories of a node: writes meta.properties into each.
+
+    Of a controller without controller.quorum.voters it also says who votes first: one of
+    --standalone, --initial-controllers and --no-initial-controllers is needed.
+    """
+    node = read_config_file(config)
+    first = FirstVoters(standalone, initial_controllers, no_initial_controllers)
+    done = format_storage(node, cluster_id, first, ignore_formatted=ignore_formatted)
     show(output, {"formatted": done}, "\n".join(f"formatted {path}" for path in done) or "nothing")
 
 
@@ -91,8 +116,59 @@ def random_uuid_text() -> str:
     return text
 
 
+class FirstVoters(NamedTuple):
+    """What `format` is told of the voters with which the quorum begins."""
+
+    standalone: bool = False
+    initial_controllers: str | None = None
+    no_initial_controllers: bool = False
+
+    def check(self, config: NodeConfig) -> None:
+        """ConfigError if that does not fit the configuration."""
+        options = {
+            "--standalone": self.standalone,
+            "--initial-controllers": self.initial_controllers is not None,
+            "--no-initial-controllers": self.no_initial_controllers,
+        }
+        given = [option for option, is_given in options.items() if is_given]
+        if given and config.controller_quorum_voters:
+            raise ConfigError(
+                f"{given[0]}: controller.quorum.voters names the voters already; replace it by "
+                "controller.quorum.bootstrap.servers for voters that can change"
+            )
+        if len(given) > 1:
+            raise ConfigError(f"{' and '.join(given)}: give only one of them")
+        if given and not config.is_controller:
+            raise ConfigError(f"{given[0]}: process.roles lacks controller; leave it out")
+        if not given and config.is_controller and not config.controller_quorum_voters:
+            raise ConfigError(
+                "controller.quorum.voters is not set: give --standalone, --initial-controllers or "
+                "--no-initial-controllers"
+            )
+
+    def voters(self, config: NodeConfig, directory_id: UUID) -> tuple[Voter, ...]:
+        """The voters to write; none where the disk is to tell of none. Raises ConfigError."""
+        from raftctl.cli.voters import parse_controllers_with_ids, voter_of
+
+        if self.standalone:
+            return (voter_of(config, directory_id),)
+        if self.initial_controllers is None:
+            return ()
+        voters = parse_controllers_with_ids("--initial-controllers", self.initial_controllers)
+        if config.node_id not in [voter.replica.node_id for voter in voters]:
+            raise ConfigError(
+                f"--initial-controllers: node.id={config.node_id} is not among them; format it "
+                "with --no-initial-controllers and add it later"
+            )
+        return voters
+
+
 def format_storage(
-    config: NodeConfig, cluster_id: str, *, ignore_formatted: bool = False
+    config: NodeConfig,
+    cluster_id: str,
+    first: FirstVoters | None = None,
+    *,
+    ignore_formatted: bool = False,
 ) -> Sequence[str]:
     """Formats the directories of the node and returns them.
 
@@ -102,7 +178,10 @@ def format_storage(
     from raftctl.runtime.real import RealFileSystem
     from raftctl.storage.meta_properties import MetaProperties
 
+    first = first or FirstVoters()
+    first.check(config)
     _check_cluster_id(cluster_id)
+    voters = first.voters(config, uuid4())
     files = RealFileSystem()
     blank = []
     for directory in config.directories:
@@ -115,10 +194,25 @@ def format_storage(
             raise ConfigError(
                 f"log.dirs: {directory} is formatted already; --ignore-formatted leaves it as it is"
             )
+    own = [one.replica.directory_id for one in voters if one.replica.node_id == config.node_id]
     for directory in blank:
         files.make_directories(directory)
-        MetaProperties(cluster_id, config.node_id, uuid4()).save(files, directory)
+        directory_id = uuid4()
+        if own and directory == config.metadata_directory:
+            directory_id = own[0] or directory_id
+            _write_voters(directory, voters)
+        # Last, since its presence says that the directory is ready.
+        MetaProperties(cluster_id, config.node_id, directory_id).save(files, directory)
     return blank
+
+
+def _write_voters(directory: str, voters: tuple[Voter, ...]) -> None:
+    from raftctl.raft.voters import VoterSet
+    from raftctl.runtime.real import RealFileSystem
+    from raftctl.storage.bootstrap import write_initial_voters
+
+    now_ms = int(time.time() * 1000)
+    write_initial_voters(RealFileSystem(), directory, VoterSet(voters, dynamic=True), now_ms)
 
 
 def _check_cluster_id(cluster_id: str) -> None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from raftctl.cli.log_files import METADATA_LOG_NAME, DamagedLogError, log_files, read_batches
+from raftctl.cli.log_files import DamagedLogError, log_files, read_batches, records_of
 from raftctl.codec import CodecError
 from raftctl.errors import ConfigError, InvariantViolation
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
-from raftctl.metadata.record_codec import pack_records, unpack_records
+from raftctl.metadata.record_codec import pack_records
 from raftctl.metadata.records import StateHashRecord
+from raftctl.raft.voters import VotersRecord
 from raftctl.runtime.real import RealFileSystem
 from raftctl.server.snapshots import image_of
 from raftctl.server.state_hashes import StateDivergedError
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.meta_properties import MetaProperties
 from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
 from raftctl.storage.snapshots import (
@@ -163,9 +165,9 @@ class _Replay:
         if self._image is None:
             self._image = self._known.get(batch.base_offset - 1)
         delta = MetadataDelta(self._image or EMPTY_IMAGE)
-        for offset, record in enumerate(
-            unpack_records(batch.payload, batch.count), batch.base_offset
-        ):
+        for offset, record in enumerate(records_of(batch), batch.base_offset):
+            if isinstance(record, VotersRecord):
+                continue  # no part of the metadata
             if self._image is not None or isinstance(record, StateHashRecord):
                 delta.replay(record, offset)
         if self._image is not None:
@@ -185,9 +187,10 @@ class _Replay:
         self.equal += 1
 
 
-def replayed(image: MetadataImage, payload: bytes, count: int, base_offset: int) -> MetadataImage:
+def replayed(image: MetadataImage, batch: Batch) -> MetadataImage:
     """The image after a batch. Raises CodecError, InvariantViolation."""
     delta = MetadataDelta(image)
-    for offset, record in enumerate(unpack_records(payload, count), base_offset):
-        delta.replay(record, offset)
-    return delta.apply(base_offset + count - 1, image.epoch, image.timestamp_ms)
+    for offset, record in enumerate(records_of(batch), batch.base_offset):
+        if not isinstance(record, VotersRecord):
+            delta.replay(record, offset)
+    return delta.apply(batch.end_offset - 1, image.epoch, image.timestamp_ms)

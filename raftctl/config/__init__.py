@@ -3,7 +3,7 @@
 `load_config(text, overrides)` gives a frozen `NodeConfig`; `keys` holds the definitions.
 """
 
-from raftctl.config.addresses import Listener, Voter
+from raftctl.config.addresses import Listener, Server, Voter
 from raftctl.config.keys import RACK_AWARE_SELECTOR
 from raftctl.config.load import KEYS, load_config, make_config, warn_on_stderr
 from raftctl.config.model import NodeConfig
@@ -14,6 +14,7 @@ __all__ = [
     "RACK_AWARE_SELECTOR",
     "Listener",
     "NodeConfig",
+    "Server",
     "Voter",
     "load_config",
     "make_config",

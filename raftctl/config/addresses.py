@@ -29,6 +29,17 @@ class Voter:
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """An address to ask: `host:port`."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{_bracketed(self.host)}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
 class Listener:
     """A named address: `NAME://host:port`. Port 0 lets the system choose."""
 
@@ -48,6 +59,11 @@ def parse_voters(text: str) -> tuple[Voter, ...]:
     if len({(voter.host, voter.port) for voter in voters}) < len(voters):
         raise ValueError("an address appears twice: give each voter its own")
     return voters
+
+
+def parse_servers(text: str) -> tuple[Server, ...]:
+    """Reads `host:port,...`; ValueError if malformed."""
+    return tuple(_parse_server(item) for item in split_list(text))
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...]:
@@ -80,6 +96,13 @@ def _parse_voter(text: str) -> Voter:
     if not host or port == 0:
         raise ValueError(f"{text!r} is malformed: a voter needs a host and a port above 0")
     return Voter(int(match[1]), host, port)
+
+
+def _parse_server(text: str) -> Server:
+    host, port = _parse_address(text)
+    if not host or port == 0:
+        raise ValueError(f"{text!r} is malformed: write host:port with a port above 0")
+    return Server(host, port)
 
 
 def _parse_listener(text: str) -> Listener:

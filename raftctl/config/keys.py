@@ -13,9 +13,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from raftctl.config.addresses import (
     Listener,
+    Server,
     Voter,
     parse_listeners,
     parse_protocols,
+    parse_servers,
     parse_voters,
     split_list,
 )
@@ -84,6 +86,7 @@ Policies = Annotated[tuple[Literal["delete", "compact"], ...], _parsed_by(split_
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Roles = Annotated[tuple[Role, ...], _parsed_by(split_list)]
 Voters = Annotated[tuple[Voter, ...], _parsed_by(parse_voters)]
+Servers = Annotated[tuple[Server, ...], _parsed_by(parse_servers)]
 Listeners = Annotated[tuple[Listener, ...], _parsed_by(parse_listeners)]
 Protocols = Annotated[dict[str, str], _parsed_by(parse_protocols)]
 ListenerName = Annotated[str | None, _parsed_by(_parse_name)]
@@ -167,9 +170,15 @@ class QuorumKeys(Section):
     """Quorum"""
 
     controller_quorum_voters: Voters = _key(
-        ...,
-        "All controllers of the cluster: `id@host:port,...`.",
+        (),
+        "The voters of a static quorum: `id@host:port,...`. A log that names voters overrules it.",
         example="1@127.0.0.1:9093",
+    )
+    controller_quorum_bootstrap_servers: Servers = _key(
+        (),
+        "Controllers to ask for the leader while it is not known: `host:port,...`. Needed where "
+        "voters may change; `raftctl storage format` then says who votes first.",
+        example="127.0.0.1:9093",
     )
     controller_listener_names: Names = _key(
         ("CONTROLLER",),

@@ -46,7 +46,7 @@ class NodeConfig(
 
     @property
     def is_controller(self) -> bool:
-        """Whether the node votes in the quorum."""
+        """Whether the node is a controller, which may vote in the quorum."""
         return "controller" in self.process_roles
 
     @property
@@ -70,6 +70,13 @@ class NodeConfig(
         return tuple(one for one in self.listeners if one.name in self.controller_listener_names)
 
     @property
+    def controller_endpoint(self) -> Listener | None:
+        """Where others reach this controller; None on a node that is only a broker."""
+        names = self.controller_listener_names
+        told = [one for one in self.advertised_listeners if one.name in names]
+        return next(iter((*told, *self.controller_listeners)), None)
+
+    @property
     def broker_listeners(self) -> tuple[Listener, ...]:
         """What a broker binds; empty on a node that is only a controller."""
         return tuple(
@@ -79,7 +86,9 @@ class NodeConfig(
     @property
     def advertised(self) -> tuple[Listener, ...]:
         """The addresses a broker registers, before ports of 0 are known."""
-        return self.advertised_listeners or self.broker_listeners
+        names = self.controller_listener_names
+        told = tuple(one for one in self.advertised_listeners if one.name not in names)
+        return told or self.broker_listeners
 
     @property
     def inter_broker_listener(self) -> str:
@@ -124,10 +133,13 @@ class NodeConfig(
             yield "process.roles is empty: write controller, broker or controller,broker"
         if not self.log_dirs:
             yield "log.dirs is empty: name the directory for this node's data"
-        if not self.controller_quorum_voters:
-            yield "controller.quorum.voters is empty: list the controllers as id@host:port"
+        if not self.controller_quorum_voters and not self.controller_quorum_bootstrap_servers:
+            yield (
+                "controller.quorum.voters is empty: list the controllers as id@host:port, or set "
+                "controller.quorum.bootstrap.servers for a quorum whose voters can change"
+            )
         is_voter = self.node_id in {voter.node_id for voter in self.controller_quorum_voters}
-        if self.is_controller and not is_voter:
+        if self.is_controller and self.controller_quorum_voters and not is_voter:
             yield (
                 f"node.id={self.node_id} is not in controller.quorum.voters: add it, or take "
                 "controller out of process.roles"
@@ -159,6 +171,7 @@ class NodeConfig(
                 "controller: keep only those of controller.listener.names"
             )
         yield from self._advertised_problems()
+        yield from self._endpoint_problems()
         for listener in self.listeners:
             yield from self._protocol_problems(listener.name)
 
@@ -180,6 +193,22 @@ class NodeConfig(
             yield (
                 f"inter.broker.listener.name={self.inter_broker_listener} is not among the "
                 "advertised listeners: choose one of them"
+            )
+
+    def _endpoint_problems(self) -> Iterator[str]:
+        bound = {listener.name for listener in self.controller_listeners}
+        for listener in self.advertised_listeners:
+            if listener.name in self.controller_listener_names and listener.name not in bound:
+                yield (
+                    f"advertised.listeners has {listener.name}, which is not in listeners: add it "
+                    "there or take it out"
+                )
+        endpoint = self.controller_endpoint
+        told = not self.controller_quorum_voters  # else they say where this controller is
+        if endpoint is not None and told and endpoint.host in _EVERY_INTERFACE:
+            yield (
+                f"listeners: {endpoint.host} is no address that controllers can reach: set "
+                f"advertised.listeners to {endpoint.name}://host:port"
             )
 
     def _protocol_problems(self, name: str) -> Iterator[str]:

@@ -14,7 +14,6 @@ _NOT_BUILT = "not supported yet"
 _EXPLAINED = {
     "broker.id": "use node.id",
     "log.dir": "use log.dirs",
-    "controller.quorum.bootstrap.servers": "use controller.quorum.voters",
     "security.inter.broker.protocol": "use inter.broker.listener.name",
     "controller.quorum.append.linger.ms": "appends share a flush without waiting for each other",
     "num.io.threads": _THREADS,

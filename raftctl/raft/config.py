@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftctl.errors import invariant
+from raftctl.raft.messages import NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,9 @@ class RaftConfig:
 
     snapshot_max_bytes: int = 1024 * 1024
     """The largest piece of a snapshot that one request asks for."""
+    bootstrap_ids: tuple[NodeId, ...] = ()
+    """Stand-ins, below -1, for `controller.quorum.bootstrap.servers`, whose ids are not known: an
+    observer asks them for the leader as it asks voters (KIP-853)."""
 
     def __post_init__(self) -> None:
         least = min(self.election_timeout_ms, self.fetch_timeout_ms, self.retry_backoff_ms)

@@ -171,6 +171,7 @@ class RaftCore:
             log_end_offset=self.log.end_offset,
             voters=leader.voter_statuses(now_ms) if leader else (),
             observers=leader.observer_statuses() if leader else (),
+            voter_set=self.voters.voters,
         )
 
     def deadline_ms(self) -> int | None:

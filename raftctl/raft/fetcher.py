@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, invariant
 from raftctl.raft.batch import Batch, CorruptBatchError, decode_batches
 from raftctl.raft.messages import (
     FetchRequest,
@@ -202,6 +202,10 @@ class Follower:
 
 
 def random_source(replica: Replica, previous: NodeId | None) -> NodeId:
-    """A voter for an observer to ask, and not the previous one again if there are others."""
-    voters = replica.other_voters()
-    return replica.random.choice([v for v in voters if v != previous] or voters)
+    """Whom an observer asks next: not the previous one again if there are others.
+
+    Not only voters: all that its log knows may be gone, or it has no log yet.
+    """
+    sources = (*replica.other_voters(), *replica.config.bootstrap_ids)
+    invariant(bool(sources), "an observer knows whom to ask")
+    return replica.random.choice([one for one in sources if one != previous] or sources)

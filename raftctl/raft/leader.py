@@ -77,8 +77,13 @@ class Progress:
 
     def status(self) -> ReplicaStatus:
         """For `quorum describe`."""
+        key = self.fetched_as or self.replica
         return ReplicaStatus(
-            self.replica.node_id, self.end_offset, self.last_fetch_ms, self.last_caught_up_ms
+            key.node_id,
+            self.end_offset,
+            self.last_fetch_ms,
+            self.last_caught_up_ms,
+            key.directory_id,
         )
 
 
@@ -398,10 +403,12 @@ class Leader:
 
     def voter_statuses(self, now_ms: int) -> tuple[ReplicaStatus, ...]:
         """All voters, in order of their node ids."""
-        log, node_id = self._replica.log, self._replica.node_id
-        own = ReplicaStatus(node_id, log.durable_end_offset, now_ms, now_ms)
-        others = [progress.status() for progress in self._voters.values()]
-        return tuple(sorted([own, *others], key=lambda status: status.node_id))
+        statuses = [progress.status() for progress in self._voters.values()]
+        if self._replica.is_voter:  # else it leads only until its removal is committed
+            local, end_offset = self._replica.local, self._replica.log.durable_end_offset
+            own = ReplicaStatus(local.node_id, end_offset, now_ms, now_ms, local.directory_id)
+            statuses.append(own)
+        return tuple(sorted(statuses, key=lambda status: status.node_id))
 
     def observer_statuses(self) -> tuple[ReplicaStatus, ...]:
         """All observers, in order of their node ids."""

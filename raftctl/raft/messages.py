@@ -41,6 +41,17 @@ class Voter:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderEndpoint:
+    """Where the leader that a message names listens; None where voters are static (KIP-853).
+
+    The core knows ids and leaves this to its driver, which fills it in and takes note of it.
+    """
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
     """An end offset (exclusive) and the epoch of the last record before it."""
 
@@ -68,6 +79,7 @@ class VoteResponse:
     pre_vote: bool
     """Repeats the request's, so that a late pre-vote answer never counts as a vote."""
     voter: ReplicaKey
+    leader_endpoint: LeaderEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,7 @@ class BeginQuorumEpochRequest:
 
     epoch: Epoch
     leader_id: NodeId
+    leader_endpoint: LeaderEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +98,7 @@ class BeginQuorumEpochResponse:
     epoch: Epoch
     leader_id: NodeId
     error: ErrorCode
+    leader_endpoint: LeaderEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +117,7 @@ class EndQuorumEpochResponse:
     epoch: Epoch
     leader_id: NodeId
     error: ErrorCode
+    leader_endpoint: LeaderEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +164,7 @@ class FetchResponse:
     fetch_id: int = 0
     round: int = 0
     """The newest round of reads (`raftctl.raft.reads`); the next Fetch repeats it."""
+    leader_endpoint: LeaderEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +193,7 @@ class FetchSnapshotResponse:
     """Of the whole file, in bytes."""
     data: bytes
     fetch_id: int = 0
+    leader_endpoint: LeaderEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)

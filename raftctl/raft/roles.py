@@ -32,6 +32,7 @@ from raftctl.raft.messages import (
     TransferLeadershipResponse,
     VoteRequest,
 )
+from raftctl.raft.voters import encode_voters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,6 +166,9 @@ class Roles:
         self._become(leader)
         payload = self._leader_change_payload(replica.node_id, replica.voters.ids, granting)
         leader.propose(payload, 1, NO_TIMESTAMP_MS, control=True)
+        if replica.voters.dynamic and replica.log.start_offset == 0 > replica.voters_offset:
+            # Known from the formatting of some disks only: the log tells it to everyone (KIP-853).
+            leader.propose(encode_voters(replica.voters), 1, NO_TIMESTAMP_MS, control=True)
         leader.begin(now_ms)
 
     def resign(self, now_ms: int) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import UUID
 
-from raftctl.raft.messages import Epoch, NodeId, Offset
+from raftctl.raft.messages import Epoch, NodeId, Offset, Voter
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class ReplicaStatus:
     """When its last Fetch came; None before the first."""
     last_caught_up_ms: int | None
     """The last time at which it had all that the leader had."""
+    directory_id: UUID | None = None
+    """As it gave it itself; None before its first Fetch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +35,5 @@ class QuorumStatus:
     log_end_offset: Offset
     voters: tuple[ReplicaStatus, ...]
     observers: tuple[ReplicaStatus, ...]
+    voter_set: tuple[Voter, ...] = ()
+    """The voters in effect here, with their addresses."""

@@ -28,7 +28,10 @@ NOT_IN_LOG = Offset(-1)
 
 
 class VoterSet:
-    """An immutable set of voters, in order of their node ids."""
+    """An immutable set of voters, in order of their node ids.
+
+    Only a dynamic set may be empty: of a replica whose log has not told it who votes.
+    """
 
     __slots__ = ("_by_id", "dynamic", "ids")
 
@@ -39,7 +42,8 @@ class VoterSet:
         self._by_id = {voter.replica.node_id: voter for voter in ordered}
         self.ids: tuple[NodeId, ...] = tuple(self._by_id)
         self.dynamic = dynamic
-        invariant(0 < len(self.ids) == len(ordered), "voters have distinct node ids, at least one")
+        invariant(len(self.ids) == len(ordered), "voters have distinct node ids")
+        invariant(dynamic or len(self.ids) > 0, "a static set has voters")
 
     def __contains__(self, replica: ReplicaKey) -> bool:
         """Whether this very replica votes: the same node with another directory does not."""
@@ -69,6 +73,10 @@ class VoterSet:
         """The voter of this node id; KeyError if there is none."""
         return self._by_id[node_id].replica
 
+    def voter(self, node_id: NodeId) -> Voter | None:
+        """The voter of this node id with its address, if there is one."""
+        return self._by_id.get(node_id)
+
     def others(self, node_id: NodeId) -> tuple[NodeId, ...]:
         """The voters' node ids without this one, in order."""
         return tuple(voter for voter in self.ids if voter != node_id)
@@ -97,6 +105,9 @@ class VotersRecord:
     TYPE_ID: ClassVar[int] = 4
     voters: tuple[Voter, ...]
 
+
+NOT_KNOWN = VoterSet((), dynamic=True)
+"""The voters of a replica that has yet to find its quorum (`format --no-initial-controllers`)."""
 
 _CODEC: Codec[VotersRecord] = Codec.tagged(VotersRecord)
 _ARRAY = 0x90

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from raftctl.ids import uuid_text
 from raftctl.metadata.record_codec import RECORD_CODEC
 from raftctl.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from raftctl.metadata.image import MetadataImage
+    from raftctl.raft.messages import Voter
     from raftctl.raft.status import QuorumStatus, ReplicaStatus
     from raftctl.server.driver import RaftDriver
     from raftctl.server.loader import MetadataLoader
@@ -87,7 +90,7 @@ class AdminApi:
 
 
 def quorum_json(status: QuorumStatus) -> dict[str, Any]:
-    """The quorum as this node sees it; replicas are known to the leader only."""
+    """The quorum as this node sees it; only the leader knows how far replicas are."""
     return {
         "role": status.role,
         "leader_id": status.leader_id,
@@ -96,15 +99,30 @@ def quorum_json(status: QuorumStatus) -> dict[str, Any]:
         "log_end_offset": status.log_end_offset,
         "voters": _replicas_json(status, status.voters),
         "observers": _replicas_json(status, status.observers),
+        "voter_set": [_voter_json(voter) for voter in status.voter_set],
     }
+
+
+def _voter_json(voter: Voter) -> dict[str, int | str | None]:
+    return {
+        "node_id": voter.replica.node_id,
+        "directory_id": _uuid(voter.replica.directory_id),
+        "host": voter.host,
+        "port": voter.port,
+    }
+
+
+def _uuid(identity: UUID | None) -> str | None:
+    return None if identity is None else uuid_text(identity)
 
 
 def _replicas_json(
     status: QuorumStatus, replicas: Sequence[ReplicaStatus]
-) -> list[dict[str, int | None]]:
+) -> list[dict[str, int | str | None]]:
     return [
         {
             "node_id": replica.node_id,
+            "directory_id": _uuid(replica.directory_id),
             "log_end_offset": replica.log_end_offset,
             "lag": status.log_end_offset - replica.log_end_offset,
             "last_fetch_age_ms": _age(status.now_ms, replica.last_fetch_ms),

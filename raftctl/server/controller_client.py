@@ -9,7 +9,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.rpc.client import RpcError, RpcRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.rpc.client import RpcClient
@@ -26,12 +26,17 @@ class QuorumControllerClient:
     """Implements `raftctl.plugins.ControllerClient` over the voters' RPC connections."""
 
     def __init__(
-        self, voters: Mapping[int, RpcClient], leader_id: Callable[[], int], runtime: Runtime
+        self,
+        voters: Mapping[int, RpcClient],
+        leader_id: Callable[[], int],
+        runtime: Runtime,
+        in_turn: Callable[[], Sequence[int]] | None = None,
     ) -> None:
+        """`in_turn` tells whom of them to ask while the leader is not known; default: all."""
         self._voters = voters
         self._leader_id = leader_id
         self._runtime = runtime
-        self._in_turn = sorted(voters)
+        self._in_turn = in_turn or (lambda: sorted(voters))
 
     async def call(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
         """See `raftctl.plugins.ControllerClient.call`."""
@@ -64,4 +69,5 @@ class QuorumControllerClient:
             if attempt % 2 == 0:
                 return leader_id
             turn = attempt // 2
-        return self._in_turn[turn % len(self._in_turn)]
+        in_turn = self._in_turn()
+        return in_turn[turn % len(in_turn)]

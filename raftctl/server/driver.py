@@ -12,30 +12,32 @@ import asyncio
 from collections import deque
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, get_args
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.raft import events
 from raftctl.raft.batch import BATCH_BYTES_MAX, HEADER_BYTES
-from raftctl.raft.messages import FetchRequest, FetchResponse, FetchSnapshotResponse, Offset
-from raftctl.rpc.client import RpcError
+from raftctl.raft.messages import BeginQuorumEpochRequest, ChangeVotersRequest, FetchRequest, Offset
+from raftctl.rpc.client import RpcError, RpcUnreachable
+from raftctl.server.story import without_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from raftctl.metadata.image import MetadataImage
     from raftctl.raft.batch import Batch
     from raftctl.raft.core import RaftCore
     from raftctl.raft.messages import NodeId, OffsetAndEpoch, Request, Response
     from raftctl.raft.status import QuorumStatus
-    from raftctl.rpc.client import RpcClient
     from raftctl.runtime.api import Runtime, Worker
+    from raftctl.server.peers import Peers
     from raftctl.server.snapshots import Snapshots
     from raftctl.storage.quorum_state import QuorumStateStore
     from raftctl.storage.record_log import RecordLog
 
 T = TypeVar("T")
 
+CHANGES = get_args(ChangeVotersRequest)
 STORY_EVENTS_MAX = 200
 APPEND_BYTES_MAX = BATCH_BYTES_MAX - HEADER_BYTES
 """Of one `append`, which is never split."""
@@ -75,7 +77,7 @@ class RaftDriver:
         states: QuorumStateStore,
         snapshots: Snapshots,
         worker: Worker,
-        peers: Mapping[int, RpcClient],
+        peers: Peers,
         runtime: Runtime,
         request_timeout_ms: int,
         fail: Callable[[BaseException], None],
@@ -105,6 +107,7 @@ class RaftDriver:
         """Whether a transfer of leadership keeps back what is pending."""
         self._flushing = False
         self._calls: dict[asyncio.Task[None], None] = {}
+        peers.voters_are(core.voters)
         self.story: deque[events.Event | events.Effect] = deque(maxlen=STORY_EVENTS_MAX)
         """The newest events and effects without their records, for the report of a failure."""
 
@@ -250,6 +253,8 @@ class RaftDriver:
 
     def answer(self, request: Request, reply: Callable[[Response], None]) -> None:
         """A peer's request; `reply` is called when the core replies, now or later."""
+        if isinstance(request, BeginQuorumEpochRequest):
+            self._peers.hear(request)
         self._next_token += 1
         self._replies[self._next_token] = reply
         self._handle(events.RequestReceived(self._next_token, request))
@@ -283,9 +288,22 @@ class RaftDriver:
             self._draining = False
 
     def _handle_one(self, event: events.Event) -> None:
-        self.story.append(_without_records(event))
+        if self._pending and self._may_change_voters(event):
+            # What `append` has promised offsets to stands in the log before the voters' record.
+            pending, self._pending = self._pending, []
+            for payload, count in _shared(pending):
+                self._step(events.Proposed(payload, count, self._runtime.wall_ms()))
+        self._step(event)
+
+    def _may_change_voters(self, event: events.Event) -> bool:
+        """Whether the core may append a record of its own with this event."""
+        asks = isinstance(event, events.RequestReceived) and isinstance(event.request, CHANGES)
+        return (asks or self._core.is_changing_voters) and not self._core.is_transferring
+
+    def _step(self, event: events.Event) -> None:
+        self.story.append(without_records(event))
         for effect in self._core.handle(event, self._now_ms()):
-            self.story.append(_without_records(effect))
+            self.story.append(without_records(effect))
             self._perform(effect)
 
     def _give_up(self, error: BaseException) -> None:
@@ -328,10 +346,12 @@ class RaftDriver:
             case events.AppendToLog(batch):
                 self._log.append(batch)
                 self._start_flush()
+                if batch.control:
+                    self._peers.voters_are(self._core.voters)
             case events.ReplyFetch():
                 self._reply_fetch(effect)
             case events.Reply(token, response):
-                self._reply(token, response)
+                self._reply(token, self._peers.told(response))
             case events.SendRequest(destination, request):
                 self._send(destination, request)
             case events.HighWatermarkAdvanced(high_watermark):
@@ -344,6 +364,7 @@ class RaftDriver:
             case events.TruncateLog(end_offset):
                 self._log.truncate(end_offset)
                 self._start_flush()
+                self._peers.voters_are(self._core.voters)
             case _:
                 self._perform_snapshot(effect)
 
@@ -368,6 +389,7 @@ class RaftDriver:
     def _reset_log(self, snapshot_id: OffsetAndEpoch) -> None:
         self._log.reset(snapshot_id)
         self._start_flush()
+        self._peers.voters_are(self._core.voters)
         image = self._snapshots.take_fetched(snapshot_id)
         for listener in self._listeners:
             listener.on_snapshot(image)
@@ -420,15 +442,20 @@ class RaftDriver:
         # Fetches are many; and unlike the last words of a leader, nobody waits for them to end.
         if isinstance(request, FetchRequest):
             answered = partial(self._answered, destination, request)
-            if self._peers[destination].ask(request, self._request_timeout_ms, answered):
+            peer = self._peers.get(destination)
+            if peer is not None and peer.ask(request, self._request_timeout_ms, answered):
                 return
         call = self._loop.create_task(self._call(destination, request))
         self._calls[call] = None
         call.add_done_callback(self._calls.pop)
 
     async def _call(self, destination: NodeId, request: Request) -> None:
+        peer = self._peers.get(destination)
         try:
-            response = await self._peers[destination].call(request, self._request_timeout_ms)
+            if peer is None:
+                raise RpcUnreachable(f"nobody has told where node {destination} is")
+            introduced = self._peers.introduced(request)
+            response = await peer.call(introduced, self._request_timeout_ms)
         except RpcError as error:
             response = error
         except asyncio.CancelledError:
@@ -444,6 +471,8 @@ class RaftDriver:
         if isinstance(outcome, RpcError):
             self._handle(events.RequestFailed(destination, request))
         else:
+            if outcome.leader_id != destination:
+                self._peers.hear(outcome)
             self._handle(events.ResponseReceived(destination, outcome))
 
 
@@ -465,21 +494,3 @@ def _shared(appends: Sequence[_Append]) -> Iterator[_Append]:
         count += append.record_count
     if payloads:
         yield _Append(b"".join(payloads), count)
-
-
-def _without_records(
-    happening: events.Event | events.Effect,
-) -> events.Event | events.Effect:
-    """What the story keeps: the records themselves would hold on to megabytes."""
-    match happening:
-        case events.Proposed():
-            return replace(happening, payload=b"")
-        case events.AppendToLog(batch):
-            return events.AppendToLog(replace(batch, payload=b""))
-        case events.ResponseReceived(source, FetchResponse() as response):
-            return events.ResponseReceived(source, replace(response, batches=b""))
-        case events.ResponseReceived(source, FetchSnapshotResponse() as piece):
-            return events.ResponseReceived(source, replace(piece, data=b""))
-        case events.SaveSnapshotChunk():
-            return replace(happening, data=b"")
-    return happening

@@ -1,7 +1,8 @@
 """One node: puts the parts together for its roles, starts them, stops them in order.
 
-A node with the controller role is a voter; a broker is an observer. A node with both roles has one
-replica of the metadata log for both. The node decides nothing: what a part may do is in the part.
+A node with the controller role is a voter if the quorum says so; every other node is an observer. A
+node with both roles has one replica of the metadata log for both. The node decides nothing: what a
+part may do is in the part.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from raftctl.errors import ConfigError, InvariantViolation, KafkaError
 from raftctl.metadata.requests import ControllerRequest
 from raftctl.plugins import BrokerContext, load_broker
 from raftctl.raft import messages
+from raftctl.raft.messages import NO_NODE, LeaderEndpoint, Voter
 from raftctl.rpc.client import RpcClient
 from raftctl.rpc.server import RpcServer, start_http
 from raftctl.server.admin_api import AdminApi
@@ -27,14 +29,18 @@ from raftctl.server.controller_client import QuorumControllerClient
 from raftctl.server.controller_service import ControllerService
 from raftctl.server.driver import RaftDriver
 from raftctl.server.loader import MetadataLoader
-from raftctl.server.replica import Replica, make_core, open_replica
+from raftctl.server.peers import Peers
+from raftctl.server.replica import bootstrap_servers, make_core, open_replica
 from raftctl.server.snapshots import Snapshots, Snapshotter
 from raftctl.server.state_hashes import StateHashes
+from raftctl.server.voter_endpoint import VoterEndpoint
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
     from raftctl.plugins import Broker
+    from raftctl.raft.messages import NodeId
     from raftctl.runtime.api import Runtime
+    from raftctl.server.replica import Replica
 
 STORY_LINE_MAX = 400
 
@@ -87,7 +93,7 @@ class Node:
         replica = await worker.submit(lambda: open_replica(config, runtime))
         self._cleanup.callback(replica.release)
         self._log.info("log_recovered", end_offset=replica.log.end_offset)
-        peers = self._connect(replica.cluster_id)
+        peers = self._connect(replica)
         snapshot_worker = runtime.worker("metadata-snapshots")
         self._cleanup.callback(snapshot_worker.close)
         snapshots = Snapshots(replica.snapshots, snapshot_worker)
@@ -106,12 +112,15 @@ class Node:
         self.loader = loader = MetadataLoader(driver, replica.image)
         if config.is_controller:
             await self._start_controller(replica, driver, loader)
+            self._watch_endpoint(replica, driver, peers)
         else:
             driver.add_listener(loader)
         self._start_snapshots(replica, driver, loader, snapshots)
         driver.start()
         if plugin is not None:
-            controller = QuorumControllerClient(peers, lambda: driver.leader_id, runtime)
+            controller = QuorumControllerClient(
+                peers, lambda: driver.leader_id, runtime, lambda: peers.in_turn
+            )
             self._start_broker(plugin, replica, driver, loader, controller)
         self._log.info("node_started", roles=",".join(config.process_roles))
 
@@ -176,22 +185,33 @@ class Node:
         driver.add_listener(snapshotter)
         self._cleanup.push_async_callback(snapshotter.stop)
 
-    def _connect(self, cluster_id: str) -> dict[int, RpcClient]:
-        """A client for each controller (its own among them: a broker in it asks it too)."""
-        peers = {
-            voter.node_id: RpcClient(
+    def _connect(self, replica: Replica) -> Peers:
+        """The ways to other nodes, made as they become known."""
+
+        def connect(node_id: NodeId, endpoint: LeaderEndpoint) -> RpcClient:
+            return RpcClient(
                 self._runtime,
-                voter.host,
-                voter.port,
-                cluster_id=cluster_id,
+                endpoint.host,
+                endpoint.port,
+                cluster_id=replica.cluster_id,
                 node_id=self.config.node_id,
-                peer_id=voter.node_id,
+                peer_id=max(node_id, NO_NODE),  # whoever it is that a stand-in stands for
             )
-            for voter in self.config.controller_quorum_voters
-        }
-        for peer in peers.values():
-            self._cleanup.push_async_callback(peer.close)
+
+        own = self._own_voter(replica)
+        servers = bootstrap_servers(self.config)
+        peers = Peers(
+            connect,
+            None if own is None else (own.replica.node_id, LeaderEndpoint(own.host, own.port)),
+            {stand_in: LeaderEndpoint(one.host, one.port) for stand_in, one in servers.items()},
+        )
+        self._cleanup.push_async_callback(peers.close)
         return peers
+
+    def _own_voter(self, replica: Replica) -> Voter | None:
+        """What the voters' record says of this node if it votes; None for a broker."""
+        endpoint = self.config.controller_endpoint
+        return Voter(replica.local, endpoint.host, endpoint.port) if endpoint else None
 
     # --- controller -------------------------------------------------------------------------------
 
@@ -218,11 +238,8 @@ class Node:
             node_id=config.node_id,
             fail=self._fail,
         )
-        # The voters of a node come from its configuration, so nobody may ask to change them.
-        static = set(get_args(messages.ChangeVotersRequest))
         for request in get_args(messages.Request):
-            if request not in static:
-                rpc.answer(request, lambda _, request, reply: driver.answer(request, reply))
+            rpc.answer(request, lambda _, request, reply: driver.answer(request, reply))
         for request in get_args(ControllerRequest):
             rpc.answer(request, lambda _, request, reply: service.answer(request, reply))
         api = AdminApi(
@@ -239,6 +256,20 @@ class Node:
         runner, _ = await start_http(app, listener.host, listener.port)
         self._cleanup.push_async_callback(runner.cleanup)
         self._cleanup.push_async_callback(driver.resign)
+
+    def _watch_endpoint(self, replica: Replica, driver: RaftDriver, peers: Peers) -> None:
+        voter = self._own_voter(replica)
+        if voter is not None:
+            watch = VoterEndpoint(
+                voter=voter,
+                driver=driver,
+                peers=peers,
+                runtime=self._runtime,
+                timeout_ms=self.config.controller_quorum_request_timeout_ms,
+                fail=self._fail,
+            )
+            driver.add_listener(watch)
+            self._cleanup.push_async_callback(watch.stop)
 
     # --- broker -----------------------------------------------------------------------------------
 

@@ -12,20 +12,23 @@ from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.core import RaftConfig, RaftCore
 from raftctl.raft.events import QuorumState
 from raftctl.raft.log import ReplicaLog
-from raftctl.raft.messages import NO_NODE, Epoch, NodeId, OffsetAndEpoch, ReplicaKey
-from raftctl.raft.voters import VoterSet
+from raftctl.raft.messages import NO_NODE, Epoch, NodeId, OffsetAndEpoch, ReplicaKey, Voter
+from raftctl.raft.voters import NOT_KNOWN, VoterSet
 from raftctl.runtime.api import DirectoryLock
 from raftctl.server.snapshots import image_of
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.meta_properties import load_directories
 from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.record_log import LOG_START, RecordLog, segment_bases
 from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
-    from raftctl.config import NodeConfig
+    from raftctl.config import NodeConfig, Server
     from raftctl.runtime.api import FileSystem, Runtime
+    from raftctl.storage.snapshots import Snapshot
 
-METADATA_LOG_NAME = "__cluster_metadata-0"
+BOOTSTRAP_ID = -2
+"""The first of the stand-ins for servers whose ids are not known, counted downwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Replica:
     """What it holds."""
     state_hash: str | None
     """What that hashes to; None if the snapshot does not say."""
+    voters: VoterSet | None
+    """The voters at the start of the log, if a snapshot tells; else those of the configuration."""
     states: QuorumStateStore
     state: QuorumState
     locks: tuple[DirectoryLock, ...]
@@ -73,6 +78,7 @@ def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
         snapshot_ids = snapshots.ids()
         snapshot_id = snapshot_ids[-1] if snapshot_ids else None
         snapshot = None if snapshot_id is None else snapshots.read(snapshot_id)
+        voters = _voters_at_start(snapshots, snapshot_ids, log.start, snapshot)
         states = QuorumStateStore(files, directory)
         state = states.load() or QuorumState(Epoch(0), NO_NODE, None)
     except BaseException:
@@ -92,6 +98,7 @@ def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
         snapshot_id=snapshot_id,
         image=EMPTY_IMAGE if snapshot is None else image_of(snapshot),
         state_hash=None if snapshot is None else snapshot.state_hash,
+        voters=voters,
         states=states,
         state=state,
         locks=tuple(locks),
@@ -115,8 +122,37 @@ def open_log(
         start = next((one for one in ids if one.offset >= bases[0]), ids[-1])
     log = RecordLog.open(files, directory, segment_bytes=segment_bytes, start=start)
     if ids and not log.contains(ids[-1]):
-        log.reset_now(ids[-1])
+        log.reset(ids[-1])
+        log.flush_now()
     return log
+
+
+def _voters_at_start(
+    snapshots: SnapshotStore,
+    ids: list[OffsetAndEpoch],
+    start: OffsetAndEpoch,
+    newest: Snapshot | None,
+) -> VoterSet | None:
+    """The voters with which the log starts, from the snapshot that it goes on from."""
+    if newest is None or start not in ids:
+        return None
+    at_start = newest if newest.snapshot_id == start else snapshots.read(start)
+    return at_start.voters
+
+
+def static_voters(config: NodeConfig) -> VoterSet:
+    """The voters of `controller.quorum.voters`; not known if there are none."""
+    voters = [
+        Voter(ReplicaKey(NodeId(one.node_id), None), one.host, one.port)
+        for one in config.controller_quorum_voters
+    ]
+    return VoterSet(voters) if voters else NOT_KNOWN
+
+
+def bootstrap_servers(config: NodeConfig) -> dict[NodeId, Server]:
+    """`controller.quorum.bootstrap.servers` under the ids that stand for them."""
+    servers = config.controller_quorum_bootstrap_servers
+    return {NodeId(BOOTSTRAP_ID - place): server for place, server in enumerate(servers)}
 
 
 def make_core(config: NodeConfig, replica: Replica, runtime: Runtime) -> RaftCore:
@@ -125,12 +161,13 @@ def make_core(config: NodeConfig, replica: Replica, runtime: Runtime) -> RaftCor
     return RaftCore(
         raft_config(config),
         replica.local,
-        VoterSet(ReplicaKey(NodeId(v.node_id), None) for v in config.controller_quorum_voters),
+        replica.voters or static_voters(config),
         replica.state,
         ReplicaLog(log.start_offset, log.end_offset, log.epoch_starts, log.start.epoch),
         runtime.random,
         _leader_change_payload,
         replica.snapshot_id,
+        log.voter_batches,
     )
 
 
@@ -142,6 +179,7 @@ def raft_config(config: NodeConfig) -> RaftConfig:
         election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
         request_timeout_ms=config.controller_quorum_request_timeout_ms,
         retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        bootstrap_ids=tuple(bootstrap_servers(config)),
     )
 
 

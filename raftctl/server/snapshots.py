@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from raftctl.config import NodeConfig
+    from raftctl.raft.voters import VoterSet
     from raftctl.runtime.api import Runtime, Worker
     from raftctl.server.driver import RaftDriver
     from raftctl.server.loader import MetadataLoader
@@ -77,7 +78,7 @@ class Snapshots:
             return events.SnapshotRefused()
         self._fetched = (chunk.snapshot_id, image_of(snapshot))
         self.fetched_hash = snapshot.state_hash
-        return events.SnapshotSaved()
+        return events.SnapshotSaved(snapshot.voters)
 
     def take_fetched(self, snapshot_id: OffsetAndEpoch) -> MetadataImage:
         """The image of the snapshot that was saved last."""
@@ -107,13 +108,17 @@ class Snapshots:
         """Where the snapshot stands."""
         return self._store.path(snapshot_id)
 
-    def write(self, image: MetadataImage, timestamp_ms: int) -> asyncio.Future[WrittenSnapshot]:
-        """Writes the image as a snapshot, durably."""
-        return self._worker.submit(lambda: self._write(image, timestamp_ms))
+    def write(
+        self, image: MetadataImage, timestamp_ms: int, voters: VoterSet | None = None
+    ) -> asyncio.Future[WrittenSnapshot]:
+        """Writes the image as a snapshot, durably, with the voters at its end."""
+        return self._worker.submit(lambda: self._write(image, timestamp_ms, voters))
 
-    def _write(self, image: MetadataImage, timestamp_ms: int) -> WrittenSnapshot:
+    def _write(
+        self, image: MetadataImage, timestamp_ms: int, voters: VoterSet | None
+    ) -> WrittenSnapshot:
         records = (pack_records([record])[0] for record in image.records())
-        return self._store.write(id_of(image), timestamp_ms, records)
+        return self._store.write(id_of(image), timestamp_ms, records, voters)
 
     def files(self) -> asyncio.Future[list[SnapshotFile]]:
         """The whole snapshots, the oldest first."""
@@ -173,12 +178,12 @@ class Snapshotter:
     def on_committed(self, high_watermark: Offset) -> None:
         """Takes a snapshot if it is time, or has all replicas take one."""
         if self._task is None and self._due() and not self._hashes.mark():
-            self._start(self._take(self._loader.image))
+            self._begin(self._loader.image)
 
     def take_marked(self, image: MetadataImage) -> None:
         """Takes a snapshot of the image at a mark of the leader's."""
         if self._task is None:
-            self._start(self._take(image))
+            self._begin(image)
             return
         self._forget_marked()
         self._marked = image
@@ -216,11 +221,11 @@ class Snapshotter:
         self._end_offset = Offset(image.offset + 1)
         self._taken_ms = self._now_ms()
 
-    async def _take(self, image: MetadataImage) -> None:
+    async def _take(self, image: MetadataImage, voters: VoterSet) -> None:
         # The quorum's own records have no time.
         known = image.timestamp_ms >= 0
         taken, state_hash = await self._snapshots.write(
-            image, image.timestamp_ms if known else self._runtime.wall_ms()
+            image, image.timestamp_ms if known else self._runtime.wall_ms(), voters
         )
         self._hashes.taken(image.offset, state_hash, self._snapshots.path(taken.snapshot_id))
         if taken.snapshot_id.offset <= self._end_offset:
@@ -238,6 +243,10 @@ class Snapshotter:
             await self._snapshots.remove(expired)
             self._log.info("snapshots_deleted", count=len(expired))
 
+    def _begin(self, image: MetadataImage) -> None:
+        """Takes a snapshot of the image, with the voters as they are at its end now."""
+        self._start(self._take(image, self._driver.core.voters_at(id_of(image).offset)))
+
     def _start(self, work: Coroutine[None, None, None]) -> None:
         self._task = self._loop.create_task(work)
         self._task.add_done_callback(self._done)
@@ -251,7 +260,7 @@ class Snapshotter:
             self._fail(error)
         elif self._marked is not None and not task.cancelled():
             image, self._marked = self._marked, None
-            self._start(self._take(image))
+            self._begin(image)
 
 
 def _nothing() -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.raft.batch import CorruptBatchError, decode_batches, encode_batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
+from raftctl.raft.voters import decode_voters
 from raftctl.storage.log_writer import Cut, LogWriter, Operation, Remove, Write
 from raftctl.storage.segment import (
     CorruptLogError,
@@ -84,6 +85,8 @@ class RecordLog:
         """Everything below is durable."""
         self.torn_bytes = 0
         """How much of an unfinished write `open` cut off."""
+        self.voter_batches: list[Batch] = []
+        """The control batches that `open` found to change the voters, in order."""
 
     @classmethod
     def open(
@@ -115,10 +118,12 @@ class RecordLog:
         files.sync_directory(directory)
         if log.end_offset < start.offset:
             # The rest came with a snapshot, and the node crashed before it had removed these.
-            log.reset_now(start)
+            log.reset(start)
+            log.flush_now()
         log.flushed_end_offset = log.end_offset
         log._writer.recovered(log.end_offset)
         log._forget_epochs_before(start)
+        log.voter_batches = [b for b in log.voter_batches if b.base_offset >= log.start_offset]
         return log
 
     def close(self) -> None:
@@ -142,6 +147,8 @@ class RecordLog:
             for position, batch in scan(file, 0, end):
                 self._check_order(batch, segment.path, position)
                 self._note(segment, batch, batch_bytes(batch))
+                if batch.control and decode_voters(batch.payload) is not None:
+                    self.voter_batches.append(batch)
         except CorruptBatchError as error:
             durable = self._writer.recovery_point
             damage = why_not_torn(file, error, self.end_offset, last=last, recovery_point=durable)
@@ -316,13 +323,13 @@ class RecordLog:
         self._segments.clear()
         self._forget(0, len(self._recent))
         self._epoch_starts.clear()
+        self.voter_batches.clear()
         self.start = start
         self.end_offset = self.flushed_end_offset = start.offset
         self._pending.append(Remove(removed, start.offset))
 
-    def reset_now(self, start: OffsetAndEpoch) -> None:
-        """`reset`, done when it returns; before anything is queued. Blocks."""
-        self.reset(start)
+    def flush_now(self) -> None:
+        """Makes durable what is queued, when it returns; while no flush is under way. Blocks."""
         self._writer.perform(self._take_pending(), self.end_offset)
 
     def bytes_from(self, offset: Offset) -> int:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from raftctl.codec import Codec, CodecError
 from raftctl.raft.batch import Batch, CorruptBatchError, encode_batch
-from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch, Voter
+from raftctl.raft.voters import VoterSet
 from raftctl.storage.segment import scan
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class SnapshotHeader:
     epoch: int
     timestamp_ms: int
     """When the last record that the snapshot stands for was appended."""
+    voters: tuple[Voter, ...] = ()
+    """The voters at its end; none if they were those of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ class Snapshot:
     """Without header and footer."""
     state_hash: str | None
     """None if the file bears none of this version."""
+    voters: VoterSet | None = None
+    """The voters at its end; None if they were those of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +163,17 @@ class SnapshotStore:
                 self._files.remove(f"{self._directory}/{name}")
 
     def write(
-        self, snapshot_id: OffsetAndEpoch, timestamp_ms: int, records: Iterable[bytes]
+        self,
+        snapshot_id: OffsetAndEpoch,
+        timestamp_ms: int,
+        records: Iterable[bytes],
+        voters: VoterSet | None = None,
     ) -> WrittenSnapshot:
-        """Writes a snapshot of packed records, durably."""
+        """Writes a snapshot of packed records, durably; `voters` are those at its end."""
         file = self._begin(snapshot_id)
         state = StateHash()
         try:
-            for batch in _batches(snapshot_id, timestamp_ms, state.over(records)):
+            for batch in _batches(snapshot_id, timestamp_ms, state.over(records), voters):
                 file.append([encode_batch(batch)])
             file.append([encode_batch(_footer(snapshot_id, timestamp_ms, state))])
             size = file.size()
@@ -259,10 +268,14 @@ class SnapshotStore:
 
 
 def _batches(
-    snapshot_id: OffsetAndEpoch, timestamp_ms: int, records: Iterable[bytes]
+    snapshot_id: OffsetAndEpoch,
+    timestamp_ms: int,
+    records: Iterable[bytes],
+    voters: VoterSet | None,
 ) -> Iterator[Batch]:
     epoch, at = snapshot_id.epoch, Offset(0)
-    header = SnapshotHeader(VERSION, snapshot_id.offset, epoch, timestamp_ms)
+    known = voters.voters if voters is not None and voters.dynamic else ()
+    header = SnapshotHeader(VERSION, snapshot_id.offset, epoch, timestamp_ms, known)
     yield Batch(at, epoch, 1, timestamp_ms, True, _CODEC.pack(header))
     at = Offset(1)
     for group in _grouped(records):
@@ -307,7 +320,8 @@ def _read(path: str, file: File, snapshot_id: OffsetAndEpoch) -> Snapshot:
     if not isinstance(footer, SnapshotFooter) or footer.record_count != at - 2:
         raise CorruptSnapshotError(path, position, "no footer: the end is missing")
     state_hash = _checked_hash(path, position, footer, batches[1:-1])
-    return Snapshot(snapshot_id, header.timestamp_ms, tuple(batches[1:-1]), state_hash)
+    voters = VoterSet(header.voters, dynamic=True) if header.voters else None
+    return Snapshot(snapshot_id, header.timestamp_ms, tuple(batches[1:-1]), state_hash, voters)
 
 
 def _checked_hash(

@@ -23,7 +23,7 @@ from jepsen.env.sim.runtime import stream
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
@@ -53,27 +53,27 @@ ANSWERED_S = 60
 
 async def chaos(world: World) -> None:
     """One run; the seed decides about faults, partitions, operations and all timing."""
-    await _Chaos(world).run()
+    await Chaos(world).run()
 
 
 async def brokers_lose_power(world: World) -> None:
     """Each broker in turn loses power and what it had not synced, and is back in an instant."""
     nodes = ("broker-1", "broker-2", "broker-3")
-    await _Chaos(world, _in_turn("power_off", nodes, 5_000, 100)).run()
+    await Chaos(world, _in_turn("power_off", nodes, 5_000, 100)).run()
 
 
 async def controllers_lose_power(world: World) -> None:
     """All controllers lose power at once, again and again."""
     nodes = ("controller-101", "controller-102", "controller-103")
     plan = [Fault("power_off", at_ms, 300, nodes) for at_ms in range(300, 9_000, 1_700)]
-    await _Chaos(world, tuple(plan)).run()
+    await Chaos(world, tuple(plan)).run()
 
 
 async def rolling_restart(world: World) -> None:
     """Every node is asked to end and started again, one after the other."""
     cluster = SimCluster(world)
     nodes = (*cluster.broker_names, *cluster.controller_names)
-    await _Chaos(world, _in_turn("stop", nodes, 3_000, 2_900)).run()
+    await Chaos(world, _in_turn("stop", nodes, 3_000, 2_900)).run()
 
 
 def _in_turn(kind: str, nodes: tuple[str, ...], every_ms: int, for_ms: int) -> tuple[Fault, ...]:
@@ -82,14 +82,14 @@ def _in_turn(kind: str, nodes: tuple[str, ...], every_ms: int, for_ms: int) -> t
     )
 
 
-class _Chaos:
+class Chaos:
     """The phases of one run, with a plan of faults that is given or follows from the seed."""
 
     def __init__(self, world: World, plan: tuple[Fault, ...] | None = None) -> None:
-        self._world = world
+        self.world = world
         source = stream(world.seed, "plan")
         shortens = stream(world.seed, "snapshots").random() < SNAPSHOTS_SHARE
-        self._cluster = cluster = SimCluster(world, overrides=SNAPSHOTS if shortens else {})
+        self.cluster = cluster = self.make_cluster(world, SNAPSHOTS if shortens else {})
         self._ledger = Ledger()
         self._partitions = source.randint(1, PARTITIONS_MAX)
         self._operations = world.cuts.keep_operations(source.randint(10, OPERATIONS_MAX))
@@ -114,6 +114,14 @@ class _Chaos:
             guard=self._guard,
         )
 
+    def make_cluster(self, world: World, overrides: Mapping[str, str]) -> SimCluster:
+        """The cluster to break."""
+        return SimCluster(world, overrides=overrides)
+
+    def begin_changes(self) -> list[asyncio.Future[Any]]:
+        """What an operator does meanwhile; it has to come to an end when faults do."""
+        return []
+
     async def run(self) -> None:
         """All phases, in order."""
         await self.begin()
@@ -125,17 +133,17 @@ class _Chaos:
 
     async def begin(self) -> None:
         """Starts the cluster and creates the topic."""
-        self._cluster.start_all()
+        self.cluster.start_all()
         await self._until(self._all_brokers_active, 30, "all brokers are active")
-        bootstrap, count = self._cluster.bootstrap, self._partitions
-        admin = self._world.start(
+        bootstrap, count = self.cluster.bootstrap, self._partitions
+        admin = self.world.start(
             "admin", lambda runtime: create_topic(bootstrap, TOPIC, count, patience=10)
         )
         assert await admin.done, "the topic could not be created"
 
     async def go_wrong(self) -> None:
         """Clients work while the plan is carried out; returns when all of them are done."""
-        cluster, world = self._cluster, self._world
+        cluster, world = self.cluster, self.world
         pace_s = self._duration_ms / 1000 / max(self._operations, 1)
         writing = [
             world.start(f"writer-{i}", partial(writer.write, self._operations, pace_s)).done
@@ -143,16 +151,17 @@ class _Chaos:
         ]
         world.start("reader", partial(follow, cluster.bootstrap, self._ledger, self._partitions))
         creating = world.start("admin", self._create_topics).done
+        changing = self.begin_changes()
         await self._nemesis.run(self._faults)
         self._nemesis.heal()
         await self._until(self._has_leader, self._leader_timeout_s, "there is a leader")
-        await self._answered([*writing, creating])
+        await self._answered([*writing, creating, *changing])
 
     async def recover(self) -> None:
         """Nothing goes wrong any more: the cluster must become whole."""
         await self._until(self._all_brokers_active, RECOVERY_S, "all brokers are active")
         last = [
-            self._world.start(f"writer-{i}", writer.write_until_acknowledged).done
+            self.world.start(f"writer-{i}", writer.write_until_acknowledged).done
             for i, writer in enumerate(self._writers)
         ]
         await self._answered(last)
@@ -160,28 +169,28 @@ class _Chaos:
 
     async def judge(self) -> None:
         """Reads everything and compares it with what clients were promised."""
-        reading = partial(read_all, self._cluster.bootstrap, self._partitions)
-        final = self._world.start("final-reader", reading).done
+        reading = partial(read_all, self.cluster.bootstrap, self._partitions)
+        final = self.world.start("final-reader", reading).done
         await self._answered([final])
         await self._until(lambda: self._ledger.seen == final.result(), RECOVERY_S, "all is read")
         wrong = self._ledger.judge(final.result())
-        image = self._active().loader.image
+        image = self.active().loader.image
         wrong += [
             f"topic {name} is gone"
             for name in sorted(self._ledger.topics)
             if image.topics.by_name(name) is None
         ]
         assert not wrong, "\n".join(wrong)
-        self._cluster.properties.come_to_rest()
+        self.cluster.properties.come_to_rest()
         counts = f"records={len(final.result())} acknowledged={len(self._ledger.acknowledged)}"
-        checks = f"failures={self._ledger.failures} checks={self._cluster.properties.checks}"
-        self._world.trace.add("-", "judged", f"{counts} {checks}")
+        checks = f"failures={self._ledger.failures} checks={self.cluster.properties.checks}"
+        self.world.trace.add("-", "judged", f"{counts} {checks}")
 
     async def _create_topics(self, runtime: SimRuntime) -> None:
         for number in range(self._topics):
             await asyncio.sleep(runtime.random.uniform(0, self._duration_ms / 1000 / self._topics))
             name = f"created-{number}"
-            if await create_topic(self._cluster.bootstrap, name, 1):
+            if await create_topic(self.cluster.bootstrap, name, 1):
                 self._ledger.topics.add(name)
 
     # --- waiting --------------------------------------------------------------------------------
@@ -213,41 +222,41 @@ class _Chaos:
     def _nodes(self, names: list[str]) -> Iterator[Any]:
         """The running nodes of these names whose parts are all made."""
         for name in names:
-            node = self._cluster.nodes.get(name)
-            if self._cluster.is_up(name) and node is not None and node.loader is not None:
+            node = self.cluster.nodes.get(name)
+            if self.cluster.is_up(name) and node is not None and node.loader is not None:
                 yield node
 
-    def _active(self) -> Any:
-        nodes = self._nodes(self._cluster.controller_names)
+    def active(self) -> Any:
+        nodes = self._nodes(self.cluster.controller_names)
         leaders = [node for node in nodes if node.driver.is_leader]
         return max(leaders, key=lambda node: node.driver.epoch, default=None)
 
     def _has_leader(self) -> bool:
-        return self._active() is not None
+        return self.active() is not None
 
     def _all_brokers_active(self) -> bool:
-        active: Node | None = self._active()
+        active: Node | None = self.active()
         if active is None or active.loader is None:
             return False
         brokers = active.loader.image.brokers.values()
-        return sum(broker.active for broker in brokers) == self._cluster.brokers
+        return sum(broker.active for broker in brokers) == self.cluster.brokers
 
     def _partition_images(self, node: Any) -> Iterator[PartitionImage]:
         for topic in node.loader.image.topics.in_order():
             yield from (topic.partitions[number] for number in range(len(topic.partitions)))
 
     def _all_in_sync(self) -> bool:
-        active = self._active()
+        active = self.active()
         return active is not None and all(
             len(one.isr) == len(one.replicas) for one in self._partition_images(active)
         )
 
     def _is_whole(self) -> bool:
         """Every voter and observer has what is committed, and every replica its leader's log."""
-        active = self._active()
+        active = self.active()
         if active is None or not self._all_in_sync():
             return False
-        names = [*self._cluster.controller_names, *self._cluster.broker_names]
+        names = [*self.cluster.controller_names, *self.cluster.broker_names]
         nodes = list(self._nodes(names))
         high_watermark = active.driver.high_watermark
         told = all(node.driver.high_watermark >= high_watermark - 1 for node in nodes)
@@ -261,7 +270,7 @@ class _Chaos:
 
     def _guard(self, fault: Fault) -> bool:
         """See the module: brokers lose power only when that loses nothing by design."""
-        brokers = self._cluster.broker_names
+        brokers = self.cluster.broker_names
         if fault.kind in HARMLESS or not fault.touches(brokers):
             return True
         if self._losing_power and not (self._all_in_sync() and self._all_brokers_active()):

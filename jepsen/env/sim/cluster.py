@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import aiohttp
 
@@ -18,8 +19,11 @@ from jepsen.env.sim.watch import Watcher, quorum_history
 from jepsen.env.sim.world import World
 from raftctl.config import make_config
 from raftctl.ids import parse_uuid, uuid_text
+from raftctl.raft.messages import NodeId, ReplicaKey, Voter
+from raftctl.raft.voters import VoterSet
 from raftctl.rpc.connector import LoopConnector
 from raftctl.server.node import Node
+from raftctl.storage.bootstrap import write_initial_voters
 from raftctl.storage.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
@@ -47,7 +51,8 @@ class SimCluster:
     """Controllers `controller-101`... and brokers `broker-1`... of one world.
 
     With `watch`, every node is looked at after each of its steps and the properties of
-    `jepsen.env.sim.invariants` are checked.
+    `jepsen.env.sim.invariants` are checked. With `dynamic`, voters can change: the first are
+    written when their disks are formatted, `spares` are more controllers that do not vote yet.
     """
 
     world: World
@@ -56,18 +61,23 @@ class SimCluster:
     overrides: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str = uuid_text(parse_uuid("c2ltdWxhdGVkLWNsdXN0ZQ"))
     watch: bool = True
+    dynamic: bool = False
+    spares: int = 0
     nodes: dict[str, Node] = field(default_factory=dict, init=False)
     """The newest life of each node; to be looked at only."""
     properties: Properties = field(init=False)
+    directory_ids: dict[int, UUID] = field(default_factory=dict, init=False)
+    """Of the present disk of each node that has been started."""
 
     def __post_init__(self) -> None:
         disks = {node_id(name): self.world.node(name).disk for name in self.controller_names}
-        self.properties = Properties(quorum_history(disks, DATA))
+        self.properties = Properties(quorum_history(disks, DATA, self.directory_ids))
 
     @property
     def controller_names(self) -> list[str]:
         """The names of the controllers' nodes."""
-        return [f"controller-{FIRST_CONTROLLER_ID + i}" for i in range(self.controllers)]
+        count = self.controllers + self.spares
+        return [f"controller-{FIRST_CONTROLLER_ID + i}" for i in range(count)]
 
     @property
     def broker_names(self) -> list[str]:
@@ -102,6 +112,16 @@ class SimCluster:
         self.world.power_off(name)
         self.properties.lost_power(node_id(name))
 
+    def wipe(self, name: str) -> None:
+        """Puts an empty disk into a node that does not run."""
+        self.world.wipe(name)
+        self.properties.lost_disk(node_id(name))
+
+    def voter(self, name: str) -> Voter:
+        """What the voters' record says of a controller with its present disk, if it votes."""
+        number = NodeId(node_id(name))
+        return Voter(ReplicaKey(number, self.directory_ids[number]), name, CONTROLLER_PORT)
+
     def is_up(self, name: str) -> bool:
         """Whether the node has a process that runs."""
         process = self.world.node(name).process
@@ -109,29 +129,56 @@ class SimCluster:
 
     def _format(self, runtime: SimRuntime, node_id: int) -> None:
         files = runtime.files
-        if MetaProperties.load(files, DATA) is None:
+        found = MetaProperties.load(files, DATA)
+        if found is None:
             files.make_directories(DATA)
             files.sync_directory("/")
-            MetaProperties(self.cluster_id, node_id, runtime.uuid()).save(files, DATA)
+            first = self.dynamic and node_id in self._first_voters
+            is_new = first and node_id not in self.directory_ids
+            identity = _first_directory_id(node_id) if is_new else runtime.uuid()
+            if is_new:
+                write_initial_voters(files, DATA, self._voters(), runtime.wall_ms())
+            found = MetaProperties(self.cluster_id, node_id, identity)
+            found.save(files, DATA)
+        self.directory_ids[node_id] = found.directory_id
+
+    @property
+    def _first_voters(self) -> dict[int, str]:
+        return {node_id(name): name for name in self.controller_names[: self.controllers]}
+
+    def _voters(self) -> VoterSet:
+        """The voters with which a dynamic quorum begins."""
+        keys = {n: ReplicaKey(NodeId(n), _first_directory_id(n)) for n in self._first_voters}
+        voters = [Voter(keys[n], name, CONTROLLER_PORT) for n, name in self._first_voters.items()]
+        return VoterSet(voters, dynamic=True)
 
     def _values(self, name: str) -> dict[str, str]:
         role = name.partition("-")[0]
         listener, port = ("CONTROLLER", CONTROLLER_PORT)
         if role == "broker":
             listener, port = ("PLAINTEXT", BROKER_PORT)
-        voters = ",".join(
-            f"{node_id(voter)}@{voter}:{CONTROLLER_PORT}" for voter in self.controller_names
-        )
+        voters = {
+            "controller.quorum.voters": ",".join(
+                f"{node_id(voter)}@{voter}:{CONTROLLER_PORT}" for voter in self.controller_names
+            )
+        }
+        if self.dynamic:
+            servers = ",".join(f"{one}:{CONTROLLER_PORT}" for one in self.controller_names)
+            voters = {"controller.quorum.bootstrap.servers": servers}
         return {
             "process.roles": role,
             "node.id": str(node_id(name)),
-            "controller.quorum.voters": voters,
+            **voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener}://{name}:{port}",
             "log.dirs": DATA,
             **TIMEOUTS,
             **self.overrides,
         }
+
+
+def _first_directory_id(node_id: int) -> UUID:
+    return UUID(int=node_id)
 
 
 def node_id(name: str) -> int:

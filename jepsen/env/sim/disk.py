@@ -339,6 +339,13 @@ class SimDisk:
         self._unsynced.clear()
         self._crash_below(self._root)
 
+    def wipe(self) -> None:
+        """Another disk, with nothing on it, takes the place of this one."""
+        self.crashes += 1
+        self.release_locks()
+        self._unsynced.clear()
+        self._root = _Directory()
+
     def charge_sync(self, detail: str) -> None:
         """Adds the time of one sync to what the caller has to wait."""
         self._cost_s += self._random.uniform(SYNC_MIN_S, SYNC_MAX_S) * self.slowness

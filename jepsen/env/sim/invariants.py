@@ -19,6 +19,10 @@ from jepsen.env.sim.partition_invariants import PartitionHistory
 NO_LEADER = -1
 
 
+VoterKey = tuple[int, object]
+"""A voter: a node id and which disk it has; None for any."""
+
+
 # --- the quorum -------------------------------------------------------------------------------
 
 
@@ -36,22 +40,30 @@ class QuorumView:
     read: ReadLog = field(compare=False)
     granting: tuple[int, ...] = ()
     """Who voted for it, where it has just become leader."""
+    voters: tuple[VoterKey, ...] = ()
+    """The voters in effect there."""
+    committed_voters: tuple[VoterKey, ...] = ()
+    """The voters as the records below the high watermark have them; none if not known."""
 
 
 @dataclass(slots=True)
 class QuorumHistory:
-    """What the quorum did so far. `durable_...` read a voter's disk, as a crash would leave it:
-    the log from its start, in order, and (epoch, id of whom it voted for).
-    """
+    """What the quorum did so far. `durable_...` read a voter's disk as a crash would leave it: the
+    log from its start, in order, and (epoch, id of whom it voted for)."""
 
-    voters: tuple[int, ...]
-    durable_entries: Callable[[int], Mapping[int, Entry]]
+    voters: tuple[VoterKey, ...]
+    """Those of whoever committed last."""
+    durable_entries: Callable[[VoterKey], Mapping[int, Entry]]
     durable_vote: Callable[[int], tuple[int, int]]
     leaders: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
     """The newest epoch in which each node has led."""
     committed: Log = field(default_factory=Log)
     views: dict[int, QuorumView] = field(default_factory=dict)
+    wiped: set[int] = field(default_factory=set)
+    """Nodes that got an empty disk."""
+    voter_sets: dict[int, tuple[VoterKey, ...]] = field(default_factory=dict)
+    """The committed voters first seen at each high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +111,8 @@ def vote_is_durable_before_it_counts(history: QuorumHistory, change: QuorumChang
     after = change.after
     for voter in after.granting if change.begins_to_lead else ():
         epoch, voted = history.durable_vote(voter)
+        if voter in history.wiped and epoch == 0:
+            continue  # It was there, on the disk that is gone.
         if epoch < after.epoch or (epoch == after.epoch and voted != after.node_id):
             return f"{voter} elects {after.node_id} in {after.epoch}, on disk {epoch, voted}"
     return None
@@ -142,6 +156,8 @@ def committed_is_durable_on_a_majority(history: QuorumHistory, change: QuorumCha
     if after.high_watermark <= history.committed.end_offset:
         return None
     found = after.read(history.committed.end_offset, after.high_watermark)
+    # Whoever commits first is the leader, and counts the voters that it has itself.
+    history.voters = after.voters or history.voters
     disks = [history.durable_entries(voter) for voter in history.voters]
     for entry in history.committed.commit(found):
         having = sum(_has(disk, entry) for disk in disks)
@@ -178,6 +194,30 @@ def no_voter_differs_from_committed(history: QuorumHistory) -> str | None:
     return next((complaint for complaint in found if complaint), None)
 
 
+def voters_change_one_at_a_time(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """A leader appends other voters only when those before are committed, and one more or less.
+
+    Else two majorities without a common voter could both commit (Raft §4.1 of the thesis).
+    """
+    before, after = change.before, change.after
+    if before is None or not after.leads or change.begins_to_lead:
+        return None
+    old, new = ({voter for voter, _ in view.voters} for view in (before, after))
+    if old == new or (len(old ^ new) == 1 and after.committed_voters == before.voters):
+        return None
+    return f"{after.node_id} appends {after.voters} after {before.voters}"
+
+
+def replicas_agree_on_committed_voters(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """At equal high watermarks all replicas that know the voters have the same."""
+    after = change.after
+    if not after.committed_voters:
+        return None
+    known = history.voter_sets.setdefault(after.high_watermark, after.committed_voters)
+    agree = known == after.committed_voters
+    return None if agree else f"{after.committed_voters} instead of {known} in {after}"
+
+
 QUORUM_PROPERTIES = (
     one_leader_per_epoch,
     epoch_never_goes_back,
@@ -189,6 +229,8 @@ QUORUM_PROPERTIES = (
     new_leader_has_all_committed,
     committed_never_changes,
     committed_is_durable_on_a_majority,
+    voters_change_one_at_a_time,
+    replicas_agree_on_committed_voters,
 )
 
 

@@ -79,6 +79,10 @@ class Properties:
             complaint = every_replica_has_all_committed(history)
             _raise_if(every_replica_has_all_committed.__name__, complaint)
 
+    def lost_disk(self, node_id: int) -> None:
+        """A controller got an empty disk: what it has next is the log of another voter."""
+        self.quorum.wiped.add(node_id)
+
     def lost_power(self, node_id: int) -> None:
         """A broker's machine went down with what was not synced."""
         for history in self.partitions.values():

@@ -19,21 +19,24 @@ from jepsen.env.sim.invariants import (
     QuorumChange,
     QuorumHistory,
     QuorumView,
+    VoterKey,
 )
 from jepsen.env.sim.partition_invariants import PartitionChange, PartitionView
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
 from raftctl.raft.messages import Offset
-from raftctl.server.replica import METADATA_LOG_NAME
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from uuid import UUID
 
     from jepsen.env.sim.disk import SimDisk
     from jepsen.env.sim.properties import Properties
     from raftctl.metadata.image import MetadataImage
+    from raftctl.raft.voters import VoterSet
     from raftctl.server.driver import RaftDriver
     from raftctl.server.node import Node
 
@@ -45,14 +48,23 @@ _KAFKA_HEADER = struct.Struct(">qiibIhi")
 _KAFKA_PREFIX_BYTES = 12
 
 
-def quorum_history(voters: Mapping[int, SimDisk], data: str) -> QuorumHistory:
-    """An empty history of the voters with these disks."""
+def quorum_history(
+    disks: Mapping[int, SimDisk], data: str, directory_ids: Mapping[int, UUID]
+) -> QuorumHistory:
+    """An empty history of controllers with these disks, of which each has an id of its own."""
     directory = f"{data}/{METADATA_LOG_NAME}"
-    readers = {voter: _DurableLog(disk, directory) for voter, disk in voters.items()}
+    readers = {node_id: _DurableLog(disk, directory) for node_id, disk in disks.items()}
+
+    def durable_entries(voter: VoterKey) -> Mapping[int, Entry]:
+        node_id, directory_id = voter
+        # What votes is a disk: another one in the same node is another voter.
+        is_there = directory_id in (None, directory_ids.get(node_id))
+        return readers[node_id].entries() if is_there else {}
+
     return QuorumHistory(
-        voters=tuple(voters),
-        durable_entries=lambda voter: readers[voter].entries(),
-        durable_vote=lambda voter: _durable_vote(voters[voter], directory),
+        voters=tuple((node_id, None) for node_id in disks),
+        durable_entries=durable_entries,
+        durable_vote=lambda node_id: _durable_vote(disks[node_id], directory),
     )
 
 
@@ -124,6 +136,8 @@ class Watcher:
         self._is_voter = node.config.is_controller
         self._quorum_state: tuple[int, ...] = ()
         self._quorum_view: QuorumView | None = None
+        self._voters: VoterSet | None = None
+        self._voter_keys: tuple[VoterKey, ...] = ()
         self._image: MetadataImage | None = None
         self._partitions: dict[Any, tuple[_PartitionState, PartitionView]] = {}
 
@@ -161,9 +175,18 @@ class Watcher:
             log_end=core.log.end_offset,
             read=functools.partial(_read_metadata, driver),
             granting=_granting(driver) if core.is_leader else (),
+            voters=self._keys(core.voters),
+            committed_voters=self._keys(core.voters_at(core.high_watermark)),
         )
         self._quorum_view = view
         self._properties.quorum_changed(QuorumChange(before, view))
+
+    def _keys(self, voters: VoterSet) -> tuple[VoterKey, ...]:
+        if voters is not self._voters:
+            self._voters = voters
+            keys = (voter.replica for voter in voters.voters)
+            self._voter_keys = tuple((key.node_id, key.directory_id) for key in keys)
+        return self._voter_keys
 
     def _image_view(self, image: MetadataImage, driver: RaftDriver) -> ImageView:
         return ImageView(

@@ -152,6 +152,14 @@ class World:
         node.reachable = False
         node.disk.crash()
 
+    def wipe(self, name: str) -> None:
+        """Replaces the disk of a node that runs no process by an empty one."""
+        node = self.node(name)
+        if node.process is not None:
+            raise RuntimeError(f"{name} runs a process")
+        self.trace.add(name, "wipe")
+        node.disk.wipe()
+
     def terminate(self, name: str) -> None:
         """Asks a process to end, as SIGTERM does: cancels its main coroutine, which may take time.
 

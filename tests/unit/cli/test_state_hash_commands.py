@@ -13,7 +13,8 @@ from raftctl.cli.verify import replayed
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.record_codec import pack_records
 from raftctl.metadata.records import KvRecord, Record, SnapshotMarkRecord, StateHashRecord
-from raftctl.raft.messages import Epoch, OffsetAndEpoch
+from raftctl.raft.batch import Batch
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 from raftctl.runtime.real import RealFileSystem
 from raftctl.server.snapshots import id_of
 from raftctl.storage.snapshots import SnapshotStore, state_hash_of
@@ -49,7 +50,9 @@ MARKED = [*test_log_commands.BATCHES, ENDS[0]]
 def image_at_mark() -> MetadataImage:
     image, offset = EMPTY_IMAGE, 0
     for _, records in MARKED:
-        image = replayed(image, b"".join(pack_records(records)), len(records), offset)
+        payload = b"".join(pack_records(records))
+        batch = Batch(Offset(offset), Epoch(0), len(records), 0, False, payload)
+        image = replayed(image, batch)
         offset += len(records)
     assert image.offset == MARK
     return image

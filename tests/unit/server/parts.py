@@ -61,6 +61,22 @@ class TestRuntime:
         return cast("Runtime", self)
 
 
+class StaticPeers(dict[int, "FakePeer"]):
+    """Peers whose addresses never change."""
+
+    def voters_are(self, voters: object) -> None:
+        pass
+
+    def hear(self, message: object) -> None:
+        pass
+
+    def told(self, response: object) -> object:
+        return response
+
+    def introduced(self, request: object) -> object:
+        return request
+
+
 class FakePeer:
     """A peer that answers when the test says so."""
 
@@ -125,6 +141,7 @@ class Member:
             random.Random(1),
             lambda *leader: pack_records([LeaderChangeRecord(*leader)])[0],
             ids[-1] if ids else None,
+            self.log.voter_batches,
         )
         self.driver = RaftDriver(
             core=self.core,
@@ -132,7 +149,7 @@ class Member:
             states=self.states,
             snapshots=self.snapshots,
             worker=self.worker,
-            peers=cast("Any", self.peers),
+            peers=cast("Any", StaticPeers(self.peers)),
             runtime=self.runtime.as_runtime,
             request_timeout_ms=1_000,
             fail=self.failures.append,

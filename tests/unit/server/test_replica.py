@@ -22,7 +22,7 @@ from raftctl.raft.messages import NO_NODE, Epoch, Offset
 from raftctl.runtime.real import RealFileSystem, RealRuntime
 from raftctl.server import node as node_module
 from raftctl.server.node import run_node
-from raftctl.server.replica import METADATA_LOG_NAME
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.meta_properties import MetaProperties
 from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.record_log import RecordLog

@@ -52,7 +52,11 @@ class Quorum:
         }
         self.votes = dict.fromkeys(VOTERS, (2, 1))
         self.properties = Properties(
-            QuorumHistory(VOTERS, self.disks.__getitem__, self.votes.__getitem__)
+            QuorumHistory(
+                tuple((voter, None) for voter in VOTERS),
+                lambda voter: self.disks[voter[0]],
+                self.votes.__getitem__,
+            )
         )
         self.last: dict[int, QuorumView] = {}
 

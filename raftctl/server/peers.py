@@ -1,0 +1,122 @@
+"""The way to every other node of the quorum, by node id, wherever it listens now (KIP-853).
+
+Addresses come from the voters' record, from what a leader or a peer tells of the leader, and for
+nodes whose ids are not known, from `controller.quorum.bootstrap.servers`. The newest word counts: a
+record that says the same as the one before it is no news. Once known, a node stays known: one that
+votes no more may still be the leader until its removal is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from raftctl.raft import messages
+from raftctl.raft.messages import LeaderEndpoint
+from raftctl.rpc.client import RpcClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from raftctl.raft.messages import NodeId, Request, Response
+    from raftctl.raft.voters import VoterSet
+
+    Connect = Callable[[NodeId, LeaderEndpoint], RpcClient]
+
+NAMES_LEADER = (
+    messages.VoteResponse,
+    messages.BeginQuorumEpochResponse,
+    messages.EndQuorumEpochResponse,
+    messages.FetchResponse,
+    messages.FetchSnapshotResponse,
+)
+"""The answers that name a leader."""
+PEERS_MAX = 1024
+"""Nodes known at once; of more, the addresses are not taken from hearsay."""
+
+
+class Peers(dict[int, RpcClient]):
+    """A client for each node that is known, this one among them: a broker in it asks it too."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        own: tuple[NodeId, LeaderEndpoint] | None,
+        bootstrap: Mapping[NodeId, LeaderEndpoint],
+    ) -> None:
+        """`own` is this controller and where others reach it; None for one that never leads."""
+        super().__init__()
+        self._connect = connect
+        self._own = own
+        self._endpoints: dict[NodeId, LeaderEndpoint] = {}
+        self._recorded: dict[NodeId, LeaderEndpoint] = {}
+        self._bootstrap = tuple(bootstrap)
+        self._voters: VoterSet | None = None
+        self._closing: dict[asyncio.Task[None], None] = {}
+        for node_id, endpoint in bootstrap.items():
+            self._know(node_id, endpoint)
+
+    @property
+    def in_turn(self) -> tuple[int, ...]:
+        """Whom to ask for the active controller while it is not known: voters, then bootstrap."""
+        voters = () if self._voters is None else self._voters.ids
+        return (*voters, *self._bootstrap)
+
+    def voters_are(self, voters: VoterSet) -> None:
+        """The voters in effect, with their addresses as the log or the configuration has them."""
+        self._voters = voters
+        for voter in voters.voters:
+            node_id = voter.replica.node_id
+            endpoint = LeaderEndpoint(voter.host, voter.port)
+            if self._recorded.get(node_id) != endpoint:
+                self._recorded[node_id] = endpoint
+                self._know(node_id, endpoint)
+
+    def hear(self, message: Request | Response) -> None:
+        """Takes note of where the leader is that the message names."""
+        if isinstance(message, (*NAMES_LEADER, messages.BeginQuorumEpochRequest)):
+            endpoint, node_id = message.leader_endpoint, message.leader_id
+            own_id = self._own[0] if self._own else messages.NO_NODE
+            dynamic = self._voters is not None and self._voters.dynamic
+            room = node_id in self._endpoints or len(self) < PEERS_MAX
+            if endpoint is not None and dynamic and room and node_id not in (own_id, -1):
+                self._know(node_id, endpoint)
+
+    def told(self, response: Response) -> Response:
+        """The response with the address of the leader that it names, if that is known."""
+        if isinstance(response, NAMES_LEADER) and response.leader_id != messages.NO_NODE:
+            endpoint = self._endpoint(response.leader_id)
+            if endpoint is not None:
+                return replace(response, leader_endpoint=endpoint)
+        return response
+
+    def introduced(self, request: Request) -> Request:
+        """The request with the own address, where this node presents itself as the leader."""
+        if isinstance(request, messages.BeginQuorumEpochRequest):
+            return replace(request, leader_endpoint=self._endpoint(request.leader_id))
+        return request
+
+    def _endpoint(self, node_id: NodeId) -> LeaderEndpoint | None:
+        if self._voters is None or not self._voters.dynamic:
+            return None  # everyone's configuration says it
+        if self._own is not None and self._own[0] == node_id:
+            return self._own[1]
+        return self._endpoints.get(node_id)
+
+    def _know(self, node_id: NodeId, endpoint: LeaderEndpoint) -> None:
+        if self._endpoints.get(node_id) == endpoint:
+            return
+        self._endpoints[node_id] = endpoint
+        outdated = self.get(node_id)
+        self[node_id] = self._connect(node_id, endpoint)
+        if outdated is not None:
+            closing = asyncio.get_running_loop().create_task(outdated.close())
+            self._closing[closing] = None
+            closing.add_done_callback(self._closing.pop)
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        for peer in self.values():
+            await peer.close()
+        await asyncio.gather(*self._closing)
