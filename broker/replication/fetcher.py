@@ -176,6 +176,7 @@ class Fetcher:
         for following in self._ready():
             if following.out_of_range:
                 await self._align(connection, following)
+        await self._flush()
         asked = self._ask()
         answer = await self._exchange(connection, asked)
         self._session.answered(ErrorCode(answer["error_code"]), answer["session_id"])
@@ -183,6 +184,16 @@ class Fetcher:
             code = ErrorCode(answer["error_code"])
             raise KafkaError(code, "the leader refused the fetch")
         await self._apply(asked, answer)
+
+    async def _flush(self) -> None:
+        """Makes durable what counts only then (`flush.on.ack`); it takes what the disk takes."""
+        waiting = [following for following in self._ready() if following.hosted.awaits_flush]
+        flushes = [f.hosted.log.flush_through(f.hosted.log.log_end_offset) for f in waiting]
+        for following, flushed in zip(waiting, flushes, strict=True):
+            try:
+                await flushed
+            except KafkaError as failed:
+                self._back_off(following, str(failed))
 
     async def _exchange(
         self, connection: BrokerConnection, asked: dict[_Key, _Asked]

@@ -83,10 +83,19 @@ class HostedPartition:
 
     def advance(self, now_ms: int) -> bool:
         """Moves the high watermark as far as the replicas allow; returns whether it moved."""
-        moved = self.rules.advance_high_watermark(self.log.log_end_offset, now_ms)
+        log = self.log
+        # With flush.on.ack a replica has what its disk has, the leader no less than the others.
+        own_end = log.recovery_point if log.config.flush_on_ack else log.log_end_offset
+        moved = self.rules.advance_high_watermark(own_end, now_ms)
         if moved:
             self._keep_high_watermark()
         return moved
+
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether this replica has records that count only once they are flushed."""
+        log = self.log
+        return log.config.flush_on_ack and log.recovery_point < log.log_end_offset
 
     def follower_fetched(
         self, wanted: FetchPartition, params: FetchParams, now_ms: int

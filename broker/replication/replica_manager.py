@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker.replication.ack_flusher import AckFlusher
 from broker.replication.background import Background
 from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce
 from broker.replication.fetcher import Fetchers
@@ -66,6 +67,7 @@ class ReplicaManager:
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
+        self._ack_flusher = AckFlusher(self._flushed)
         self._selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._isr = IsrManager(context, self._isr_answered)
         self._fetchers = Fetchers(
@@ -130,6 +132,7 @@ class ReplicaManager:
         if hosted.rules.become_leader(image, log_end_offset=end, now_ms=self._now_ms()):
             self._fetchers.unfollow(hosted.partition)
             hosted.log.start_epoch(image.leader_epoch)
+            self._ack_flusher.request(hosted)
             self._tell("leading", hosted, log_end_offset=end)
         hosted.advance(self._now_ms())
 
@@ -193,6 +196,8 @@ class ReplicaManager:
             if partition.topic == topic:
                 hosted.log.config = config
                 hosted.rules.min_insync_replicas = config.min_insync_replicas
+                if hosted.rules.is_leader:
+                    self._ack_flusher.request(hosted)
                 hosted.advance(self._now_ms())
                 self._wake(partition)
 
@@ -240,6 +245,7 @@ class ReplicaManager:
         except KafkaError as error:
             hint = hosted.hint_for(error.code)
             return AppendResult(error.code, message=error.message, current_leader=hint), -1
+        self._ack_flusher.request(hosted)
         start = hosted.log.log_start_offset
         result = AppendResult(ErrorCode.NONE, done.base_offset, done.log_append_time_ms, start)
         return result, done.next_offset
@@ -383,6 +389,10 @@ class ReplicaManager:
                     self._isr.submit(hosted, proposal)
                 if hosted.advance(now_ms):
                     self._wake(hosted.partition)
+
+    def _flushed(self, hosted: HostedPartition) -> None:
+        if hosted.advance(self._now_ms()):
+            self._wake(hosted.partition)
 
     def _isr_answered(self, hosted: HostedPartition) -> None:
         hosted.advance(self._now_ms())

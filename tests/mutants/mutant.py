@@ -47,3 +47,10 @@ class Mutant:
                 setattr(one.owner, one.attribute, original)
 
         return restore
+
+
+def node_mutant(
+    name: str, breaks: str, properties: tuple[str, ...], *patches: Patch, scenario: str = "chaos"
+) -> Mutant:
+    """A bug in whole nodes, shown by a scenario of `tests.mutants.node_scenarios`."""
+    return Mutant(name, breaks, "node", scenario, properties, patches)

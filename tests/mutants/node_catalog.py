@@ -23,7 +23,8 @@ from raftctl.server.loader import MetadataLoader
 from raftctl.storage import quorum_state
 from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
-from tests.mutants.mutant import Mutant, Patch
+from tests.mutants.mutant import Patch, node_mutant
+from tests.mutants.replica_catalog import REPLICAS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,12 +44,6 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import FileSystem
     from raftctl.server.controller_service import Reply
     from raftctl.storage.log_writer import Operation
-
-
-def _node(
-    name: str, breaks: str, properties: tuple[str, ...], *patches: Patch, scenario: str = "chaos"
-) -> Mutant:
-    return Mutant(name, breaks, "node", scenario, properties, patches)
 
 
 # --- what is durable ----------------------------------------------------------------------------
@@ -77,19 +72,19 @@ def _forget_state(store: QuorumStateStore) -> None:
 
 
 DURABLE = (
-    _node(
+    node_mutant(
         "vote_is_not_synced",
         "the quorum-state file is written, but not synced",
         ("vote_is_durable_before_it_counts",),
         Patch(quorum_state, "replace_file", _replace_without_sync),
     ),
-    _node(
+    node_mutant(
         "metadata_log_is_not_synced",
         "appended records are written, but not synced",
         ("committed_is_durable_on_a_majority",),
         Patch(LogWriter, "perform", _write_without_sync),
     ),
-    _node(
+    node_mutant(
         "vote_is_forgotten_at_restart",
         "a restarted voter does not read its quorum-state file",
         ("epoch_never_goes_back", "one_leader_per_epoch", "no_epoch_is_led_twice"),
@@ -213,32 +208,32 @@ _fence = ClusterControl._fence
 _heartbeat_of_fenced = ClusterControl._heartbeat_of_fenced
 
 CONTROLLER = (
-    _node(
+    node_mutant(
         "controller_answers_before_commit",
         "the controller answers when it has appended",
         ("acknowledged_topic_stays",),
         Patch(ControllerService, "_decide", _answer_at_once),
         scenario="controller_is_isolated",
     ),
-    _node(
+    node_mutant(
         "controller_publishes_before_commit",
         "the active controller publishes what it has appended",
         ("image_is_committed",),
         Patch(ControllerService, "on_committed", _publish_at_once),
     ),
-    _node(
+    node_mutant(
         "standby_skips_a_record",
         "brokers and standbys do not replay what producer ids were given out",
         ("images_agree",),
         Patch(MetadataLoader, "_replay", _replay_without_producer_ids),
     ),
-    _node(
+    node_mutant(
         "observer_reads_uncommitted",
         "brokers and standbys replay records above the high watermark",
         ("image_is_committed",),
         Patch(RaftDriver, "read", _read_uncommitted),
     ),
-    _node(
+    node_mutant(
         "roll_back_is_forgotten",
         "a controller that lost leadership keeps what was not committed",
         ("images_agree",),
@@ -246,42 +241,42 @@ CONTROLLER = (
         Patch(QuorumController, "claim", _claim_kept_image),
         scenario="controller_is_isolated",
     ),
-    _node(
+    node_mutant(
         "leader_epoch_stays",
         "a new partition leader leads in the old leader epoch",
         ("partition_epochs_never_go_back", "one_leader_per_leader_epoch"),
         Patch(delta, "_REPLAY", {**delta._REPLAY, PartitionChangeRecord: _keep_leader_epoch}),
         scenario="partition_leader_is_isolated",
     ),
-    _node(
+    node_mutant(
         "preferred_replica_leads",
         "a preferred replica that comes back takes over, in sync or not",
         ("new_isr_member_has_all_committed", "new_partition_leader_has_all_committed"),
         Patch(partition_change, "elect", _prefer_the_preferred),
         scenario="acknowledgement_is_lost",
     ),
-    _node(
+    node_mutant(
         "unclean_election",
         "without an in-sync replica any active one is elected",
         ("new_partition_leader_has_all_committed",),
         Patch(partition_change, "elect", _elect_any_replica),
         scenario="replicas_leave_until_none_is_left",
     ),
-    _node(
+    node_mutant(
         "fenced_broker_leads",
         "a fenced broker keeps what it leads",
         ("leader_is_not_fenced",),
         Patch(ClusterControl, "_fence", _fence_without_election),
         scenario="partition_leader_is_isolated",
     ),
-    _node(
+    node_mutant(
         "alter_partition_is_never_refused",
         "the controller believes a deposed leader",
         ("leader_is_in_isr_and_isr_in_replicas",),
         Patch(replication_control, "_refusal", _never_refuse),
         scenario="partition_leader_is_isolated",
     ),
-    _node(
+    node_mutant(
         "unfenced_before_catch_up",
         "a broker is unfenced before it has seen its registration",
         ("unfenced_broker_has_caught_up",),
@@ -360,63 +355,63 @@ _lead = ReplicaManager._lead
 _propose = Partition._propose
 
 PARTITIONS = (
-    _node(
+    node_mutant(
         "high_watermark_of_leader_only",
         "a partition's high watermark is its leader's log end",
         ("committed_record_is_on_the_isr",),
         Patch(Partition, "advance_high_watermark", _own_log_only),
         scenario="partition_leader_is_isolated",
     ),
-    _node(
+    node_mutant(
         "high_watermark_without_min_isr",
         "the high watermark advances with fewer than min.insync.replicas",
         ("high_watermark_waits_for_min_isr",),
         Patch(Partition, "advance_high_watermark", _without_min_isr),
         scenario="replicas_leave_until_none_is_left",
     ),
-    _node(
+    node_mutant(
         "acknowledged_before_commit",
         "acks=all is answered when the leader has appended",
         ("acknowledged_record_stays",),
         Patch(Partition, "acknowledged", _acknowledge_at_once),
         scenario="partition_leader_is_isolated",
     ),
-    _node(
+    node_mutant(
         "consumer_reads_uncommitted",
         "consumers read above the high watermark",
         ("seen_record_stays",),
         Patch(HostedPartition, "limit_for", _no_limit),
         scenario="partition_leader_is_isolated",
     ),
-    _node(
+    node_mutant(
         "follower_truncates_to_high_watermark",
         "a follower cuts its log at its high watermark, not where epochs differ",
-        ("new_partition_leader_has_all_committed",),
+        ("no_committed_record_is_cut", "new_partition_leader_has_all_committed"),
         Patch(ReplicaManager, "_follow", _truncate_to_high_watermark),
         scenario="replicas_leave_until_none_is_left",
     ),
-    _node(
+    node_mutant(
         "partition_divergence_is_not_noticed",
         "a follower keeps a tail that its leader does not have",
         ("committed_record_never_changes",),
         Patch(HostedPartition, "diverging", _never_diverging),
         scenario="partition_leader_is_isolated",
     ),
-    _node(
+    node_mutant(
         "producers_forgotten_by_new_leader",
         "a new leader knows no producer",
         ("no_record_is_repeated",),
         Patch(ReplicaManager, "_lead", _forget_producers),
         scenario="acknowledgement_is_lost",
     ),
-    _node(
+    node_mutant(
         "replica_joins_before_catch_up",
         "a follower enters the ISR at its first fetch",
         ("new_isr_member_has_all_committed",),
         Patch(Partition, "propose_expansion", _join_at_once),
         scenario="broker_comes_back_slowly",
     ),
-    _node(
+    node_mutant(
         "proposed_isr_does_not_count",
         "the high watermark waits for the smaller of two possible ISRs (KIP-497)",
         ("committed_record_never_changes", "committed_record_is_on_the_isr"),
@@ -426,4 +421,4 @@ PARTITIONS = (
     ),
 )
 
-NODE_MUTANTS = (*DURABLE, *CONTROLLER, *PARTITIONS)
+NODE_MUTANTS = (*DURABLE, *CONTROLLER, *PARTITIONS, *REPLICAS)

@@ -44,3 +44,23 @@ def test_a_seed_replays_identically_and_another_does_not() -> None:
     assert first.ok, first.output
     assert first.trace_hash == again.trace_hash
     assert first.trace_hash != other.trace_hash
+
+
+@pytest.mark.req("R2", "R4", "C5", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("name", ["follower_restarts_then_leader_dies", "both_replicas_crash"])
+def test_nothing_acknowledged_is_lost_by_the_failures_that_have_names(
+    simulator: WarmInterpreters, name: str, seed: int
+) -> None:
+    result = simulator.run(f"tests.simulation.partition_scenarios:{name}", seed)
+    assert result.ok, result.output
+
+
+@pytest.mark.req("L8", "R5", "J1")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("name", ["all_brokers_lose_power", "last_replica_standing"])
+def test_nothing_acknowledged_is_lost_with_the_power_where_acks_all_means_flushed(
+    simulator: WarmInterpreters, name: str, seed: int
+) -> None:
+    result = simulator.run(f"tests.simulation.partition_scenarios:{name}", seed)
+    assert result.ok, result.output

@@ -300,6 +300,10 @@ class World:
         epoch = self.controller.image.brokers[broker].broker_epoch
         self.controller.commit(BrokerRegistrationChangeRecord(broker, epoch, fenced=True))
 
+    def leader(self) -> Node:
+        """Who leads partition 0 now."""
+        return self.nodes[self.controller.partition(TOPIC_ID, 0).leader]
+
     def isr(self) -> tuple[int, ...]:
         return self.controller.partition(TOPIC_ID, 0).isr
 

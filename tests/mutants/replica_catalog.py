@@ -1,0 +1,106 @@
+"""Bugs planted into brokers' replicas: how they follow, cut, append and fetch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.apis.fetch_sessions import FetchSession
+from broker.replication.fetcher import Fetcher
+from broker.replication.hosted import HostedPartition
+from broker.replication.partition import Partition
+from broker.replication.replica_manager import ReplicaManager
+from tests.mutants.mutant import Patch, node_mutant
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from broker.apis.fetch_sessions import SessionRequest
+    from broker.log.partition_log import PartitionLog
+    from broker.types import TopicPartition
+
+
+def _believe_the_leader(rules: Partition, leader_high_watermark: int, log_end_offset: int) -> bool:
+    moved = leader_high_watermark > rules.high_watermark
+    rules.high_watermark = max(rules.high_watermark, leader_high_watermark)
+    return moved
+
+
+def _follow_back(rules: Partition, leader_high_watermark: int, log_end_offset: int) -> bool:
+    rules.high_watermark = min(leader_high_watermark, log_end_offset)
+    return True
+
+
+def _cut_when_opened(
+    manager: ReplicaManager, partition: TopicPartition, topic_id: UUID
+) -> PartitionLog:
+    log = _open(manager, partition, topic_id)
+    log.truncate_to(log.high_watermark)
+    return log
+
+
+def _keep_first_wants(session: FetchSession, request: SessionRequest) -> None:
+    known = {key: cached.wanted for key, cached in session.partitions.items()}
+    _update(session, request)
+    for key, wanted in known.items():
+        if key in session.partitions:
+            session.partitions[key].wanted = wanted
+
+
+def _count_unflushed(hosted: HostedPartition, now_ms: int) -> bool:
+    moved = hosted.rules.advance_high_watermark(hosted.log.log_end_offset, now_ms)
+    if moved:
+        hosted._keep_high_watermark()
+    return moved
+
+
+async def _claim_unflushed(fetcher: Fetcher) -> None:
+    return None
+
+
+_open = ReplicaManager._open
+_update = FetchSession.update
+
+REPLICAS = (
+    node_mutant(
+        "high_watermark_beyond_the_log",
+        "a follower takes over its leader's high watermark, whatever it has itself",
+        ("high_watermark_is_within_the_log",),
+        Patch(Partition, "follow_high_watermark", _believe_the_leader),
+        scenario="follower_restarts_then_leader_dies",
+    ),
+    node_mutant(
+        "high_watermark_goes_back",
+        "a follower takes over a high watermark lower than its own",
+        ("replica_never_truncates_committed",),
+        Patch(Partition, "follow_high_watermark", _follow_back),
+        scenario="follower_restarts_then_leader_dies",
+    ),
+    node_mutant(
+        "log_is_cut_to_high_watermark_at_restart",
+        "a replica that restarts cuts its log at the high watermark it had written down",
+        ("new_partition_leader_has_all_committed",),
+        Patch(ReplicaManager, "_open", _cut_when_opened),
+        scenario="both_replicas_crash",
+    ),
+    node_mutant(
+        "fetch_session_misses_changes",
+        "a fetch session reads where it first was told to",
+        ("liveness",),
+        Patch(FetchSession, "update", _keep_first_wants),
+        scenario="both_replicas_crash",
+    ),
+    node_mutant(
+        "leader_counts_what_it_has_not_flushed",
+        "with flush.on.ack a leader's own log counts before it is on its disk",
+        ("new_partition_leader_has_all_committed", "acknowledged_record_stays"),
+        Patch(HostedPartition, "advance", _count_unflushed),
+        scenario="all_brokers_lose_power",
+    ),
+    node_mutant(
+        "follower_claims_what_it_has_not_flushed",
+        "with flush.on.ack a follower fetches on before what it got is on its disk",
+        ("new_partition_leader_has_all_committed", "acknowledged_record_stays"),
+        Patch(Fetcher, "_flush", _claim_unflushed),
+        scenario="all_brokers_lose_power",
+    ),
+)

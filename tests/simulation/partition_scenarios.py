@@ -1,0 +1,110 @@
+"""The failures of partitions that have names: each breaks one thing at the worst moment.
+
+The first two are those that truncation by high watermark did not survive (KIP-101, row R4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.simulation.rig import Rig
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.world import World
+
+ROUNDS = 3
+SMALL_STEPS = {"replica.fetch.max.bytes": "300"}
+"""Who comes back catches up by a few records at a time."""
+FLUSHED = {"flush.on.ack": "true"}
+
+
+async def _two_in_sync(rig: Rig) -> tuple[str, str, str]:
+    """Takes one follower away; returns leader, follower in sync, and who is away."""
+    await rig.until(lambda: rig.partition().leader >= 0, "somebody leads")
+    leader = rig.partition().leader
+    follower, away = (f"broker-{one}" for one in rig.partition().replicas if one != leader)
+    rig.world.kill(away)
+    await rig.until(partial(rig.has_in_sync, 2), "a replica left")
+    return f"broker-{leader}", follower, away
+
+
+async def follower_restarts_then_leader_dies(world: World) -> None:
+    """A follower restarts, not yet knowing what was committed; then its leader dies.
+
+    It may lead only with all that was acknowledged.
+    """
+    rig = Rig(world, SMALL_STEPS)
+    await rig.begin()
+    for _ in range(ROUNDS):
+        leader, follower, away = await _two_in_sync(rig)
+        await asyncio.sleep(world.random.uniform(0.1, 0.5))
+        world.kill(follower)
+        rig.cluster.start(follower)
+        await asyncio.sleep(world.random.uniform(0.0, 1.5))
+        world.kill(leader)
+        await asyncio.sleep(world.random.uniform(0.0, 2.5))
+        rig.cluster.start(leader)
+        rig.cluster.start(away)
+        await rig.until(rig.whole, "all replicas are in sync")
+    await rig.end()
+
+
+async def both_replicas_crash(world: World) -> None:
+    """Leader and follower crash together; the one with the shorter log may come back first.
+
+    What it then writes must not stand at the offsets of the other's records.
+    """
+    rig = Rig(world)
+    await rig.begin()
+    for _ in range(ROUNDS):
+        leader, follower, away = await _two_in_sync(rig)
+        # The leader's last records reach nobody.
+        world.block(leader, follower)
+        await asyncio.sleep(world.random.uniform(0.0, 0.3))
+        world.kill(leader)
+        world.kill(follower)
+        world.heal()
+        order = [follower, leader] if world.random.random() < 0.5 else [leader, follower]
+        for name in order:
+            rig.cluster.start(name)
+            await asyncio.sleep(world.random.uniform(0.0, 3.0))
+        rig.cluster.start(away)
+        await rig.until(rig.whole, "all replicas are in sync")
+    await rig.end()
+
+
+async def last_replica_standing(world: World) -> None:
+    """The last replica in sync loses power, and comes back while the others are there again.
+
+    With `flush.on.ack` it has all that was acknowledged; else only the others might (KIP-966).
+    """
+    rig = Rig(world, FLUSHED)
+    await rig.begin()
+    leader, follower, away = await _two_in_sync(rig)
+    await asyncio.sleep(world.random.uniform(0.1, 0.5))
+    world.kill(follower)
+    await rig.until(partial(rig.has_in_sync, 1), "one replica is left")
+    # Not by the cluster's own `power_off`, which allows for what the page cache loses.
+    world.power_off(leader)
+    for name in (follower, away, leader):
+        await asyncio.sleep(world.random.uniform(0.0, 1.0))
+        rig.cluster.start(name)
+    await rig.until(rig.whole, "all replicas are in sync")
+    await rig.end()
+
+
+async def all_brokers_lose_power(world: World) -> None:
+    """All brokers lose power at once under load: with `flush.on.ack` no acknowledgement is lost."""
+    rig = Rig(world, FLUSHED)
+    await rig.begin()
+    for _ in range(ROUNDS):
+        await asyncio.sleep(world.random.uniform(0.2, 1.0))
+        for name in rig.cluster.broker_names:
+            world.power_off(name)
+        for name in rig.cluster.broker_names:
+            await asyncio.sleep(world.random.uniform(0.0, 0.5))
+            rig.cluster.start(name)
+        await rig.until(rig.whole, "all replicas are in sync")
+    await rig.end()
