@@ -161,18 +161,18 @@ class Segment:
 
     def retire(self) -> list[str]:
         """Gives the files names that no log looks at; returns them, to be removed later."""
-        retired = [path + ".deleted" for path in self._paths()]
         self.rename(".deleted")
-        return retired
+        return self.paths()
 
     def rename(self, ending: str) -> None:
         """Puts another ending after the names of the files; the batches' file comes last."""
-        before = self._paths()
+        before = self.paths()
         self._ending = ending
-        for old, new in zip(reversed(before), reversed(self._paths()), strict=True):
+        for old, new in zip(reversed(before), reversed(self.paths()), strict=True):
             self._files.rename(old, new)
 
-    def _paths(self) -> list[str]:
+    def paths(self) -> list[str]:
+        """Its files."""
         start = self._directory, self.base_offset
         return [segment_path(*start, suffix) + self._ending for suffix in FILES]
 
