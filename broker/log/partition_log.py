@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log import record_batch, swap
+from broker.log import record_batch, swap, validation
 from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.producer_state import ProducerStates
@@ -135,19 +135,17 @@ class PartitionLog:
     def append_as_leader(self, batch: Buffer, leader_epoch: int, now_ms: int) -> Appended:
         """Checks a produced batch, gives it the next offsets and appends it.
 
-        `now_ms` is the wall clock, for LogAppendTime. Raises KafkaError: what `check_produced` and
+        `now_ms` is the wall clock. Raises KafkaError: what `validation.checked` and
         `ProducerStates.check` say, or KAFKA_STORAGE_ERROR.
         """
-        header = record_batch.check_produced(batch, self.config.max_message_bytes)
+        header = validation.checked(batch, self.config, now_ms)
         if header.producer_id != NO_PRODUCER:
             sent = self.producers.check(header)
             if sent is not None:
                 time_ms = sent.timestamp if self.broker_time else -1
                 return Appended(sent.base_offset, sent.last_offset + 1, time_ms, duplicate=True)
-        time_ms = -1
-        if self.broker_time:
-            time_ms = now_ms
-            batch, header = record_batch.stamped(batch, header, now_ms)
+        batch, header = validation.stored(batch, header, self.config, now_ms)
+        time_ms = now_ms if self.broker_time else -1
         base_offset = self.log_end_offset
         pieces, header = record_batch.placed(batch, header, base_offset, leader_epoch)
         self._append(pieces, header)
