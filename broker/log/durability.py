@@ -43,10 +43,16 @@ class Durability:
         """Takes over what opening the log found."""
         self.epochs = epochs
         self._snapshots = snapshots
+        self._names_durable = self._names_changed
 
     def renamed(self) -> None:
         """Files were created or renamed: the directory must be synced."""
         self._names_changed += 1
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether files were created or renamed since the directory was last synced."""
+        return self._names_changed > self._names_durable
 
     def knows(self, epochs: list[tuple[int, int]]) -> bool:
         """Whether epochs and producers are on disk as they are in memory."""
@@ -102,8 +108,8 @@ class Durability:
         """
         due, self._due = self._due, None
         obsolete, self._obsolete = self._obsolete, []
-        names, new_epochs = self._names_changed, epochs != self.epochs
-        sync_names = names > self._names_durable
+        names, sync_names = self._names_changed, self.needs_sync
+        new_epochs = epochs != self.epochs
         if due is not None:
             self._snapshots.append(due[0])
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.log import retention
+from broker.log.cleaning import LogCleaner
 from raftctl.errors import KafkaError
 from raftctl.metadata.topic_config import LONG_MAX
 
@@ -45,6 +46,8 @@ class Housekeeping:
         self._doomed: dict[LogDirectory, list[Callable[[], None]]] = {}
         """Removals that wait for their time, of each directory."""
         self._flushed_ms: dict[PartitionLog, int] = {}
+        self.cleaner = LogCleaner(runtime, directories, settings)
+        """Compacts logs."""
 
     def start(self) -> None:
         """Begins the rounds."""
@@ -54,6 +57,8 @@ class Housekeeping:
             (settings.flush_scheduler_interval_ms, self.flush_due),
             (settings.retention_check_interval_ms, self.retain),
         ]
+        if settings.cleaner_enable:
+            rounds.append((settings.cleaner_backoff_ms, self.cleaner.clean))
         for interval_ms, work in rounds:
             task = asyncio.get_running_loop().create_task(self._repeat(interval_ms, work))
             task.add_done_callback(self._ended)
@@ -64,6 +69,7 @@ class Housekeeping:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.cleaner.close()
 
     def take_retired(self, directory: LogDirectory) -> list[Callable[[], None]]:
         """The removals of a directory that still wait, for who does them now."""

@@ -10,12 +10,12 @@ disk becomes one of these is `broker.log.opening`.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log import record_batch
+from broker.log import record_batch, swap, validation
 from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.producer_state import ProducerStates
@@ -26,7 +26,7 @@ from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from uuid import UUID
 
     from broker.log.flushing import Flusher, FlushPlan
@@ -90,7 +90,8 @@ class PartitionLog:
         self.epochs = LeaderEpochs()
         self.producers = ProducerStates()
         self._files = files
-        self._truncations = 0
+        self.truncations = 0
+        """How often something was cut off: what was known of the segments may not hold then."""
         self._durability = Durability(files, directory)
         self._retired: list[Callable[[], None]] = []
         self._segments = segments
@@ -134,19 +135,17 @@ class PartitionLog:
     def append_as_leader(self, batch: Buffer, leader_epoch: int, now_ms: int) -> Appended:
         """Checks a produced batch, gives it the next offsets and appends it.
 
-        `now_ms` is the wall clock, for LogAppendTime. Raises KafkaError: what `check_produced` and
+        `now_ms` is the wall clock. Raises KafkaError: what `validation.checked` and
         `ProducerStates.check` say, or KAFKA_STORAGE_ERROR.
         """
-        header = record_batch.check_produced(batch, self.config.max_message_bytes)
+        header = validation.checked(batch, self.config, now_ms)
         if header.producer_id != NO_PRODUCER:
             sent = self.producers.check(header)
             if sent is not None:
                 time_ms = sent.timestamp if self.broker_time else -1
                 return Appended(sent.base_offset, sent.last_offset + 1, time_ms, duplicate=True)
-        time_ms = -1
-        if self.broker_time:
-            time_ms = now_ms
-            batch, header = record_batch.stamped(batch, header, now_ms)
+        batch, header = validation.stored(batch, header, self.config, now_ms)
+        time_ms = now_ms if self.broker_time else -1
         base_offset = self.log_end_offset
         pieces, header = record_batch.placed(batch, header, base_offset, leader_epoch)
         self._append(pieces, header)
@@ -310,7 +309,7 @@ class PartitionLog:
         that wrote nothing, and are in conflict with whoever asks to truncate.
         """
         shorter = offset < self.log_end_offset
-        self._truncations += 1
+        self.truncations += 1
         if shorter and offset < self._bases[0]:
             self.restart_at(offset)
             return True
@@ -321,13 +320,17 @@ class PartitionLog:
                 self._durability.forget_snapshots(above=self.log_end_offset)
                 if not self.producers.truncate_to(self.log_end_offset):
                     self._rebuild(self.log_end_offset)
+        if self.log_end_offset < self.log_start_offset <= offset:
+            # Compaction left nothing between the start and the cut.
+            self.restart_at(offset)
+            return True
         self.epochs.truncate_to(min(offset, self.log_end_offset))
         self._clamp()
         return shorter
 
     def restart_at(self, offset: int) -> None:
         """Removes everything and goes on at `offset`: for a follower that was left behind."""
-        self._truncations += 1
+        self.truncations += 1
         with self._disk():
             self._retire(0)
             self._durability.forget_snapshots(above=-1)
@@ -374,11 +377,14 @@ class PartitionLog:
     def _retire_one(self, number: int) -> None:
         segment = self._segments.pop(number)
         self._bases.pop(number)
+        self._retire_files([segment], segment.retire())
+
+    def _retire_files(self, segments: Sequence[Segment], paths: list[str]) -> None:
         self._durability.renamed()
-        paths = segment.retire()
 
         def finish() -> None:
-            segment.close()
+            for segment in segments:
+                segment.close()
             for path in paths:
                 # The whole log may have been deleted meanwhile.
                 if self._files.exists(path):
@@ -390,6 +396,31 @@ class PartitionLog:
         """Closing and removing of files that are no longer part of the log: for the worker."""
         retired, self._retired = self._retired, []
         return retired
+
+    # --- compaction -----------------------------------------------------------------------------
+
+    def complete_segments(self, end_offset: int) -> list[Segment]:
+        """Those that end at or below an offset and are not appended to any more."""
+        return [s for s in self._segments[:-1] if s.next_offset <= end_offset]
+
+    def has_segments(self, segments: Sequence[Segment]) -> bool:
+        """Whether all of these are part of the log."""
+        here = {id(one) for one in self._segments}
+        return all(id(one) in here for one in segments)
+
+    def replace_segments(self, replaced: Sequence[Segment], new: Segment) -> bool:
+        """Puts a durable segment in the place of others; False if they are no longer the log's."""
+        first = bisect_left(self._bases, replaced[0].base_offset)
+        here = self._segments[first : first + len(replaced)]
+        if len(here) != len(replaced) or not self.has_segments(replaced):
+            return False
+        with self._disk():
+            paths = swap.perform(replaced, new)
+        self._segments[first : first + len(replaced)] = [new]
+        self._bases[first : first + len(replaced)] = [new.base_offset]
+        new.is_durable = True
+        self._retire_files(replaced, paths)
+        return True
 
     # --- durability -----------------------------------------------------------------------------
 
@@ -405,16 +436,17 @@ class PartitionLog:
         whole = [s for s in self._segments[: None if closing else -1] if not s.is_durable]
         active = None if rolled_only or closing or not self.is_dirty else self._segments[-1]
         epochs = self.epochs.entries
-        if not whole and active is None and (not closing or self._durability.knows(epochs)):
+        rest = self._durability.needs_sync or (closing and not self._durability.knows(epochs))
+        if not whole and active is None and not rest:
             return None
         with self._disk():
             for segment in whole:
                 segment.flush_indexes()
-        return self._durability.plan(whole, active, epochs, self._truncations)
+        return self._durability.plan(whole, active, epochs, self.truncations)
 
     def flushed(self, plan: FlushPlan) -> None:
         """The plan was carried out: it counts unless the log was truncated meanwhile."""
-        if plan.truncations == self._truncations:
+        if plan.truncations == self.truncations:
             plan.done()
             for segment in plan.whole:
                 segment.is_durable = segment is not self._segments[-1]

@@ -139,6 +139,10 @@ class ProducerStates:
         """The producers as they are now, for a snapshot that is written later."""
         return dict(self._producers)
 
+    def last_offsets(self) -> frozenset[int]:
+        """The last offset of each producer's newest batch."""
+        return frozenset(one.batches[-1].last_offset for one in self._producers.values())
+
     def expire(self, before_ms: int) -> int:
         """Forgets who sent nothing since `before_ms`, a record timestamp; returns how many.
 

@@ -27,7 +27,6 @@ HEADER_BYTES = _HEADER.size
 PREFIX_BYTES = 12
 """Base offset and length: what stands before the bytes that the length counts."""
 CRC_COVERS_FROM = 21
-_CRC_AT = 17
 _LEADER_EPOCH_ENDS = _PLACE.size
 MAGIC = 2
 NO_PRODUCER = -1
@@ -37,6 +36,7 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40
 
 
 class BatchHeader(NamedTuple):
@@ -76,6 +76,16 @@ class BatchHeader(NamedTuple):
         """The sequence number of the last record; after 2^31 - 1 comes 0."""
         last = self.base_sequence + self.last_offset_delta
         return last if last <= SEQUENCE_MAX else last - SEQUENCE_MAX - 1
+
+    @property
+    def codec(self) -> int:
+        """How the records are compressed; a number of `broker.log.compression`."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the tombstones of a compacted batch may go: wall clock; None if not decided yet."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def is_control(self) -> bool:
@@ -142,11 +152,15 @@ def stamped(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[bytes, Bat
     """The batch with the broker's time as its records' timestamp (LogAppendTime)."""
     attributes = header.attributes | LOG_APPEND_TIME
     changed = header._replace(attributes=attributes, max_timestamp=now_ms)
-    body = bytearray(memoryview(batch)[CRC_COVERS_FROM:])
-    _AFTER_CRC.pack_into(body, 0, *changed[5:])
-    crc = crc32c(body)
-    changed = changed._replace(crc=crc)
-    return b"".join([memoryview(batch)[:_CRC_AT], crc.to_bytes(4, "big"), body]), changed
+    return assembled(changed, memoryview(batch)[HEADER_BYTES:])
+
+
+def assembled(header: BatchHeader, records: Buffer) -> tuple[bytes, BatchHeader]:
+    """A batch of a header and the bytes of its records; length and CRC32C are made to fit."""
+    body = _AFTER_CRC.pack(*header[5:]) + records
+    length = len(body) + CRC_COVERS_FROM - PREFIX_BYTES
+    whole = header._replace(length=length, crc=crc32c(body))
+    return _HEADER.pack(*whole)[:CRC_COVERS_FROM] + body, whole
 
 
 def split_fetched(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:

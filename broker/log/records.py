@@ -1,15 +1,14 @@
-"""The records inside a batch, opened only to answer for a timestamp (row L7).
+"""The records inside a batch, opened only where the header does not do.
 
-Records that snappy, lz4 or zstd compressed are not opened: the answer is then the batch's first
-offset, which is never later than the exact one. Source: "Record" in the Apache Kafka protocol
-documentation (variable-length integers are zigzag encoded).
+Source: "Record" in the Apache Kafka protocol documentation (variable-length integers are zigzag
+encoded).
 """
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.log.compression import decompress
 from broker.log.record_batch import (
     CODEC_MASK,
     HEADER_BYTES,
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
 
     from raftctl.runtime.api import Buffer
 
-_NO_COMPRESSION = 0
-_GZIP = 1
-_GZIP_WINDOW_BITS = 31
-_OPENED_BYTES_MAX = 64 * 1024 * 1024
+_NULL = -1
+_VARINT_BITS_MAX = 63
+"""A longer number is none: without a bound a long run of bytes would cost its square in time."""
 
 
 class TimestampOffset(NamedTuple):
@@ -34,6 +32,66 @@ class TimestampOffset(NamedTuple):
 
     timestamp: int
     offset: int
+
+
+class Record(NamedTuple):
+    """A record as far as the log must know it."""
+
+    offset: int
+    timestamp: int
+    """Milliseconds."""
+    key: bytes | None
+    has_value: bool
+    """False for a tombstone."""
+    raw: memoryview
+    """All its bytes, the length included."""
+    tail: memoryview
+    """The bytes from the key's length on."""
+
+
+def opened(batch: Buffer, header: BatchHeader) -> list[Record]:
+    """All records of the batch. KafkaError(CORRUPT_MESSAGE) if they are not as they must be."""
+    data = memoryview(decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size]))
+    found, position = [], 0
+    try:
+        for _ in range(header.record_count):
+            record, position = _record(data, position, header)
+            found.append(record)
+    except IndexError:
+        raise _cut_short(header) from None
+    return found
+
+
+def _record(data: memoryview, start: int, header: BatchHeader) -> tuple[Record, int]:
+    length, body = _varint(data, start)
+    timestamp_delta, at = _varint(data, body + 1)
+    offset_delta, tail = _varint(data, at)
+    key_size, at = _varint(data, tail)
+    key = None if key_size == _NULL else bytes(data[at : at + key_size])
+    value_size, at = _varint(data, at + max(key_size, 0))
+    end = body + length
+    if length <= 0 or end > len(data) or at + max(value_size, 0) > end or key_size < _NULL:
+        raise _cut_short(header)
+    if header.attributes & LOG_APPEND_TIME:
+        timestamp = header.max_timestamp
+    else:
+        timestamp = header.base_timestamp + timestamp_delta
+    offset = header.base_offset + offset_delta
+    has_value = value_size != _NULL
+    return Record(offset, timestamp, key, has_value, data[start:end], data[tail:end]), end
+
+
+def encoded(record: Record, header: BatchHeader) -> bytes:
+    """The record's bytes in a batch whose base offset and base timestamp are the header's."""
+    body = b"".join(
+        [
+            b"\0",
+            varint(record.timestamp - header.base_timestamp),
+            varint(record.offset - header.base_offset),
+            record.tail,
+        ]
+    )
+    return varint(len(body)) + body
 
 
 def first_at_or_after(
@@ -53,37 +111,32 @@ def newest(batch: Buffer, header: BatchHeader) -> TimestampOffset:
 
 
 def _timestamps(batch: Buffer, header: BatchHeader) -> Iterator[TimestampOffset]:
-    if header.attributes & LOG_APPEND_TIME:
+    if header.attributes & LOG_APPEND_TIME and header.record_count:
         yield TimestampOffset(header.max_timestamp, header.base_offset)
         return
-    records = _opened(memoryview(batch)[HEADER_BYTES:], header.attributes & CODEC_MASK)
-    if records is None:
+    try:
+        data = decompress(header.attributes & CODEC_MASK, memoryview(batch)[HEADER_BYTES:])
+    except KafkaError:
+        # The client wrote it so. Its first offset is never later than the exact answer.
         yield TimestampOffset(header.max_timestamp, header.base_offset)
         return
     position = 0
     try:
         for _ in range(header.record_count):
-            length, body = _varint(records, position)
-            timestamp_delta, after = _varint(records, body + 1)
-            offset_delta, _ = _varint(records, after)
+            length, body = _varint(data, position)
+            timestamp_delta, after = _varint(data, body + 1)
+            offset_delta, _ = _varint(data, after)
             timestamp = header.base_timestamp + timestamp_delta
             yield TimestampOffset(timestamp, header.base_offset + offset_delta)
             position = body + length
     except IndexError:
         # The client's CRC held, so the client wrote it so. Its own readers will complain.
-        text = f"the batch at offset {header.base_offset} ends within a record"
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text) from None
+        raise _cut_short(header) from None
 
 
-def _opened(records: memoryview, codec: int) -> Buffer | None:
-    if codec == _NO_COMPRESSION:
-        return records
-    if codec != _GZIP:
-        return None
-    try:
-        return zlib.decompressobj(_GZIP_WINDOW_BITS).decompress(records, _OPENED_BYTES_MAX)
-    except zlib.error:
-        return None
+def _cut_short(header: BatchHeader) -> KafkaError:
+    text = f"the batch at offset {header.base_offset} ends within a record"
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
 
 
 def _varint(data: Buffer, position: int) -> tuple[int, int]:
@@ -95,3 +148,15 @@ def _varint(data: Buffer, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
+        if shift > _VARINT_BITS_MAX:
+            raise IndexError
+
+
+def varint(value: int) -> bytes:
+    """The zigzag encoding of a number of at most 64 bits."""
+    left = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while left >= 0x80:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*out, left])

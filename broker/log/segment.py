@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from crc32c import crc32c
+
 from broker.log import records
 from broker.log.index import OffsetIndex, TimeIndex
 from broker.log.record_batch import (
@@ -114,11 +116,26 @@ class Segment:
         first_ms = self._first_timestamp
         return (
             self.size + header.size > config.segment_bytes
-            or (first_ms is not None and header.max_timestamp - first_ms > config.segment_ms)
+            or (
+                first_ms is not None and header.max_timestamp - first_ms > self._lifetime_ms(config)
+            )
             or self._offsets.is_full
             or self._times.is_full
             or header.last_offset - self.base_offset > _RELATIVE_OFFSET_MAX
         )
+
+    def _lifetime_ms(self, config: TopicConfig) -> int:
+        """The age at which the segment is complete."""
+        lifetime_ms = config.segment_ms
+        if config.segment_jitter_ms:
+            # Told by the name, not drawn: what spreads the segments of many logs over time need
+            # only differ between them.
+            jitter_ms = min(config.segment_jitter_ms, lifetime_ms)
+            lifetime_ms -= crc32c(self.name.encode()) % jitter_ms
+        if "compact" in config.cleanup_policy:
+            # The active segment is never compacted, so it must not stay active for longer.
+            lifetime_ms = min(lifetime_ms, config.max_compaction_lag_ms)
+        return lifetime_ms
 
     def seal(self) -> None:
         """The last entry of the time index, when the segment is rolled or the log closed."""
@@ -161,18 +178,18 @@ class Segment:
 
     def retire(self) -> list[str]:
         """Gives the files names that no log looks at; returns them, to be removed later."""
-        retired = [path + ".deleted" for path in self._paths()]
         self.rename(".deleted")
-        return retired
+        return self.paths()
 
     def rename(self, ending: str) -> None:
         """Puts another ending after the names of the files; the batches' file comes last."""
-        before = self._paths()
+        before = self.paths()
         self._ending = ending
-        for old, new in zip(reversed(before), reversed(self._paths()), strict=True):
+        for old, new in zip(reversed(before), reversed(self.paths()), strict=True):
             self._files.rename(old, new)
 
-    def _paths(self) -> list[str]:
+    def paths(self) -> list[str]:
+        """Its files."""
         start = self._directory, self.base_offset
         return [segment_path(*start, suffix) + self._ending for suffix in FILES]
 

@@ -1,8 +1,9 @@
 """How compacted segments take the place of the old ones, so that a crash at any step is harmless.
 
 A compacted segment is written beside the log as `.cleaned` and synced. Renaming its batches' file
-to `.swap` is the decision: before it the old segments are the log and the rest is litter; after it
-the new one is, and whatever is left of those it replaces is removed, now or when the log is opened.
+to `.swap`, after those of its indexes, is the decision: before it the old segments are the log and
+the rest is litter; after it the new one is, and whatever is left of those it replaces is removed,
+now or when the log is opened. File systems with a journal keep the order of renames.
 It replaces what lies between its base offset and its last batch's end: compaction keeps a batch
 there, if need be without records, so that the file itself tells the range.
 """
@@ -16,10 +17,29 @@ from broker.log.segment import FILES, segment_path
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.log.segment import Segment
     from raftctl.runtime.api import FileSystem
 
 CLEANED = ".cleaned"
 SWAP = ".swap"
+
+
+def paths(directory: str, base_offset: int, ending: str) -> list[str]:
+    """The files of a segment under other names."""
+    return [segment_path(directory, base_offset, suffix) + ending for suffix in FILES]
+
+
+def perform(replaced: Sequence[Segment], new: Segment) -> list[str]:
+    """Puts a durable segment in the place of others, which it retires; returns their files.
+
+    Does not block, and is not durable before the directory is synced.
+    """
+    new.rename(SWAP)
+    retired = [path for segment in reversed(replaced) for path in segment.retire()]
+    new.rename("")
+    return retired
 
 
 def finish(files: FileSystem, directory: str) -> None:

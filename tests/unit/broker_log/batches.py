@@ -7,6 +7,9 @@ import struct
 
 from crc32c import crc32c
 
+from broker.log.compression import compress
+from raftctl.metadata.topic_config import TopicConfig
+
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _BEFORE = struct.Struct(">qiibI")
 
@@ -33,6 +36,37 @@ def record(offset_delta: int, timestamp_delta: int, value: bytes) -> bytes:
         ]
     )
     return varint(len(body)) + body
+
+
+def keyed_record(offset_delta: int, timestamp_delta: int, key: bytes, value: bytes | None) -> bytes:
+    """A record with a key; a tombstone if there is no value."""
+    size = varint(-1) if value is None else varint(len(value)) + value
+    body = b"".join(
+        [
+            b"\0",
+            varint(timestamp_delta),
+            varint(offset_delta),
+            varint(len(key)) + key,
+            size,
+            varint(0),
+        ]
+    )
+    return varint(len(body)) + body
+
+
+def keyed_batch(
+    pairs: list[tuple[bytes, bytes | None]],
+    *,
+    timestamp: int = 1_000,
+    codec: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+) -> bytes:
+    """A batch of (key, value); `producer` is (id, epoch, sequence)."""
+    records = b"".join(keyed_record(i, i, key, value) for i, (key, value) in enumerate(pairs))
+    last = len(pairs) - 1
+    tail = _AFTER_CRC.pack(codec, last, timestamp, timestamp + last, *producer, len(pairs))
+    body = tail + compress(codec, records, TopicConfig())
+    return _BEFORE.pack(0, 9 + len(body), -1, 2, crc32c(body)) + body
 
 
 def make_batch(

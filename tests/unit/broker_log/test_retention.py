@@ -89,7 +89,8 @@ def test_nothing_above_the_high_watermark_goes() -> None:
 
 @pytest.mark.req("L5")
 def test_a_topic_that_is_only_compacted_keeps_everything() -> None:
-    log = committed(TopicConfig(segment_bytes=1_000, retention_ms=1, cleanup_policy=("compact",)))
+    log = committed(KEEP_ALL)
+    log.config = TopicConfig(retention_ms=1, retention_bytes=1, cleanup_policy=("compact",))
     assert retention.apply(log, 10**6) == 0
 
 

@@ -1,0 +1,118 @@
+"""Apache Kafka's own dump tool reads what the partition logs put on disk."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.log.cleaning import Cleaning
+from broker.log.compaction import dirt
+from broker.log.opening import create_log
+from broker.types import TopicPartition
+from raftctl.metadata.topic_config import TopicConfig
+from raftctl.runtime.real import RealFileSystem
+from tests.peers.tools import HERE, INSTALL_TIMEOUT_S, installed, need, run
+from tests.unit.broker_log.batches import keyed_batch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from broker.log.partition_log import PartitionLog
+
+CONFIG = TopicConfig(segment_bytes=20_000, index_interval_bytes=300, cleanup_policy=("compact",))
+POM = HERE / "java" / "core.xml"
+COMPLAINTS = re.compile(r"(?i)mismatch|corrupt|invalid|out of order|not valid|do not|exception")
+
+pytestmark = [pytest.mark.req("L1", "L3", "L10"), pytest.mark.timeout(INSTALL_TIMEOUT_S + 120)]
+
+
+class DumpTool:
+    """`kafka-dump-log`, which is in the jar of Apache Kafka's broker."""
+
+    def __init__(self, version: str) -> None:
+        need("java", "mvn")
+        self._version = version
+        self._jars = installed(f"java-core-{version}", POM.read_text() + version, self._install)
+
+    def _install(self, folder: Path) -> None:
+        goals = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        options = ["-q", "-B", "-f", str(POM), f"-Dkafka.version={self._version}"]
+        run(["mvn", *options, *goals], timeout_s=INSTALL_TIMEOUT_S)
+
+    def __call__(self, *arguments: str) -> str:
+        """Runs the tool and returns what it printed."""
+        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"]
+        tool = ["-cp", f"{self._jars}/*", "kafka.tools.DumpLogSegments"]
+        return run(["java", *quick, *tool, *arguments])
+
+
+@pytest.fixture(scope="module")
+def dump() -> DumpTool:
+    return DumpTool("4.1.0")
+
+
+def written(directory: Path, *, compacted: bool) -> PartitionLog:
+    """A log of every codec, several segments, epochs and producers, closed cleanly."""
+    files, chance = RealFileSystem(), random.Random(4)
+    log = create_log(files, str(directory), TopicPartition("t", 0), CONFIG)
+    sequences = [0, 0]
+    for number in range(600):
+        producer = number % 2
+        pairs = [
+            (b"key-%d" % chance.randrange(40), None if chance.random() < 0.1 else b"value" * 9)
+            for _ in range(chance.randrange(1, 9))
+        ]
+        sender = (producer, 0, sequences[producer])
+        batch = keyed_batch(pairs, timestamp=number * 10, codec=number % 5, producer=sender)
+        log.append_as_leader(batch, number // 200, 10**9)
+        sequences[producer] += len(pairs)
+        log.high_watermark = log.log_end_offset
+    if compacted:
+        compact(files, log)
+    plan = log.flush_plan(rolled_only=False, closing=True)
+    assert plan is not None
+    plan.run()
+    log.flushed(plan)
+    log.close()
+    return log
+
+
+def compact(files: RealFileSystem, log: PartitionLog) -> None:
+    before = log.size
+    facts = log.segment_facts()
+    assert len(facts) > 5
+    found = dirt(facts, CONFIG, cleaned_to=0, high_watermark=log.high_watermark, now_ms=10**9)
+    steps = Cleaning(files, log, found, now_ms=10**9, buffer_bytes=1 << 20).steps()
+    for step in steps:
+        if step is not None:
+            assert log.replace_segments(step.replaced, step.segment)
+    for finish in log.take_retired():
+        finish()
+    assert log.size < before / 2
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_segments_indexes_and_snapshots(dump: DumpTool, tmp_path: Path, compacted: bool) -> None:
+    directory = tmp_path / "t-0"
+    log = written(directory, compacted=compacted)
+    records = 0
+    for path in sorted(directory.iterdir()):
+        if path.suffix not in (".log", ".index", ".timeindex", ".snapshot"):
+            continue
+        deep = ["--deep-iteration", "--print-data-log"] if path.suffix == ".log" else []
+        sane = ["--index-sanity-check"] if "index" in path.suffix else []
+        printed = dump("--files", str(path), *deep, *sane)
+        assert path.name in printed
+        assert COMPLAINTS.search(printed.replace("isvalid: true", "")) is None, printed
+        records += printed.count("| offset: ") if deep else 0
+        # Once more without the sanity check alone: every entry against its segment.
+        if sane:
+            checked = dump("--files", str(path), "--verify-index-only")
+            assert COMPLAINTS.search(checked) is None, checked
+        if path.suffix == ".snapshot" and path.stem == f"{log.log_end_offset:020d}":
+            assert printed.count("producerId: 0 ") == printed.count("producerId: 1 ") == 5
+    assert records > 100
+    assert (directory / "leader-epoch-checkpoint").read_text().startswith("0\n3\n0 0\n1 ")
