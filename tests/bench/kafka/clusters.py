@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,9 +83,12 @@ class Cluster:
         launch: Launcher,
         format_node: Callable[[NodeConfig, str], object],
         nodes: int = NODES,
+        start_all: Callable[[LocalCluster], object] | None = None,
     ) -> None:
+        """`launch` starts one node, `start_all` all of them if there is a quicker way."""
         self.name = name
         self._launch = launch
+        self._start_all = start_all or (lambda nodes: nodes.start_all(launch))
         self._nodes = LocalCluster.open(
             directory, ClusterSpec(nodes, nodes), random_uuid_text, format_node
         )
@@ -93,7 +97,7 @@ class Cluster:
 
     def start(self) -> None:
         """Starts all nodes at once; `wait_usable` says when they serve."""
-        self._nodes.start_all(self._launch)
+        self._start_all(self._nodes)
 
     def stop(self) -> None:
         """Kills all nodes."""
@@ -190,7 +194,13 @@ def makers(jars: Path | None) -> list[Maker]:
 
 def raftctl_cluster(directory: Path) -> Cluster:
     """Ours, formatted but not started."""
-    return Cluster("raftctl", directory, start_node, format_storage)
+    return Cluster("raftctl", directory, start_node, format_storage, start_all=_up)
+
+
+def _up(nodes: LocalCluster) -> None:
+    """As users do; the nodes then share what one process has imported."""
+    up = [sys.executable, "-m", "raftctl", "up", "--dir", str(nodes.directory)]
+    subprocess.run(up, check=True, capture_output=True, timeout=READY_S)
 
 
 def kafka_cluster(directory: Path, jars: Path, nodes: int = NODES) -> Cluster:
