@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci mutants fuzz bench docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci mutants fuzz bench bench-kafka docs clean
 
 setup: .venv/.dev
 
@@ -58,6 +58,10 @@ fuzz: setup
 
 bench: setup
 	$(BIN)/python -m tests.bench --output out/bench.json
+
+# Beside Apache Kafka, which needs Java and Maven: make bench-kafka ONLY="produce_acks_all latency".
+bench-kafka: setup
+	$(BIN)/python -m tests.bench kafka --output out/bench-kafka.json $(if $(ONLY),--only $(ONLY)) $(if $(FULL),--full)
 
 docs: setup
 	$(BIN)/python -m raftctl.cli.reference

@@ -207,6 +207,12 @@ class KafkaError(Exception):
         super().__init__(f"{code.name}: {self.message}")
 
 
+def client_error(number: int, text: str) -> KafkaError:
+    """What librdkafka says as ours; its own numbers, below -1, mean that nobody answered."""
+    known = number in ErrorCode._value2member_map_
+    return KafkaError(ErrorCode(number) if known else ErrorCode.BROKER_NOT_AVAILABLE, text)
+
+
 class ConfigError(Exception):
     """Bad input of an operator: names the key or file and the remedy; exit status 2."""
 

@@ -1,7 +1,7 @@
 """A connection from this broker to another's listener: one request at a time.
 
-An answer is received straight into a buffer of its size, so that the records in it are views of
-that buffer and are copied only once more, into the log.
+The records in an answer are views of the frame it came in, and are copied only once more, into the
+log.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.protocol.codec import MalformedError, decode_response, encode_request
+from broker.protocol.frames import FrameReader
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.protocol.codec import Message
-
-_LENGTH_BYTES = 4
+    from broker.protocol.codec import Frame, Message
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -23,13 +22,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def __init__(self, client_id: str, response_bytes_max: int) -> None:
         self._client_id = client_id
-        self._response_bytes_max = response_bytes_max
+        self._frames = FrameReader(response_bytes_max)
         self._transport: asyncio.Transport | None = None
-        self._answer: asyncio.Future[bytearray] | None = None
+        self._answer: asyncio.Future[Frame] | None = None
         self._correlation_id = 0
-        self._buffer = bytearray(_LENGTH_BYTES)
-        self._filled = 0
-        self._in_frame = False
 
     async def call(
         self, api_key: int, version: int, message: Message, timeout_ms: int
@@ -79,27 +75,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See `asyncio.BufferedProtocol`."""
-        return memoryview(self._buffer)[self._filled :]
+        del sizehint
+        return self._frames.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol`."""
-        self._filled += nbytes
-        if self._filled < len(self._buffer):
-            return
-        full, self._filled = self._buffer, 0
-        if self._in_frame:
-            self._in_frame = False
-            self._buffer = bytearray(_LENGTH_BYTES)
-            self._received(full)
-            return
-        length = int.from_bytes(full, "big", signed=True)
-        if not 0 < length <= self._response_bytes_max:
+        self._frames.received(nbytes)
+        try:
+            while (frame := self._frames.next()) is not None:
+                self._received(frame)
+        except MalformedError:
             self.close()
-            return
-        self._in_frame = True
-        self._buffer = bytearray(length)
 
-    def _received(self, frame: bytearray) -> None:
+    def _received(self, frame: Frame) -> None:
         if self._answer is None or self._answer.done():
             # Nothing was asked: the other side does not speak this protocol.
             self.close()

@@ -8,12 +8,14 @@ import typer
 
 from raftctl.cli import (
     bench,
+    bench_clients,
     cluster,
     elect_leaders,
     info,
     kv,
     log,
     metadata_shell,
+    offsets,
     quorum,
     start,
     storage,
@@ -34,6 +36,9 @@ app = typer.Typer(
 )
 app.add_typer(storage.app, name="storage")
 app.add_typer(bench.app, name="bench")
+bench.app.command()(bench_clients.produce)
+bench.app.command()(bench_clients.consume)
+bench.app.command(name="end-to-end")(bench_clients.end_to_end)
 app.add_typer(topics.app, name="topics")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(kv.app, name="kv")
@@ -44,6 +49,7 @@ app.command()(start.start)
 app.command()(cluster.up)
 app.command()(cluster.down)
 app.command()(cluster.status)
+app.command()(offsets.offsets)
 app.command()(demo.demo)
 app.command()(info.plugins)
 app.command()(info.version)

@@ -25,11 +25,6 @@ PAIRS = (
 )
 
 
-@app.callback()
-def bench() -> None:
-    """Keeps `bench` a group while it has one command."""
-
-
 class Peer(enum.StrEnum):
     """What the quorum is compared with."""
 

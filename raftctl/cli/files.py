@@ -30,13 +30,13 @@ def read_config_file(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
     )
 
 
-def parse_overrides(items: Iterable[str]) -> dict[str, str]:
-    """`key=value` items as a mapping; ConfigError for one without `=`."""
+def parse_overrides(items: Iterable[str], option: str = "-o") -> dict[str, str]:
+    """`key=value` items as a mapping; ConfigError, naming the option, for one without `=`."""
     overrides = {}
     for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"-o {item}: write key=value")
+            raise ConfigError(f"{option} {item}: write key=value")
         overrides[key.strip()] = value
     return overrides
 

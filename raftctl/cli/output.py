@@ -27,6 +27,12 @@ OverrideOption = Annotated[
     list[str] | None,
     typer.Option("--override", "-o", metavar="KEY=VALUE", help="Sets a configuration key."),
 ]
+BootstrapOption = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server", metavar="HOST:PORT,...", help="Brokers to ask, of any Kafka cluster."
+    ),
+]
 ConfigOption = Annotated[
     str, typer.Option("--config", metavar="FILE", help="The node's .properties file.")
 ]

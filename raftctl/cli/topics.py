@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 
 from raftctl.cli.files import parse_overrides
-from raftctl.cli.output import Output, OutputOption, show, table
-from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,12 +20,6 @@ app = typer.Typer(
     help="Creates, lists, describes, alters and deletes topics.", no_args_is_help=True
 )
 
-BootstrapOption = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap-server", metavar="HOST:PORT,...", help="Brokers to ask, of any Kafka cluster."
-    ),
-]
 TimeoutOption = Annotated[float, typer.Option(help="Seconds to wait for the cluster.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
 TIMEOUT_S = 15.0
@@ -60,7 +54,9 @@ def list_topics(
     """Lists all topics."""
     topics = [
         {"topic": name, "partitions": len(metadata.partitions)}
-        for name, metadata in sorted(_metadata(admin_client(bootstrap_server), timeout).items())
+        for name, metadata in sorted(
+            topics_metadata(admin_client(bootstrap_server), timeout).items()
+        )
     ]
     show(output, topics, table(("TOPIC", "PARTITIONS"), [list(topic.values()) for topic in topics]))
 
@@ -73,7 +69,7 @@ def describe(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows the partitions of a topic: leader, replicas, in-sync replicas."""
-    metadata = _metadata(admin_client(bootstrap_server), timeout).get(topic)
+    metadata = topics_metadata(admin_client(bootstrap_server), timeout).get(topic)
     if metadata is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {topic}")
     partitions = [
@@ -158,7 +154,8 @@ def create_topic(
     wait_for(futures[topic], timeout_s)
 
 
-def _metadata(client: AdminClient, timeout_s: float) -> dict[str, Any]:
+def topics_metadata(client: AdminClient, timeout_s: float) -> dict[str, Any]:
+    """All topics by name; KafkaError if nobody answers."""
     from confluent_kafka import KafkaException
 
     try:
@@ -179,11 +176,8 @@ def wait_for(future: Future[T], timeout_s: float) -> T:
 
 
 def raise_error(error: Any) -> NoReturn:
-    """Turns librdkafka's error into ours; its own codes, below -1, mean that nobody answered."""
-    detail = error.args[0]
-    known = detail.code() in ErrorCode._value2member_map_
-    code = ErrorCode(detail.code()) if known else ErrorCode.BROKER_NOT_AVAILABLE
-    raise KafkaError(code, detail.str()) from None
+    """Turns librdkafka's error into ours."""
+    raise client_error(error.args[0].code(), error.args[0].str()) from None
 
 
 def _ids(numbers: Iterable[int]) -> str:

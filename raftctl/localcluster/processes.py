@@ -68,7 +68,13 @@ class ProcessRef:
 
 def start_node(properties: Path, log: Path) -> ProcessRef:
     """Starts `raftctl start` in its own session, with what it writes appended to `log`."""
-    command = [sys.executable, "-m", "raftctl", "start", "--config", str(properties)]
+    return start_program(
+        [sys.executable, "-m", "raftctl", "start", "--config", str(properties)], log
+    )
+
+
+def start_program(command: Sequence[str], log: Path) -> ProcessRef:
+    """Starts a program that may outlive this one, with what it writes appended to `log`."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             command,
@@ -77,7 +83,7 @@ def start_node(properties: Path, log: Path) -> ProcessRef:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    # The node may outlive us and `_reap` collects its status, so the handle must not mourn it.
+    # `_reap` collects its status, so the handle must not mourn it.
     child.returncode = 0
     return ProcessRef(child.pid, psutil.Process(child.pid).create_time())
 

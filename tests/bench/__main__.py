@@ -1,7 +1,7 @@
 """`python -m tests.bench --output FILE [NAME ...]`: measures, writes JSON, prints a line a figure.
 
 A figure is the median of several turns; all turns are in the file. Nothing is asserted here: goals
-stand beside the figures so that a reader can judge.
+stand beside the figures so that a reader can judge. `kafka` has parts and options of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from raftctl.bench.figures import report
 from tests.bench import failover, produce, quorum, startup
+from tests.bench.kafka import main as kafka
 
 BENCHMARKS = {
     "startup": startup.run,
@@ -24,7 +25,10 @@ BENCHMARKS = {
 
 
 def main() -> None:
-    """Runs the benchmarks named, or all."""
+    """Runs the benchmarks named, or all but `kafka`."""
+    if sys.argv[1:2] == ["kafka"]:
+        kafka.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(prog="tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []])
     parser.add_argument("--output", type=Path, default=Path("out/bench.json"))

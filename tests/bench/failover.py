@@ -57,7 +57,7 @@ def _kill_controller(cluster: LocalCluster, admin: AdminClient, topic: str) -> f
 def _kill_leader(cluster: LocalCluster, admin: AdminClient) -> float:
     metadata = admin.list_topics(TOPIC, timeout=10)
     node = cluster.layout.node(metadata.topics[TOPIC].partitions[0].leader)
-    writer = SteadyWriter(cluster.layout.bootstrap)
+    writer = SteadyWriter(cluster.layout.bootstrap, TOPIC)
     time.sleep(SETTLE_S)
     cluster.kill(node)
     killed = time.perf_counter()
@@ -70,7 +70,8 @@ def _kill_leader(cluster: LocalCluster, admin: AdminClient) -> float:
 class SteadyWriter:
     """Writes a small record every few milliseconds from a thread, with acks=all."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 2}
         )
@@ -97,7 +98,7 @@ class SteadyWriter:
     def _run(self) -> None:
         while not self._stopping.is_set():
             delivered = partial(self._delivered, time.perf_counter())
-            self._producer.produce(TOPIC, b"x" * 100, callback=delivered)
+            self._producer.produce(self._topic, b"x" * 100, callback=delivered)
             self._producer.poll(WRITE_EVERY_S)
 
     def _delivered(self, given: float, error: Any, _message: Any) -> None:

@@ -63,3 +63,18 @@ def test_receiving_while_whole_frames_wait_is_a_bug() -> None:
     reader.received(RECEIVE_BYTES)
     with pytest.raises(InvariantViolation):
         reader.writable()
+
+
+@pytest.mark.req("N3")
+def test_once_all_is_taken_the_whole_buffer_is_there_again() -> None:
+    """Else one frame after the other would be received in two parts."""
+    reader = FrameReader(RECEIVE_BYTES)
+    frame = b"x" * (RECEIVE_BYTES // 2 + 1)
+    for _ in range(3):
+        into = reader.writable()
+        assert len(into) == RECEIVE_BYTES
+        received = len(frame).to_bytes(4, "big") + frame
+        into[: len(received)] = received
+        reader.received(len(received))
+        assert reader.next() == frame
+        assert reader.next() is None

@@ -1,0 +1,85 @@
+"""What the clients of the benchmarks share: settings, errors, the partitions of a topic.
+
+The clients are librdkafka's, so they work against any cluster that speaks Kafka's protocol.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from confluent_kafka import Consumer
+
+METADATA_TIMEOUT_S = 15.0
+MEGABYTE = 1e6
+PROGRESS_S = 5.0
+
+
+def new_client(
+    kind: Callable[[dict[str, Any]], Any],
+    bootstrap_servers: str,
+    defaults: Mapping[str, Any],
+    properties: Mapping[str, str],
+) -> Any:
+    """A Producer or Consumer; the user's properties win. ConfigError if one makes no sense."""
+    settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0, **defaults, **properties}
+    try:
+        return kind(settings)
+    except KafkaException as error:
+        raise ConfigError(
+            f"--command-property: {error.args[0].str()}; see librdkafka's CONFIGURATION.md"
+        ) from None
+
+
+@contextlib.contextmanager
+def kafka_errors() -> Iterator[None]:
+    """Inside, an error of librdkafka becomes a KafkaError."""
+    try:
+        yield
+    except KafkaException as error:
+        raise client_error(error.args[0].code(), error.args[0].str()) from None
+
+
+def partitions_of(client: Any, topic: str) -> list[int]:
+    """The topic's partitions in order. KafkaError if there is no such topic, or nobody answers."""
+    with kafka_errors():
+        found = client.list_topics(topic, timeout=METADATA_TIMEOUT_S).topics[topic]
+    if found.error is not None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"no topic {topic}; raftctl topics create makes one ({found.error.str()})",
+        )
+    return sorted(found.partitions)
+
+
+def assign_to_end(consumer: Consumer, topic: str, partitions: list[int]) -> None:
+    """From here on the consumer gets what is written after this moment."""
+    with kafka_errors():
+        ends = [
+            TopicPartition(topic, partition, _end(consumer, TopicPartition(topic, partition)))
+            for partition in partitions
+        ]
+        consumer.assign(ends)
+
+
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    _, end = consumer.get_watermark_offsets(partition, timeout=METADATA_TIMEOUT_S)
+    return int(end)
+
+
+def rates(records: int, size: int, seconds: float) -> dict[str, Any]:
+    """Records and megabytes (10^6 bytes of values) of a run."""
+    return {
+        "records": records,
+        "bytes": size,
+        "seconds": round(seconds, 4),
+        "records_per_s": round(records / seconds, 1),
+        "megabytes_per_s": round(size / seconds / MEGABYTE, 3),
+    }

@@ -1,0 +1,1 @@
+"""Our brokers beside Apache Kafka's: `python -m tests.bench kafka` (`make bench-kafka`)."""

@@ -1,0 +1,86 @@
+"""Clients in a process of their own against one cluster, and what its brokers use meanwhile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.bench.kafka.clusters import Cluster
+
+MEGABYTE = 10**6
+MEBIBYTE = 1 << 20
+TIMEOUT_S = 3600
+SAMPLE_S = 0.2
+CLIENT = {"batch.size": "65536", "linger.ms": "5"}
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a run of clients came to."""
+
+    report: dict[str, Any]
+    """Of `raftctl bench`."""
+    cpu_ms_per_megabyte: float
+    """Of all brokers; a megabyte is counted once, whatever its replicas."""
+    resident_mebibytes: float
+    """The greatest of any broker while the clients ran."""
+
+
+def produce(cluster: Cluster, topic: str, size: int, megabytes: int, acks: str) -> Load:
+    """Writes so many megabytes of records of this size."""
+    count = max(1, megabytes * MEGABYTE // size)
+    settings = {**CLIENT, "acks": acks}
+    properties = [f"--producer-props={key}={value}" for key, value in settings.items()]
+    shape = [f"--num-records={count}", f"--record-size={size}"]
+    return run(cluster, "produce", topic, *shape, *properties)
+
+
+def consume(cluster: Cluster, topic: str, records: int) -> Load:
+    """Reads so many records from the start."""
+    return run(cluster, "consume", topic, f"--num-records={records}", "--timeout=60000")
+
+
+def run(cluster: Cluster, command: str, topic: str, *arguments: str) -> Load:
+    """Runs `raftctl bench`."""
+    client = [sys.executable, "-m", "raftctl", "bench", command, "--output=json"]
+    where = [f"--bootstrap-server={cluster.bootstrap}", f"--topic={topic}"]
+    before = cluster.broker_cpu_seconds()
+    with _Memory(cluster) as memory:
+        done = subprocess.run(
+            [*client, *where, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+    if done.returncode:
+        raise RuntimeError(f"{cluster.name}: bench {command}: {done.stderr}")
+    used = cluster.broker_cpu_seconds() - before
+    report = json.loads(done.stdout)
+    return Load(report, used * 1000 / (report["bytes"] / MEGABYTE), memory.greatest)
+
+
+class _Memory:
+    """Looks at the resident memory of the brokers again and again."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._processes = cluster.broker_processes()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.greatest = 0.0
+
+    def __enter__(self) -> _Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            sizes = [process.memory_info().rss / MEBIBYTE for process in self._processes]
+            self.greatest = max(self.greatest, *sizes)
+            if self._over.wait(SAMPLE_S):
+                return

@@ -1,0 +1,119 @@
+"""`python -m tests.bench kafka`: measures, writes JSON, prints a line a figure.
+
+Without Java or Maven it says what is missing and measures ours alone. On a machine that does other
+work meanwhile, ratios are indicative and processor time says more than speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raftctl.bench.figures import report
+from tests.bench.kafka import lifecycle, throughput
+from tests.bench.kafka.clusters import kafka_jars, makers, missing
+from tests.bench.kafka.turns import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.bench.kafka.clusters import Cluster, Maker
+
+CACHE = Path(__file__).parents[3] / "out" / "bench"
+STARTUP = "startup"
+PARTS = {
+    "produce_acks_all": throughput.produce_acks_all,
+    "produce_acks_1": throughput.produce_acks_1,
+    "produce_small": throughput.produce_small,
+    "consume_cached": throughput.consume_cached,
+    "consume_cold": throughput.consume_cold,
+    "latency": throughput.latency,
+    "failover": lifecycle.failover,
+    "record_sizes": throughput.record_sizes,
+    "partitions": lifecycle.partitions,
+}
+"""What is measured of two clusters that run; `STARTUP` starts its own."""
+FULL = {"turns": 5, "megabytes": 256, "cold_megabytes": 4096, "partitions_max": 10_000}
+
+
+def main(words: Sequence[str]) -> None:
+    """Measures the parts named, or all."""
+    # Twelve processes would outlive this one if it just ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    arguments = _parse(words)
+    options = Options(
+        arguments.turns,
+        arguments.megabytes,
+        arguments.warmup_megabytes,
+        arguments.cold_megabytes,
+        arguments.partitions_max,
+    )
+    names = arguments.only or [STARTUP, *PARTS]
+    found = makers(_jars(arguments))
+    figures: dict[str, Any] = {}
+
+    def tell(part: dict[str, Any]) -> None:
+        """At once, since an hour of work may fail in the end."""
+        figures.update(part)
+        for name, value in part.items():
+            sys.stdout.write(f"{name}: {value['median']} {value['unit']} ({value['goal']})\n")
+        sys.stdout.flush()
+        document = {"kafka_version": arguments.kafka_version, **report(figures)}
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(document, indent=2))
+
+    if STARTUP in names:
+        tell(lifecycle.startup(found, options))
+    running = [name for name in PARTS if name in names]
+    if running:
+        with _running(found, options) as clusters:
+            for name in running:
+                tell(PARTS[name](clusters, options))
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tests.bench kafka", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=[STARTUP, *PARTS], metavar="PART")
+    parser.add_argument("--peer", choices=["kafka", "none"], default="kafka")
+    parser.add_argument("--kafka-version", default="4.1.0")
+    parser.add_argument("--output", type=Path, default=Path("out/bench-kafka.json"))
+    parser.add_argument("--full", action="store_true", help=f"as with {FULL}")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--megabytes", type=int, default=64, help="of one turn")
+    parser.add_argument("--warmup-megabytes", type=int, default=128, help="before all turns")
+    parser.add_argument("--cold-megabytes", type=int, default=256, help="read from the disk")
+    parser.add_argument("--partitions-max", type=int, default=1000, help="per broker")
+    # A value given on the command line wins over what --full stands for.
+    if "--full" in words:
+        parser.set_defaults(**FULL)
+    return parser.parse_args(words)
+
+
+def _jars(arguments: argparse.Namespace) -> Path | None:
+    lacks = missing() if arguments.peer == "kafka" else "nothing, it was not asked for"
+    if lacks:
+        sys.stdout.write(f"kafka: no peer to compare with; missing: {lacks}\n")
+        return None
+    return kafka_jars(arguments.kafka_version, CACHE)
+
+
+@contextlib.contextmanager
+def _running(found: Sequence[Maker], options: Options) -> Iterator[list[Cluster]]:
+    with tempfile.TemporaryDirectory(prefix="raftctl-bench-") as directory:
+        clusters = [maker.make(Path(directory) / maker.name) for maker in found]
+        try:
+            for cluster in clusters:
+                cluster.start()
+            for cluster in clusters:
+                cluster.wait_usable()
+                throughput.warm_up(cluster, options.warmup_megabytes)
+            yield clusters
+        finally:
+            for cluster in clusters:
+                cluster.stop()

@@ -1,0 +1,144 @@
+"""Produce, consume, latency: one topic of six partitions with three replicas."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.kafka.loads import MEGABYTE, consume, produce, run
+from tests.bench.kafka.turns import Options, Quantity, in_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.bench.kafka.clusters import Cluster
+
+PARTITIONS = 6
+KIBIBYTE = 1024
+SMALL = 100
+SIZES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20)
+GREATEST_BATCH = str(2 << 20)
+LATENCY_RATE = 1000
+LATENCY_SECONDS = 10
+
+
+def warm_up(cluster: Cluster, megabytes: int) -> None:
+    """Lets caches and just-in-time compilers settle; so much is written with each acks and read."""
+    with _Topic(cluster, "warm-up") as topic:
+        for acks in ("all", "1"):
+            records = produce(cluster, topic, KIBIBYTE, megabytes, acks).report["records"]
+        consume(cluster, topic, records)
+
+
+def produce_acks_all(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+    """1 KiB records, batches of 64 KiB, acknowledged by all replicas."""
+    return _produce(clusters, options, "produce_acks_all", KIBIBYTE, "all", "goal: at least 1")
+
+
+def produce_acks_1(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+    """The same, acknowledged by the leader."""
+    return _produce(clusters, options, "produce_acks_1", KIBIBYTE, "1", "goal: at least 1")
+
+
+def produce_small(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+    """Records of 100 B."""
+    return _produce(clusters, options, "produce_small", SMALL, "all", "goal: at least 0.7")
+
+
+def record_sizes(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+    """How produce depends on the size of a record."""
+    figures: dict[str, Any] = {}
+    for size in SIZES:
+        figures |= _produce(clusters, options, f"produce_{size}_B", size, "all", "no goal")
+    return figures
+
+
+def _produce(
+    clusters: Sequence[Cluster], options: Options, name: str, size: int, acks: str, goal: str
+) -> dict[str, Any]:
+    def measure(cluster: Cluster, turn: int) -> Mapping[str, float]:
+        with _Topic(cluster, f"{name}-{turn}") as topic:
+            load = produce(cluster, topic, size, options.megabytes, acks)
+        return {
+            name: load.report["megabytes_per_s"],
+            f"{name}_cpu": load.cpu_ms_per_megabyte,
+            f"{name}_memory": load.resident_mebibytes,
+        }
+
+    quantities = {
+        name: Quantity("MB/s", f"{size} B, acks={acks}; {goal}", 1),
+        f"{name}_cpu": Quantity("ms/MB", "processor time of all brokers"),
+        f"{name}_memory": Quantity("MiB", "resident, greatest broker; goal: at most 0.4", 1),
+    }
+    return in_turns(clusters, options.turns, measure, quantities)
+
+
+def consume_cached(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+    """What was written just before."""
+    return _consume(clusters, options, "consume_cached", options.megabytes, cold=False)
+
+
+def consume_cold(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+    """A log whose pages were dropped, read from its start; and how much came from the disk."""
+    return _consume(clusters, options, "consume_cold", options.cold_megabytes, cold=True)
+
+
+def _consume(
+    clusters: Sequence[Cluster], options: Options, name: str, megabytes: int, *, cold: bool
+) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+
+    def measure(cluster: Cluster, _: int) -> Mapping[str, float]:
+        if cold:
+            cluster.evict(name)
+        before = cluster.broker_read_bytes()
+        load = consume(cluster, name, counts[cluster.name])
+        read = (cluster.broker_read_bytes() - before) / MEGABYTE
+        speed = load.report["megabytes_per_s"]
+        return {name: speed, f"{name}_cpu": load.cpu_ms_per_megabyte, f"{name}_from_disk": read}
+
+    quantities = {
+        name: Quantity("MB/s", f"{megabytes} MB; goal: at least 1", 1),
+        f"{name}_cpu": Quantity("ms/MB", "processor time of all brokers"),
+        f"{name}_from_disk": Quantity("MB", "read from the disk by the brokers", 1),
+    }
+    with contextlib.ExitStack() as topics:
+        for cluster in clusters:
+            topics.enter_context(_Topic(cluster, name))
+            written = produce(cluster, name, KIBIBYTE, megabytes, "all")
+            counts[cluster.name] = written.report["records"]
+        return in_turns(clusters, options.turns, measure, quantities)
+
+
+def latency(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
+    """From the producer's call to the consumer, 1,000 records a second, acks=all."""
+    goal = f"{LATENCY_RATE} records/s, acks=all; goal: below 1"
+    quantities = {
+        "latency_p50": Quantity("ms", goal, 3),
+        "latency_p99": Quantity("ms", goal, 3),
+    }
+    return in_turns(clusters, options.turns, _latency, quantities)
+
+
+def _latency(cluster: Cluster, turn: int) -> Mapping[str, float]:
+    rate = [f"--throughput={LATENCY_RATE}", f"--num-records={LATENCY_RATE * LATENCY_SECONDS}"]
+    with _Topic(cluster, f"latency-{turn}") as topic:
+        report = run(cluster, "end-to-end", topic, *rate, "--record-size=1024").report
+    return {"latency_p50": report["p50_ms"], "latency_p99": report["p99_ms"]}
+
+
+class _Topic:
+    """A topic with all replicas in sync, deleted afterwards."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.name = name
+        self._cluster = cluster
+        self._admin = cluster.admin()
+
+    def __enter__(self) -> str:
+        limits = {"max.message.bytes": GREATEST_BATCH}
+        self._cluster.create_topic(self._admin, self.name, PARTITIONS, **limits)
+        return self.name
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.delete_topics([self.name], operation_timeout=30)[self.name].result(60)

@@ -1,0 +1,91 @@
+"""`raftctl offsets` and Apache Kafka's GetOffsetShell agree, on our brokers and on Apache Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from raftctl.cli.topics import admin_client, create_topic
+from tests.bench.kafka.clusters import kafka_cluster, kafka_jars
+from tests.integration.clusters import raftctl
+from tests.peers.test_java import JavaTools
+from tests.peers.tools import CACHE, INSTALL_TIMEOUT_S, need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VERSION = "4.1.0"
+TOPIC = "offsets-agree"
+PARTITIONS = 3
+TIME_MS = 1_700_000_000_000
+TIMES = ["-1", "-2", "-3", "latest", "earliest", "max-timestamp", str(TIME_MS + 2)]
+
+pytestmark = [pytest.mark.req("A1", "A3", "L7"), pytest.mark.timeout(2 * INSTALL_TIMEOUT_S)]
+
+
+@pytest.fixture(scope="module")
+def tools() -> JavaTools:
+    return JavaTools(VERSION)
+
+
+@pytest.fixture(scope="module")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of one controller and one broker of Apache Kafka."""
+    need("java", "mvn")
+    jars = kafka_jars(VERSION, CACHE)
+    cluster = kafka_cluster(tmp_path_factory.mktemp("kafka") / "nodes", jars, nodes=1)
+    try:
+        cluster.start()
+        cluster.wait_usable()
+        yield cluster.bootstrap
+    finally:
+        cluster.stop()
+
+
+def fill(bootstrap: str, replicas: int) -> None:
+    """Partition 0 has four records, the newest by time in the middle; 1 has one, 2 has none."""
+    with contextlib.closing(Producer({"bootstrap.servers": bootstrap})) as producer:
+        create_topic(admin_client(bootstrap), TOPIC, PARTITIONS, replicas, {}, 30)
+        for partition, after in ((0, 0), (0, 1), (0, 3), (0, 2), (1, 1)):
+            producer.produce(TOPIC, b"x", partition=partition, timestamp=TIME_MS + after)
+            assert producer.flush(60) == 0
+
+
+def compare(tools: JavaTools, bootstrap: str) -> None:
+    for time in TIMES:
+        theirs = tools(
+            "GetOffsetShell",
+            *("--bootstrap-server", bootstrap, "--topic", f"{TOPIC[:-1]}.*", "--time", time),
+        )
+        ours = raftctl(
+            "offsets", "--bootstrap-server", bootstrap, "--topic", f"{TOPIC[:-1]}.*", "--time", time
+        )
+        assert ours.status == 0, ours
+        rows = [":".join(line.split()) for line in ours.stdout.splitlines()[1:]]
+        assert rows == theirs.splitlines(), time
+    some = ["--bootstrap-server", bootstrap, "--topic", TOPIC, "--partitions", "0,2"]
+    found = raftctl("offsets", *some, "--output", "json").document
+    assert found == [
+        {"topic": TOPIC, "partition": 0, "offset": 4},
+        {"topic": TOPIC, "partition": 2, "offset": 0},
+    ]
+    assert tools("GetOffsetShell", *some).splitlines() == [f"{TOPIC}:0:4", f"{TOPIC}:2:0"]
+
+
+def test_on_our_brokers(tools: JavaTools, bootstrap: str) -> None:
+    fill(bootstrap, 3)
+    compare(tools, bootstrap)
+
+
+def test_on_apache_kafka(tools: JavaTools, apache_kafka: str) -> None:
+    fill(apache_kafka, 1)
+    compare(tools, apache_kafka)
+    bench = ["--bootstrap-server", apache_kafka, "--topic", TOPIC, "--output", "json"]
+    written = raftctl("bench", "produce", *bench, "--num-records", "100").document
+    assert written["records"] == 100
+    assert raftctl("bench", "consume", *bench, "--num-records", "105").document["records"] == 105
+    through = raftctl("bench", "end-to-end", *bench, "--num-records", "10").document
+    assert 0 < through["p50_ms"] <= through["p99_ms"]
