@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.apis import (
     admin,
+    alter_configs,
     cluster,
     configs,
     elections,
@@ -74,6 +75,8 @@ APIS: dict[int, Api] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(offsets.handle_leader_epochs, offsets.refuse_leader_epochs),
     ApiKey.DESCRIBE_CONFIGS: Api(configs.handle, configs.refuse),
     ApiKey.CREATE_PARTITIONS: Api(admin.handle_create_partitions, admin.refuse_create_partitions),
+    ApiKey.ALTER_CONFIGS: Api(alter_configs.handle, alter_configs.refuse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(alter_configs.handle_incremental, alter_configs.refuse),
     ApiKey.ELECT_LEADERS: Api(elections.handle, elections.refuse),
     ApiKey.DESCRIBE_CLUSTER: Api(cluster.handle_describe_cluster, cluster.refuse_describe_cluster),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(

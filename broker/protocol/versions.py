@@ -25,8 +25,10 @@ class ApiKey(enum.IntEnum):
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
     DESCRIBE_CLUSTER = 60
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -43,8 +45,10 @@ SERVED: dict[int, range] = {
     ApiKey.INIT_PRODUCER_ID: range(6),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2, 5),
     ApiKey.DESCRIBE_CONFIGS: range(1, 5),
+    ApiKey.ALTER_CONFIGS: range(3),
     ApiKey.CREATE_PARTITIONS: range(4),
     ApiKey.ELECT_LEADERS: range(3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: range(2),
     ApiKey.DESCRIBE_CLUSTER: range(3),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
 }

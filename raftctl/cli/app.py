@@ -9,6 +9,7 @@ import typer
 from raftctl.cli import (
     bench,
     cluster,
+    configs,
     elect_leaders,
     info,
     kv,
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.add_typer(storage.app, name="storage")
 app.add_typer(bench.app, name="bench")
 app.add_typer(topics.app, name="topics")
+app.add_typer(configs.app, name="configs")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(kv.app, name="kv")
 app.add_typer(log.app, name="log")

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from raftctl.controller.balancer import LeaderBalancer
 from raftctl.controller.cluster_control import ClusterControl
 from raftctl.controller.config import ControllerConfig
+from raftctl.controller.config_control import alter_configs
 from raftctl.controller.elections import elect_leaders
 from raftctl.controller.kv_control import handle_kv
 from raftctl.controller.producer_ids import allocate_producer_ids
@@ -30,7 +31,11 @@ from raftctl.controller.replication_control import alter_partitions
 from raftctl.controller.result import ControllerResult
 from raftctl.controller.topic_control import TopicControl
 from raftctl.errors import invariant
-from raftctl.metadata.admin_requests import CreatePartitionsRequest, ElectLeadersRequest
+from raftctl.metadata.admin_requests import (
+    AlterConfigsRequest,
+    CreatePartitionsRequest,
+    ElectLeadersRequest,
+)
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -145,6 +150,8 @@ class QuorumController:
                 return self._topics.delete(self.image, request)
             case CreatePartitionsRequest():
                 return self._topics.create_partitions(self.image, request)
+            case AlterConfigsRequest():
+                return alter_configs(self.image, request, self._config.topic_defaults)
             case ElectLeadersRequest():
                 return elect_leaders(self.image, request, self._config.topic_defaults)
 

@@ -29,7 +29,7 @@ from raftctl.metadata.requests import (
     NewTopic,
     TopicResult,
 )
-from raftctl.metadata.topic_config import validate_topic_config
+from raftctl.metadata.topic_config import broker_topic_defaults, validate_topic_config
 
 if TYPE_CHECKING:
     import random
@@ -85,7 +85,8 @@ class TopicControl:
     def _create_topic(
         self, image: MetadataImage, topic: NewTopic, room: int
     ) -> tuple[list[Record], TopicResult]:
-        validate_topic_config(dict(topic.configs), self._config.topic_defaults)
+        defaults = broker_topic_defaults(image, self._config.topic_defaults)
+        validate_topic_config(dict(topic.configs), defaults)
         if topic.assignments:
             assignments = _check_assignments(image, topic)
         else:

@@ -7,6 +7,7 @@ travel.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -86,3 +87,41 @@ class ElectLeadersResponse:
     results: tuple[ElectionResult, ...]
     offset: int = -1
     """An image of this offset or a later one shows the new leaders."""
+
+
+class AlterOperation(enum.IntEnum):
+    """What to do with a config, as IncrementalAlterConfigs numbers it."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One config of a resource; `operation` is an `AlterOperation` if it is valid."""
+
+    key: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigAlteration:
+    """The changes of one resource's configs, all or none."""
+
+    resource_type: int
+    resource_name: str
+    changes: tuple[ConfigChange, ...]
+    replace: bool = False
+    """Whether the overrides that are not named go (AlterConfigs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsRequest:
+    """Changes configs of topics, brokers and groups, each on its own (row C9)."""
+
+    TYPE_ID: ClassVar[int] = 164
+    resources: tuple[ConfigAlteration, ...]
+    validate_only: bool = False

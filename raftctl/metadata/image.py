@@ -34,6 +34,8 @@ TOPIC_RESOURCE = 2
 """Kafka's number for a topic as the owner of configs."""
 BROKER_RESOURCE = 4
 """Kafka's number for a broker; the empty name stands for all brokers."""
+GROUP_RESOURCE = 32
+"""Kafka's number for a consumer group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from uuid import UUID
 from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import (
     AdminResponse,
+    AlterConfigsRequest,
     CreatePartitionsRequest,
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -270,6 +271,7 @@ ControllerRequest = (
     | KvDeleteRequest
     | CreatePartitionsRequest
     | ElectLeadersRequest
+    | AlterConfigsRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse
