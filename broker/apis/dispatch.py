@@ -23,6 +23,7 @@ from broker.apis import (
     offsets,
     produce,
     producer_ids,
+    reassignments,
     topics,
 )
 from broker.apis.context import Answer, ApiContext, Encoded, HangUpError, Pending
@@ -77,6 +78,8 @@ APIS: dict[int, Api] = {
     ApiKey.CREATE_PARTITIONS: Api(admin.handle_create_partitions, admin.refuse_create_partitions),
     ApiKey.ALTER_CONFIGS: Api(alter_configs.handle, alter_configs.refuse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(alter_configs.handle_incremental, alter_configs.refuse),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(reassignments.handle, reassignments.refuse),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(reassignments.handle_list, reassignments.refuse_list),
     ApiKey.ELECT_LEADERS: Api(elections.handle, elections.refuse),
     ApiKey.DESCRIBE_CLUSTER: Api(cluster.handle_describe_cluster, cluster.refuse_describe_cluster),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(

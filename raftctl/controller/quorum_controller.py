@@ -27,12 +27,14 @@ from raftctl.controller.config_control import alter_configs
 from raftctl.controller.elections import elect_leaders
 from raftctl.controller.kv_control import handle_kv
 from raftctl.controller.producer_ids import allocate_producer_ids
+from raftctl.controller.reassignment import alter_reassignments
 from raftctl.controller.replication_control import alter_partitions
 from raftctl.controller.result import ControllerResult
 from raftctl.controller.topic_control import TopicControl
 from raftctl.errors import invariant
 from raftctl.metadata.admin_requests import (
     AlterConfigsRequest,
+    AlterReassignmentsRequest,
     CreatePartitionsRequest,
     ElectLeadersRequest,
 )
@@ -152,6 +154,8 @@ class QuorumController:
                 return self._topics.create_partitions(self.image, request)
             case AlterConfigsRequest():
                 return alter_configs(self.image, request, self._config.topic_defaults)
+            case AlterReassignmentsRequest():
+                return alter_reassignments(self.image, request, self._config.topic_defaults)
             case ElectLeadersRequest():
                 return elect_leaders(self.image, request, self._config.topic_defaults)
 

@@ -125,3 +125,21 @@ class AlterConfigsRequest:
     TYPE_ID: ClassVar[int] = 164
     resources: tuple[ConfigAlteration, ...]
     validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition and the replicas it shall have; None cancels its reassignment."""
+
+    topic: str
+    partition_id: int
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReassignmentsRequest:
+    """Begins, changes or cancels reassignments of partitions, each on its own (row C7)."""
+
+    TYPE_ID: ClassVar[int] = 165
+    partitions: tuple[Reassignment, ...]
+    allow_replication_factor_change: bool = True

@@ -14,6 +14,7 @@ from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import (
     AdminResponse,
     AlterConfigsRequest,
+    AlterReassignmentsRequest,
     CreatePartitionsRequest,
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -272,6 +273,7 @@ ControllerRequest = (
     | CreatePartitionsRequest
     | ElectLeadersRequest
     | AlterConfigsRequest
+    | AlterReassignmentsRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse

@@ -15,7 +15,12 @@ from hypothesis.stateful import (
 )
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import ElectLeadersRequest, ElectLeadersResponse
+from raftctl.metadata.admin_requests import (
+    AlterReassignmentsRequest,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    Reassignment,
+)
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import ELR_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
@@ -118,10 +123,29 @@ class ControllerMachine(RuleBasedStateMachine):
             return
         before = topic.partitions[0]
         (result,) = self.cluster.alter(before.leader, self.cluster.item(name, *isr))
+        after = self.cluster.partition(name)
         if result.error == ErrorCode.NONE:
-            assert self.cluster.partition(name).isr == tuple(isr)
+            gone = set(before.removing_replicas) - set(after.removing_replicas)
+            assert after.isr == tuple(one for one in isr if one not in gone)
+        elif result.error == ErrorCode.NEW_LEADER_ELECTED:
+            assert not after.adding_replicas
+            assert before.leader not in after.replicas
         else:
-            assert self.cluster.partition(name) == before
+            assert after == before
+
+    @rule(name=NAMES, replicas=st.lists(st.integers(1, 5), min_size=0, max_size=4))
+    def reassign(self, name: str, replicas: list[int]) -> None:
+        """No replicas: cancel."""
+        topic = self.image.topics.by_name(name)
+        before = self.image
+        wanted = Reassignment(name, 0, tuple(replicas) or None)
+        (outcome,) = self.cluster.admin(AlterReassignmentsRequest((wanted,)))
+        if outcome.error != ErrorCode.NONE or topic is None:
+            assert self.image is before
+            return
+        after = self.cluster.partition(name)
+        target = after.replicas[: len(after.replicas) - len(after.removing_replicas)]
+        assert not replicas or target == tuple(replicas)
 
     @rule(name=NAMES, election_type=st.sampled_from((0, 1)), everywhere=st.booleans())
     def elect(self, name: str, election_type: int, everywhere: bool) -> None:
@@ -194,6 +218,13 @@ class ControllerMachine(RuleBasedStateMachine):
         assert whole
         assert len(set(whole)) == len(whole)
         assert set(whole) <= set(partition.replicas)
+        assert set(partition.adding_replicas) <= set(partition.replicas)
+        assert (
+            partition.removing_replicas
+            == (partition.replicas[len(partition.replicas) - len(partition.removing_replicas) :])
+        )
+        if partition.adding_replicas:
+            assert not set(partition.adding_replicas) <= set(partition.isr)
         if partition.leader == NO_LEADER:
             assert not any(brokers[one].active for one in whole)
             return
