@@ -16,6 +16,7 @@ from raftctl.cli import (
     log,
     metadata_shell,
     quorum,
+    reassign_partitions,
     start,
     storage,
     topics,
@@ -42,6 +43,7 @@ app.add_typer(kv.app, name="kv")
 app.add_typer(log.app, name="log")
 app.add_typer(metadata_shell.app, name="metadata")
 app.command()(elect_leaders.elect_leaders)
+app.command()(reassign_partitions.reassign_partitions)
 app.command()(start.start)
 app.command()(cluster.up)
 app.command()(cluster.down)
