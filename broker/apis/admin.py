@@ -14,6 +14,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import (
     AdminResponse,
     CreatePartitionsRequest,
+    DescribeQuorumResponse,
     ElectLeadersResponse,
     NewPartitions,
     Outcome,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests import ControllerRequest
 
 
-Response = TypeVar("Response", AdminResponse, ElectLeadersResponse)
+Response = TypeVar("Response", AdminResponse, DescribeQuorumResponse, ElectLeadersResponse)
 
 
 async def ask(

@@ -23,6 +23,7 @@ from broker.apis import (
     offsets,
     produce,
     producer_ids,
+    quorum,
     reassignments,
     topics,
 )
@@ -80,6 +81,9 @@ APIS: dict[int, Api] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(alter_configs.handle_incremental, alter_configs.refuse),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(reassignments.handle, reassignments.refuse),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(reassignments.handle_list, reassignments.refuse_list),
+    ApiKey.DESCRIBE_QUORUM: Api(quorum.handle_describe, quorum.refuse_describe),
+    ApiKey.UPDATE_FEATURES: Api(quorum.handle_features, quorum.refuse_features),
+    ApiKey.UNREGISTER_BROKER: Api(quorum.handle_unregister, quorum.refuse_unregister),
     ApiKey.ELECT_LEADERS: Api(elections.handle, elections.refuse),
     ApiKey.DESCRIBE_CLUSTER: Api(cluster.handle_describe_cluster, cluster.refuse_describe_cluster),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(

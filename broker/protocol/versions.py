@@ -31,7 +31,10 @@ class ApiKey(enum.IntEnum):
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
+    UNREGISTER_BROKER = 64
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -53,7 +56,10 @@ SERVED: dict[int, range] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: range(2),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: range(2),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: range(1),
+    ApiKey.DESCRIBE_QUORUM: range(3),
+    ApiKey.UPDATE_FEATURES: range(3),
     ApiKey.DESCRIBE_CLUSTER: range(3),
+    ApiKey.UNREGISTER_BROKER: range(1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
 }
 """Api key to the versions that are answered."""

@@ -143,3 +143,66 @@ class AlterReassignmentsRequest:
     TYPE_ID: ClassVar[int] = 165
     partitions: tuple[Reassignment, ...]
     allow_replication_factor_change: bool = True
+
+
+UPGRADE = 1
+SAFE_DOWNGRADE = 2
+UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """The level that a feature shall have."""
+
+    feature: str
+    level: int
+    upgrade_type: int = UPGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeaturesRequest:
+    """Changes levels of features, all or none (row C11)."""
+
+    TYPE_ID: ClassVar[int] = 166
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRequest:
+    """A broker that is gone for good; an `AdminResponse` without outcomes."""
+
+    TYPE_ID: ClassVar[int] = 167
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumRequest:
+    """How far the replicas of the metadata log are; only the quorum's leader knows."""
+
+    TYPE_ID: ClassVar[int] = 168
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A replica of the metadata log; -1 where nothing is known. Times are of the wall clock."""
+
+    replica_id: int
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumResponse:
+    """The quorum as its leader sees it."""
+
+    TYPE_ID: ClassVar[int] = 169
+    error: ErrorCode
+    message: str
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+    offset: int = -1

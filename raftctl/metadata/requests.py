@@ -16,8 +16,12 @@ from raftctl.metadata.admin_requests import (
     AlterConfigsRequest,
     AlterReassignmentsRequest,
     CreatePartitionsRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
 )
 from raftctl.metadata.records import Endpoint
 
@@ -274,6 +278,9 @@ ControllerRequest = (
     | ElectLeadersRequest
     | AlterConfigsRequest
     | AlterReassignmentsRequest
+    | UpdateFeaturesRequest
+    | UnregisterBrokerRequest
+    | DescribeQuorumRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse
@@ -286,4 +293,5 @@ ControllerResponse = (
     | KvWriteResponse
     | AdminResponse
     | ElectLeadersResponse
+    | DescribeQuorumResponse
 )
