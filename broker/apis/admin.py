@@ -19,6 +19,7 @@ from raftctl.metadata.admin_requests import (
     NewPartitions,
     Outcome,
 )
+from raftctl.metadata.security_requests import DeleteAclsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests import ControllerRequest
 
 
-Response = TypeVar("Response", AdminResponse, DescribeQuorumResponse, ElectLeadersResponse)
+Response = TypeVar(
+    "Response", AdminResponse, DeleteAclsResponse, DescribeQuorumResponse, ElectLeadersResponse
+)
 
 
 async def ask(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.apis import (
+    acls,
     admin,
     alter_configs,
     cluster,
@@ -24,7 +25,9 @@ from broker.apis import (
     produce,
     producer_ids,
     quorum,
+    quotas,
     reassignments,
+    scram,
     topics,
 )
 from broker.apis.context import Answer, ApiContext, Encoded, HangUpError, Pending
@@ -81,6 +84,13 @@ APIS: dict[int, Api] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(alter_configs.handle_incremental, alter_configs.refuse),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(reassignments.handle, reassignments.refuse),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(reassignments.handle_list, reassignments.refuse_list),
+    ApiKey.DESCRIBE_ACLS: Api(acls.handle_describe, acls.refuse_describe),
+    ApiKey.CREATE_ACLS: Api(acls.handle_create, acls.refuse_create),
+    ApiKey.DELETE_ACLS: Api(acls.handle_delete, acls.refuse_delete),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(quotas.handle_describe, quotas.refuse_describe),
+    ApiKey.ALTER_CLIENT_QUOTAS: Api(quotas.handle_alter, quotas.refuse_alter),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(scram.handle_describe, scram.refuse_describe),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api(scram.handle_alter, scram.refuse_alter),
     ApiKey.DESCRIBE_QUORUM: Api(quorum.handle_describe, quorum.refuse_describe),
     ApiKey.UPDATE_FEATURES: Api(quorum.handle_features, quorum.refuse_features),
     ApiKey.UNREGISTER_BROKER: Api(quorum.handle_unregister, quorum.refuse_unregister),

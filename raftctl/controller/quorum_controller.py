@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from raftctl.controller.acl_control import create_acls, delete_acls
 from raftctl.controller.balancer import LeaderBalancer
 from raftctl.controller.cluster_control import ClusterControl
 from raftctl.controller.config import ControllerConfig
@@ -28,9 +29,11 @@ from raftctl.controller.elections import elect_leaders
 from raftctl.controller.feature_control import no_quorum, update_features
 from raftctl.controller.kv_control import handle_kv
 from raftctl.controller.producer_ids import allocate_producer_ids
+from raftctl.controller.quota_control import alter_client_quotas
 from raftctl.controller.reassignment import alter_reassignments
 from raftctl.controller.replication_control import alter_partitions
 from raftctl.controller.result import ControllerResult
+from raftctl.controller.scram_control import alter_scram
 from raftctl.controller.topic_control import TopicControl
 from raftctl.errors import invariant
 from raftctl.metadata.admin_requests import (
@@ -59,6 +62,12 @@ from raftctl.metadata.requests import (
     KvPutRequest,
     RegisterBrokerRequest,
 )
+from raftctl.metadata.security_requests import (
+    AlterClientQuotasRequest,
+    AlterScramRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+)
 
 if TYPE_CHECKING:
     import random
@@ -70,8 +79,12 @@ __all__ = ["ControllerConfig", "ControllerResult", "QuorumController"]
 
 
 _ADMINISTRATION: Mapping[type, Callable[[MetadataImage, Any, TopicConfig], ControllerResult]] = {
+    AlterClientQuotasRequest: alter_client_quotas,
     AlterConfigsRequest: alter_configs,
     AlterReassignmentsRequest: alter_reassignments,
+    AlterScramRequest: alter_scram,
+    CreateAclsRequest: create_acls,
+    DeleteAclsRequest: delete_acls,
     DescribeQuorumRequest: no_quorum,
     ElectLeadersRequest: elect_leaders,
     UpdateFeaturesRequest: update_features,

@@ -24,6 +24,13 @@ from raftctl.metadata.admin_requests import (
     UpdateFeaturesRequest,
 )
 from raftctl.metadata.records import Endpoint
+from raftctl.metadata.security_requests import (
+    AlterClientQuotasRequest,
+    AlterScramRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +288,10 @@ ControllerRequest = (
     | UpdateFeaturesRequest
     | UnregisterBrokerRequest
     | DescribeQuorumRequest
+    | AlterClientQuotasRequest
+    | CreateAclsRequest
+    | DeleteAclsRequest
+    | AlterScramRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse
@@ -294,4 +305,5 @@ ControllerResponse = (
     | AdminResponse
     | ElectLeadersResponse
     | DescribeQuorumResponse
+    | DeleteAclsResponse
 )
