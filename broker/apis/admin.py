@@ -14,10 +14,12 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import (
     AdminResponse,
     CreatePartitionsRequest,
+    DescribeQuorumResponse,
     ElectLeadersResponse,
     NewPartitions,
     Outcome,
 )
+from raftctl.metadata.security_requests import DeleteAclsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests import ControllerRequest
 
 
-Response = TypeVar("Response", AdminResponse, ElectLeadersResponse)
+Response = TypeVar(
+    "Response", AdminResponse, DeleteAclsResponse, DescribeQuorumResponse, ElectLeadersResponse
+)
 
 
 async def ask(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.brokers import ALL_CLUSTER_OPERATIONS, controller_id
@@ -10,6 +10,7 @@ from broker.apis.context import ApiContext, Encoded
 from broker.protocol.codec import encode_response_body
 from broker.protocol.versions import ApiKey, advertised
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.features import SUPPORTED
 
 if TYPE_CHECKING:
     from broker.apis.context import Answer
@@ -19,23 +20,50 @@ _OPERATIONS_NOT_ASKED = -(2**31)
 _BROKERS = 1
 
 
-def handle_api_versions(_context: ApiContext, request: Request) -> Answer:
+def handle_api_versions(context: ApiContext, request: Request) -> Answer:
     """The table of `broker.protocol.versions`."""
-    return Encoded(api_versions_body(request.version, ErrorCode.NONE))
+    return Encoded(_api_versions(context, request, ErrorCode.NONE))
 
 
-def refuse_api_versions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_api_versions(context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The error beside the table."""
-    return Encoded(api_versions_body(request.version, error.code))
+    return Encoded(_api_versions(context, request, error.code))
 
 
-@cache
-def api_versions_body(version: int, error: ErrorCode) -> bytes:
-    """The whole answer. To an unknown version it is version 0 with error 35 (KIP-511)."""
+def _api_versions(context: ApiContext, request: Request, error: ErrorCode) -> bytes:
+    image = context.metadata.image
+    finalized = tuple(sorted(item for item in image.features.items() if item[1] > 0))
+    return api_versions_body(request.version, error, finalized, image.offset)
+
+
+@lru_cache(maxsize=64)
+def api_versions_body(
+    version: int,
+    error: ErrorCode,
+    finalized: tuple[tuple[str, int], ...] = (),
+    features_epoch: int = -1,
+) -> bytes:
+    """The whole answer. To an unknown version it is version 0 with error 35 (KIP-511).
+
+    The features that are finalized are in force at the metadata offset `features_epoch`.
+    """
     api_keys = [
         {"api_key": key, "min_version": low, "max_version": high} for key, low, high in advertised()
     ]
-    message = {"error_code": error, "api_keys": api_keys}
+    message = {
+        "error_code": error,
+        "api_keys": api_keys,
+        "supported_features": [
+            # Only from version 4 on may a feature begin at 0; to others it would be no feature.
+            {"name": name, "min_version": low if version >= 4 else max(low, 1), "max_version": high}
+            for name, (low, high) in SUPPORTED.items()
+        ],
+        "finalized_features_epoch": features_epoch,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in finalized
+        ],
+    }
     return encode_response_body(ApiKey.API_VERSIONS, version, message)
 
 

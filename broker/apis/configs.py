@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.dynamic_config import BROKER_KEYS, GROUP_KEYS
+from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from raftctl.metadata.topic_config import (
     TOPIC_KEYS,
     ConfigType,
-    effective,
+    scaled,
     text_of,
     topic_defaults,
 )
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
-    from raftctl.config import NodeConfig
 
 _DYNAMIC_TOPIC_CONFIG = 1
+_DYNAMIC_BROKER_CONFIG = 2
+_DYNAMIC_DEFAULT_BROKER_CONFIG = 3
 _STATIC_BROKER_CONFIG = 4
 _DEFAULT_CONFIG = 5
+_GROUP_CONFIG = 8
 
 
 def handle(context: ApiContext, request: Request) -> Answer:
@@ -48,10 +51,10 @@ def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
 
 
 def topic_config_entries(
-    config: NodeConfig, overrides: Mapping[str, str], keys: Collection[str] | None
+    context: ApiContext, overrides: Mapping[str, str], keys: Collection[str] | None
 ) -> list[dict[str, Any]]:
     """The configs of a topic with these overrides; `keys` None: all of them."""
-    return list(_topic_entries(config, overrides, keys))
+    return list(_topic_entries(context, overrides, keys))
 
 
 def _result(
@@ -75,49 +78,100 @@ def _entries(context: ApiContext, resource: dict[str, Any]) -> Iterator[dict[str
         resource["resource_name"],
         resource["configuration_keys"],
     )
+    image = context.metadata.image
     if kind == TOPIC_RESOURCE:
-        if context.metadata.image.topics.by_name(name) is None:
+        if image.topics.by_name(name) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return _topic_entries(context.config, context.metadata.image.config(kind, name), keys)
+        return _topic_entries(context, image.config(kind, name), keys)
     if kind == BROKER_RESOURCE:
         if name not in ("", str(context.config.node_id)):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {name} is asked at another broker")
-        # The resource without a name holds the dynamic defaults of all brokers: there are none.
-        return _broker_entries(context.config, keys) if name else iter(())
+        return _broker_entries(context, keys) if name else _all_brokers_entries(context, keys)
+    if kind == GROUP_RESOURCE:
+        return _group_entries(image.config(kind, name), keys)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no configs of resource type {kind}")
 
 
 def _topic_entries(
-    config: NodeConfig, overrides: Mapping[str, str], keys: Collection[str] | None
+    context: ApiContext, overrides: Mapping[str, str], keys: Collection[str] | None
 ) -> Iterator[dict[str, Any]]:
-    defaults = topic_defaults(config)
-    in_force = effective(overrides, defaults)
+    defaults = topic_defaults(context.config)
     for name, key in TOPIC_KEYS.items():
         if keys is not None and name not in keys:
             continue
-        attribute = name.replace(".", "_")
         synonyms = []
         if name in overrides:
-            synonyms.append(_synonym(name, text_of(getattr(in_force, attribute)), 1))
+            value = text_of(key.parse(overrides[name].strip()))
+            synonyms.append(_synonym(name, value, _DYNAMIC_TOPIC_CONFIG))
+        for source, values in _dynamic_broker_configs(context):
+            for broker_key, factor in key.broker_keys:
+                if broker_key in values:
+                    value = text_of(scaled(key, values[broker_key], factor))
+                    synonyms.append(_synonym(broker_key, value, source))
         for broker_key, _ in key.broker_keys:
-            if broker_key.replace(".", "_") in config.model_fields_set:
-                value = text_of(getattr(defaults, attribute))
+            if broker_key.replace(".", "_") in context.config.model_fields_set:
+                value = text_of(getattr(defaults, name.replace(".", "_")))
                 synonyms.append(_synonym(broker_key, value, _STATIC_BROKER_CONFIG))
         default_name = key.broker_keys[0][0] if key.broker_keys else name
         synonyms.append(_synonym(default_name, text_of(key.default), _DEFAULT_CONFIG))
         yield _entry(name, key.type, key.description, synonyms, read_only=False)
 
 
-def _broker_entries(config: NodeConfig, keys: Collection[str] | None) -> Iterator[dict[str, Any]]:
+def _dynamic_broker_configs(context: ApiContext) -> list[tuple[int, Mapping[str, str]]]:
+    """(source, overrides) of this broker, then of all."""
+    image = context.metadata.image
+    own = image.config(BROKER_RESOURCE, str(context.config.node_id))
+    shared = image.config(BROKER_RESOURCE, "")
+    return [(_DYNAMIC_BROKER_CONFIG, own), (_DYNAMIC_DEFAULT_BROKER_CONFIG, shared)]
+
+
+def _broker_entries(context: ApiContext, keys: Collection[str] | None) -> Iterator[dict[str, Any]]:
+    """The keys of the broker's file, then those that only change while it runs."""
+    config = context.config
+    dynamic = _dynamic_broker_configs(context)
     for attribute, field in type(config).model_fields.items():
         name = attribute.replace("_", ".")
         if keys is not None and name not in keys:
             continue
+        synonyms = [_synonym(name, one[name], source) for source, one in dynamic if name in one]
         value = getattr(config, attribute)
         is_set = attribute in config.model_fields_set
         source = _STATIC_BROKER_CONFIG if is_set else _DEFAULT_CONFIG
-        synonyms = [_synonym(name, _broker_text(value), source)]
-        yield _entry(name, _broker_type(value), field.description, synonyms, read_only=True)
+        synonyms.append(_synonym(name, _broker_text(value), source))
+        read_only = name not in BROKER_KEYS
+        yield _entry(name, _broker_type(value), field.description, synonyms, read_only=read_only)
+    for name, key in BROKER_KEYS.items():
+        if name.replace(".", "_") in type(config).model_fields or (
+            keys is not None and name not in keys
+        ):
+            continue
+        synonyms = [_synonym(name, one[name], source) for source, one in dynamic if name in one]
+        synonyms.append(_synonym(name, text_of(key.default), _DEFAULT_CONFIG))
+        yield _entry(name, key.type, key.description, synonyms, read_only=False)
+
+
+def _all_brokers_entries(
+    context: ApiContext, keys: Collection[str] | None
+) -> Iterator[dict[str, Any]]:
+    """What is set for all brokers, and nothing else."""
+    overrides = context.metadata.image.config(BROKER_RESOURCE, "")
+    for name in sorted(overrides):
+        key = BROKER_KEYS.get(name)
+        if key is not None and (keys is None or name in keys):
+            synonyms = [_synonym(name, overrides[name], _DYNAMIC_DEFAULT_BROKER_CONFIG)]
+            yield _entry(name, key.type, key.description, synonyms, read_only=False)
+
+
+def _group_entries(
+    overrides: Mapping[str, str], keys: Collection[str] | None
+) -> Iterator[dict[str, Any]]:
+    for name, key in GROUP_KEYS.items():
+        if keys is not None and name not in keys:
+            continue
+        synonyms = [_synonym(name, text_of(key.default), _DEFAULT_CONFIG)]
+        if name in overrides:
+            synonyms.insert(0, _synonym(name, overrides[name], _GROUP_CONFIG))
+        yield _entry(name, key.type, key.description, synonyms, read_only=False)
 
 
 def _synonym(name: str, value: str | None, source: int) -> dict[str, Any]:

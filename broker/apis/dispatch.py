@@ -12,7 +12,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.apis import (
+    acls,
     admin,
+    alter_configs,
     cluster,
     configs,
     elections,
@@ -22,6 +24,10 @@ from broker.apis import (
     offsets,
     produce,
     producer_ids,
+    quorum,
+    quotas,
+    reassignments,
+    scram,
     topics,
 )
 from broker.apis.context import Answer, ApiContext, Encoded, HangUpError, Pending
@@ -74,6 +80,20 @@ APIS: dict[int, Api] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(offsets.handle_leader_epochs, offsets.refuse_leader_epochs),
     ApiKey.DESCRIBE_CONFIGS: Api(configs.handle, configs.refuse),
     ApiKey.CREATE_PARTITIONS: Api(admin.handle_create_partitions, admin.refuse_create_partitions),
+    ApiKey.ALTER_CONFIGS: Api(alter_configs.handle, alter_configs.refuse),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(alter_configs.handle_incremental, alter_configs.refuse),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(reassignments.handle, reassignments.refuse),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Api(reassignments.handle_list, reassignments.refuse_list),
+    ApiKey.DESCRIBE_ACLS: Api(acls.handle_describe, acls.refuse_describe),
+    ApiKey.CREATE_ACLS: Api(acls.handle_create, acls.refuse_create),
+    ApiKey.DELETE_ACLS: Api(acls.handle_delete, acls.refuse_delete),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(quotas.handle_describe, quotas.refuse_describe),
+    ApiKey.ALTER_CLIENT_QUOTAS: Api(quotas.handle_alter, quotas.refuse_alter),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(scram.handle_describe, scram.refuse_describe),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api(scram.handle_alter, scram.refuse_alter),
+    ApiKey.DESCRIBE_QUORUM: Api(quorum.handle_describe, quorum.refuse_describe),
+    ApiKey.UPDATE_FEATURES: Api(quorum.handle_features, quorum.refuse_features),
+    ApiKey.UNREGISTER_BROKER: Api(quorum.handle_unregister, quorum.refuse_unregister),
     ApiKey.ELECT_LEADERS: Api(elections.handle, elections.refuse),
     ApiKey.DESCRIBE_CLUSTER: Api(cluster.handle_describe_cluster, cluster.refuse_describe_cluster),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(

@@ -120,7 +120,7 @@ def _created(
         "topic_id": result.topic_id,
         "num_partitions": result.partitions,
         "replication_factor": result.replication_factor,
-        "configs": topic_config_entries(context.config, values, None),
+        "configs": topic_config_entries(context, values, None),
     }
 
 

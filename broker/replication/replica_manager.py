@@ -33,11 +33,17 @@ from broker.types import (
 )
 from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage, PartitionImage
-from raftctl.metadata.topic_config import TopicConfig, effective, topic_defaults
+from raftctl.metadata.image import (
+    BROKER_RESOURCE,
+    EMPTY_IMAGE,
+    TOPIC_RESOURCE,
+    MetadataImage,
+    PartitionImage,
+)
+from raftctl.metadata.topic_config import TopicConfig, topic_config, topic_defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from uuid import UUID
 
     from broker.log.log_manager import LogManager
@@ -104,9 +110,7 @@ class ReplicaManager:
         for topic in delta.deleted_topics.values():
             for partition_id in range(len(topic.partitions)):
                 self._drop(TopicPartition(topic.name, partition_id), topic.topic_id)
-        for resource_type, name in delta.changed_configs:
-            if resource_type == TOPIC_RESOURCE:
-                self._reconfigure(name)
+        self._reconfigure(delta.changed_configs)
         for change in delta.changed_topics.values():
             for partition_id in sorted(change.partitions):
                 partition = TopicPartition(change.name, partition_id)
@@ -190,10 +194,15 @@ class ReplicaManager:
             hosted.rules.resign()
             self._wake(partition)
 
-    def _reconfigure(self, topic: str) -> None:
-        config = self._topic_config(topic)
+    def _reconfigure(self, changed: Collection[tuple[int, str]]) -> None:
+        """Takes up the new configs of topics, or what is set for brokers where they have none."""
+        everywhere = any(kind == BROKER_RESOURCE for kind, _ in changed)
+        topics = {name for kind, name in changed if kind == TOPIC_RESOURCE}
+        if not everywhere and not topics:
+            return
         for partition, hosted in self._hosted.items():
-            if partition.topic == topic:
+            if everywhere or partition.topic in topics:
+                config = self._topic_config(partition.topic)
                 hosted.log.config = config
                 hosted.rules.min_insync_replicas = config.min_insync_replicas
                 if hosted.rules.is_leader:
@@ -202,7 +211,7 @@ class ReplicaManager:
                 self._wake(partition)
 
     def _topic_config(self, topic: str) -> TopicConfig:
-        return effective(self._image.config(TOPIC_RESOURCE, topic), self._topic_defaults)
+        return topic_config(self._image, topic, self._topic_defaults, self._broker_id)
 
     def _endpoint(self, broker_id: int) -> Endpoint | None:
         broker = self._image.brokers.get(broker_id)

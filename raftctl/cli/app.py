@@ -10,6 +10,7 @@ from raftctl.cli import (
     bench,
     bench_clients,
     cluster,
+    configs,
     elect_leaders,
     info,
     kv,
@@ -17,6 +18,7 @@ from raftctl.cli import (
     metadata_shell,
     offsets,
     quorum,
+    reassign_partitions,
     start,
     storage,
     topics,
@@ -40,11 +42,13 @@ bench.app.command()(bench_clients.produce)
 bench.app.command()(bench_clients.consume)
 bench.app.command(name="end-to-end")(bench_clients.end_to_end)
 app.add_typer(topics.app, name="topics")
+app.add_typer(configs.app, name="configs")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(kv.app, name="kv")
 app.add_typer(log.app, name="log")
 app.add_typer(metadata_shell.app, name="metadata")
 app.command()(elect_leaders.elect_leaders)
+app.command()(reassign_partitions.reassign_partitions)
 app.command()(start.start)
 app.command()(cluster.up)
 app.command()(cluster.down)

@@ -14,12 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 from raftctl.cli.record_json import plain
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage, TopicImage
+from raftctl.metadata.image import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    MetadataImage,
+    TopicImage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_RESOURCES: Mapping[int, str] = {TOPIC_RESOURCE: "topics", BROKER_RESOURCE: "brokers"}
+_RESOURCES: Mapping[int, str] = {
+    TOPIC_RESOURCE: "topics",
+    BROKER_RESOURCE: "brokers",
+    GROUP_RESOURCE: "groups",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raftctl.controller.partition_change import broker_changes
-from raftctl.controller.result import ControllerResult
+from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.controller.sessions import Sessions
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.admin_requests import AdminResponse
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,
     Record,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 from raftctl.metadata.requests import (
     BrokerHeartbeatRequest,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from raftctl.controller.config import ControllerConfig
     from raftctl.controller.sessions import Session
+    from raftctl.metadata.admin_requests import UnregisterBrokerRequest
     from raftctl.metadata.image import BrokerImage, MetadataImage
 
 
@@ -157,6 +160,19 @@ class ClusterControl:
         )
         response = RegisterBrokerResponse(ErrorCode.NONE, "", broker.broker_epoch)
         return ControllerResult(() if same else (record,), response)
+
+    def unregister(
+        self, image: MetadataImage, request: UnregisterBrokerRequest
+    ) -> ControllerResult:
+        """Forgets a broker, whether it lives or not; BROKER_ID_NOT_REGISTERED if there is none."""
+        broker = image.brokers.get(request.broker_id)
+        if broker is None:
+            message = f"Broker {request.broker_id} is not registered"
+            response = AdminResponse(ErrorCode.BROKER_ID_NOT_REGISTERED, message, ())
+            return ControllerResult((), response)
+        self._sessions.close(broker.broker_id)
+        gone = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
+        return admin_result([*self._bury(image, broker), gone], [])
 
     # --- heartbeats -----------------------------------------------------------------------------
 

@@ -18,21 +18,35 @@ Sources: KIP-500, KIP-631.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from raftctl.controller.acl_control import create_acls, delete_acls
 from raftctl.controller.balancer import LeaderBalancer
 from raftctl.controller.cluster_control import ClusterControl
 from raftctl.controller.config import ControllerConfig
+from raftctl.controller.config_control import alter_configs
 from raftctl.controller.elections import elect_leaders
+from raftctl.controller.feature_control import no_quorum, update_features
 from raftctl.controller.kv_control import handle_kv
 from raftctl.controller.producer_ids import allocate_producer_ids
+from raftctl.controller.quota_control import alter_client_quotas
+from raftctl.controller.reassignment import alter_reassignments
 from raftctl.controller.replication_control import alter_partitions
 from raftctl.controller.result import ControllerResult
+from raftctl.controller.scram_control import alter_scram
 from raftctl.controller.topic_control import TopicControl
 from raftctl.errors import invariant
-from raftctl.metadata.admin_requests import CreatePartitionsRequest, ElectLeadersRequest
+from raftctl.metadata.admin_requests import (
+    AlterConfigsRequest,
+    AlterReassignmentsRequest,
+    CreatePartitionsRequest,
+    DescribeQuorumRequest,
+    ElectLeadersRequest,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
 from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.features import METADATA_VERSION_FEATURE
+from raftctl.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.records import FeatureLevelRecord, NoOpRecord, Record
 from raftctl.metadata.requests import (
@@ -48,15 +62,33 @@ from raftctl.metadata.requests import (
     KvPutRequest,
     RegisterBrokerRequest,
 )
+from raftctl.metadata.security_requests import (
+    AlterClientQuotasRequest,
+    AlterScramRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+)
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["METADATA_VERSION", "ControllerConfig", "ControllerResult", "QuorumController"]
+    from raftctl.metadata.topic_config import TopicConfig
 
-METADATA_VERSION = 1
-"""The level of the records that this controller writes; a log says so at its beginning."""
+__all__ = ["ControllerConfig", "ControllerResult", "QuorumController"]
+
+
+_ADMINISTRATION: Mapping[type, Callable[[MetadataImage, Any, TopicConfig], ControllerResult]] = {
+    AlterClientQuotasRequest: alter_client_quotas,
+    AlterConfigsRequest: alter_configs,
+    AlterReassignmentsRequest: alter_reassignments,
+    AlterScramRequest: alter_scram,
+    CreateAclsRequest: create_acls,
+    DeleteAclsRequest: delete_acls,
+    DescribeQuorumRequest: no_quorum,
+    ElectLeadersRequest: elect_leaders,
+    UpdateFeaturesRequest: update_features,
+}
 
 
 class _Uncommitted(NamedTuple):
@@ -145,8 +177,12 @@ class QuorumController:
                 return self._topics.delete(self.image, request)
             case CreatePartitionsRequest():
                 return self._topics.create_partitions(self.image, request)
-            case ElectLeadersRequest():
-                return elect_leaders(self.image, request, self._config.topic_defaults)
+            case UnregisterBrokerRequest():
+                return self._cluster.unregister(self.image, request)
+            case _:
+                return _ADMINISTRATION[type(request)](
+                    self.image, request, self._config.topic_defaults
+                )
 
     def tick(self, now_ms: int) -> list[Record]:
         """What is due by now: silent brokers are fenced, or else leaders are balanced."""

@@ -13,13 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.controller.cluster_control import check_broker_epoch
-from raftctl.controller.partition_change import (
-    TopicRules,
-    change_record,
-    eligible_leaders,
-)
+from raftctl.controller.partition_change import TopicRules, active_brokers, eligible_leaders
+from raftctl.controller.reassignment import completed, reassignment_record
 from raftctl.controller.result import ControllerResult
 from raftctl.errors import ErrorCode
+from raftctl.metadata.records import LEADER_UNCHANGED
 from raftctl.metadata.requests import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -41,7 +39,8 @@ def alter_partitions(
     """Changes the ISRs that a leader asks for, each on its own.
 
     Errors for the whole request: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; INVALID_REQUEST if
-    it names a partition twice. Errors for one partition: see `_refusal`.
+    it names a partition twice. Errors for one partition: see `_refusal`;
+    NEW_LEADER_ELECTED says that the change is made and the sender leads no more.
     """
     error = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     named = {(item.topic_id, item.partition_id) for item in request.partitions}
@@ -73,21 +72,26 @@ def _alter_partition(
     if error != ErrorCode.NONE:
         return None, _refused(item, error)
     isr = tuple(broker_id for broker_id, _epoch in item.new_isr)
-    after = replace(
+    taken = replace(
         partition,
         isr=isr,
         elr=eligible_leaders(partition, isr, rules.of(topic.name).min_isr),
         leader_recovering=partition.leader_recovering and item.leader_recovering,
     )
-    record = change_record(item.topic_id, item.partition_id, partition, after)
+    after = completed(taken, active_brokers(image), rules.of(topic.name))
+    record = reassignment_record(item.topic_id, item.partition_id, partition, after)
+    if after.leader != partition.leader:
+        # The sender's proposal ends a reassignment that moves its leadership away.
+        return record, _refused(item, ErrorCode.NEW_LEADER_ELECTED)
+    moved = record is not None and record.leader != LEADER_UNCHANGED
     return record, AlterPartitionResult(
         item.topic_id,
         item.partition_id,
         ErrorCode.NONE,
         partition.leader,
-        partition.leader_epoch,
+        partition.leader_epoch + moved,
         partition.partition_epoch + (record is not None),
-        isr,
+        after.isr,
     )
 
 

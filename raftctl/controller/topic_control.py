@@ -10,6 +10,7 @@ from uuid import UUID
 from raftctl.controller.assignments import bad_assignment, check_assignments
 from raftctl.controller.partition_change import active_brokers
 from raftctl.controller.placement import place_replicas, usable_brokers
+from raftctl.controller.reassignment import stationary
 from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import Outcome
@@ -29,7 +30,7 @@ from raftctl.metadata.requests import (
     NewTopic,
     TopicResult,
 )
-from raftctl.metadata.topic_config import validate_topic_config
+from raftctl.metadata.topic_config import broker_topic_defaults, validate_topic_config
 
 if TYPE_CHECKING:
     import random
@@ -85,7 +86,8 @@ class TopicControl:
     def _create_topic(
         self, image: MetadataImage, topic: NewTopic, room: int
     ) -> tuple[list[Record], TopicResult]:
-        validate_topic_config(dict(topic.configs), self._config.topic_defaults)
+        defaults = broker_topic_defaults(image, self._config.topic_defaults)
+        validate_topic_config(dict(topic.configs), defaults)
         if topic.assignments:
             assignments = _check_assignments(image, topic)
         else:
@@ -164,7 +166,7 @@ class TopicControl:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
         if added > room:
             raise _too_many(self._config.request_partitions_max)
-        factor = len(topic.partitions[0].replicas)
+        factor = len(stationary(topic.partitions[0]))
         if wanted.assignments is None:
             assignments = place_replicas(usable_brokers(image), added, factor, self._rng)
         else:

@@ -7,6 +7,7 @@ travel.
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -86,3 +87,122 @@ class ElectLeadersResponse:
     results: tuple[ElectionResult, ...]
     offset: int = -1
     """An image of this offset or a later one shows the new leaders."""
+
+
+class AlterOperation(enum.IntEnum):
+    """What to do with a config, as IncrementalAlterConfigs numbers it."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One config of a resource; `operation` is an `AlterOperation` if it is valid."""
+
+    key: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigAlteration:
+    """The changes of one resource's configs, all or none."""
+
+    resource_type: int
+    resource_name: str
+    changes: tuple[ConfigChange, ...]
+    replace: bool = False
+    """Whether the overrides that are not named go (AlterConfigs)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigsRequest:
+    """Changes configs of topics, brokers and groups, each on its own (row C9)."""
+
+    TYPE_ID: ClassVar[int] = 164
+    resources: tuple[ConfigAlteration, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition and the replicas it shall have; None cancels its reassignment."""
+
+    topic: str
+    partition_id: int
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReassignmentsRequest:
+    """Begins, changes or cancels reassignments of partitions, each on its own (row C7)."""
+
+    TYPE_ID: ClassVar[int] = 165
+    partitions: tuple[Reassignment, ...]
+    allow_replication_factor_change: bool = True
+
+
+UPGRADE = 1
+SAFE_DOWNGRADE = 2
+UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """The level that a feature shall have."""
+
+    feature: str
+    level: int
+    upgrade_type: int = UPGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeaturesRequest:
+    """Changes levels of features, all or none (row C11)."""
+
+    TYPE_ID: ClassVar[int] = 166
+    updates: tuple[FeatureUpdate, ...]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBrokerRequest:
+    """A broker that is gone for good; an `AdminResponse` without outcomes."""
+
+    TYPE_ID: ClassVar[int] = 167
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumRequest:
+    """How far the replicas of the metadata log are; only the quorum's leader knows."""
+
+    TYPE_ID: ClassVar[int] = 168
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A replica of the metadata log; -1 where nothing is known. Times are of the wall clock."""
+
+    replica_id: int
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeQuorumResponse:
+    """The quorum as its leader sees it."""
+
+    TYPE_ID: ClassVar[int] = 169
+    error: ErrorCode
+    message: str
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+    offset: int = -1

@@ -29,7 +29,9 @@ from raftctl.metadata.image import (
 )
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     KvRecord,
@@ -40,17 +42,20 @@ from raftctl.metadata.records import (
     ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     SnapshotMarkRecord,
     StateHashRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from raftctl.metadata.image import Configs
+    from raftctl.metadata.image import ClientQuotas, Configs, QuotaEntity
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -85,10 +90,13 @@ class MetadataDelta:
 
     __slots__ = (
         "_topic_ids",
+        "changed_acls",
         "changed_brokers",
         "changed_configs",
         "changed_features",
         "changed_kv",
+        "changed_quotas",
+        "changed_scram",
         "changed_topics",
         "deleted_topics",
         "image",
@@ -111,6 +119,10 @@ class MetadataDelta:
         self.changed_features: dict[str, int] = {}
         self.changed_kv: dict[str, KvEntry | None] = {}
         """Key to its entry as it is now; None if it was removed."""
+        self.changed_quotas: dict[QuotaEntity, dict[str, float | None]] = {}
+        """Entity to key to the new value; None if the quota was removed."""
+        self.changed_acls: dict[UUID, AccessControlEntryRecord | None] = {}
+        self.changed_scram: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
         self.next_producer_id = image.next_producer_id
         self.snapshot_marked = False
         """Whether a snapshot is to be taken of the image at the end of the batch."""
@@ -144,6 +156,9 @@ class MetadataDelta:
             self.next_producer_id,
             _updated(before.features, self.changed_features),
             _updated(before.kv, self.changed_kv),
+            self._apply_quotas(),
+            _updated(before.acls, self.changed_acls),
+            _updated(before.scram, self.changed_scram),
         )
 
     def _apply_topics(self) -> TopicsImage:
@@ -160,6 +175,13 @@ class MetadataDelta:
         for resource, changes in self.changed_configs.items():
             resources[resource] = _updated(self.image.config(*resource), changes) or None
         return _updated(self.image.configs, resources)
+
+    def _apply_quotas(self) -> ClientQuotas:
+        entities: dict[QuotaEntity, Map[str, float] | None] = {}
+        for entity, changes in self.changed_quotas.items():
+            quotas = self.image.client_quotas.get(entity, _NO_QUOTAS)
+            entities[entity] = _updated(quotas, changes) or None
+        return _updated(self.image.client_quotas, entities)
 
     # --- brokers ------------------------------------------------------------------------------
 
@@ -293,6 +315,23 @@ class MetadataDelta:
             None if value is None else KvEntry(value, offset if version < 0 else version)
         )
 
+    # --- security -----------------------------------------------------------------------------
+
+    def _set_quota(self, record: ClientQuotaRecord, _offset: int) -> None:
+        self.changed_quotas.setdefault(record.entity, {})[record.key] = record.value
+
+    def _add_acl(self, record: AccessControlEntryRecord, _offset: int) -> None:
+        self.changed_acls[record.entry_id] = record
+
+    def _remove_acl(self, record: RemoveAccessControlEntryRecord, _offset: int) -> None:
+        self.changed_acls[record.entry_id] = None
+
+    def _set_scram(self, record: UserScramCredentialRecord, _offset: int) -> None:
+        self.changed_scram[record.user, record.mechanism] = record
+
+    def _remove_scram(self, record: RemoveUserScramCredentialRecord, _offset: int) -> None:
+        self.changed_scram[record.user, record.mechanism] = None
+
     # --- the rest -----------------------------------------------------------------------------
 
     def _set_config(self, record: ConfigRecord, _offset: int) -> None:
@@ -330,6 +369,7 @@ def _updated(base: Map[K, V], changes: Mapping[K, V | None]) -> Map[K, V]:
     return mutation.finish()
 
 
+_NO_QUOTAS: Map[str, float] = Map()
 _NO_PARTITIONS: Map[int, PartitionImage] = Map()
 
 _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
@@ -345,6 +385,11 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
     ProducerIdsRecord: MetadataDelta._set_next_producer_id,
     FeatureLevelRecord: MetadataDelta._set_feature,
     KvRecord: MetadataDelta._set_kv,
+    ClientQuotaRecord: MetadataDelta._set_quota,
+    AccessControlEntryRecord: MetadataDelta._add_acl,
+    RemoveAccessControlEntryRecord: MetadataDelta._remove_acl,
+    UserScramCredentialRecord: MetadataDelta._set_scram,
+    RemoveUserScramCredentialRecord: MetadataDelta._remove_scram,
     NoOpRecord: MetadataDelta._ignore,
     SnapshotMarkRecord: MetadataDelta._mark_snapshot,
     StateHashRecord: MetadataDelta._note_state_hash,

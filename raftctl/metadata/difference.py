@@ -8,10 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import quota_order
 from raftctl.metadata.records import (
+    ClientQuotaRecord,
     ConfigRecord,
     KvRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     UnregisterBrokerRecord,
 )
 
@@ -55,3 +59,18 @@ def _removals(old: MetadataImage, new: MetadataImage) -> Iterator[Record]:
     for key in sorted(old.kv):
         if key not in new.kv:
             yield KvRecord(key, None)
+    yield from _security_removals(old, new)
+
+
+def _security_removals(old: MetadataImage, new: MetadataImage) -> Iterator[Record]:
+    for entity in sorted(old.client_quotas, key=quota_order):
+        kept = new.client_quotas.get(entity, ())
+        for key in sorted(old.client_quotas[entity]):
+            if key not in kept:
+                yield ClientQuotaRecord(entity, key, None)
+    for entry_id in sorted(old.acls):
+        if entry_id not in new.acls:
+            yield RemoveAccessControlEntryRecord(entry_id)
+    for user, mechanism in sorted(old.scram):
+        if (user, mechanism) not in new.scram:
+            yield RemoveUserScramCredentialRecord(user, mechanism)

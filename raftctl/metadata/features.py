@@ -1,7 +1,8 @@
 """The cluster's features: what each level means, and what is in force.
 
 A feature's level is finalized by a record; the level 0 is as good as none. Every node of a cluster
-writes only what the finalized levels allow, so that an older node can still read it.
+writes only what the finalized levels allow, so that an older node can still read it. To lower a
+level is safe only where the metadata holds nothing that the lower level does not know.
 Sources: KIP-584, KIP-1022; KIP-966 for eligible leader replicas.
 """
 
@@ -9,11 +10,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from raftctl.errors import ErrorCode, KafkaError
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from raftctl.metadata.image import MetadataImage
 
 METADATA_VERSION_FEATURE = "metadata.version"
 ELR_FEATURE = "eligible.leader.replicas.version"
+
+METADATA_VERSION = 2
+"""The newest level of the metadata's records. 1: brokers, topics, configs, keys and values; 2: also
+client quotas, access control lists and SCRAM credentials."""
+SECURITY_LEVEL = 2
+
+SUPPORTED: Mapping[str, tuple[int, int]] = {
+    ELR_FEATURE: (0, 1),
+    METADATA_VERSION_FEATURE: (1, METADATA_VERSION),
+}
+"""Feature to its lowest and highest level."""
 
 
 def level_of(image: MetadataImage, feature: str) -> int:
@@ -24,3 +40,11 @@ def level_of(image: MetadataImage, feature: str) -> int:
 def eligible_leaders_enabled(image: MetadataImage) -> bool:
     """Whether partitions keep eligible leader replicas."""
     return level_of(image, ELR_FEATURE) >= 1
+
+
+def require_level(image: MetadataImage, level: int) -> None:
+    """KafkaError(UNSUPPORTED_VERSION) if the metadata's records are below this level."""
+    found = level_of(image, METADATA_VERSION_FEATURE)
+    if found < level:
+        message = f"{METADATA_VERSION_FEATURE} is {found}: raise it to {level} first"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)

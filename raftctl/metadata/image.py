@@ -15,6 +15,8 @@ from uuid import UUID
 from immutables import Map
 
 from raftctl.metadata.records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
     FeatureLevelRecord,
@@ -23,6 +25,7 @@ from raftctl.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ TOPIC_RESOURCE = 2
 """Kafka's number for a topic as the owner of configs."""
 BROKER_RESOURCE = 4
 """Kafka's number for a broker; the empty name stands for all brokers."""
+GROUP_RESOURCE = 32
+"""Kafka's number for a consumer group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,12 @@ Configs = Map[tuple[int, str], Map[str, str]]
 """(resource type, resource name) to key to value; a resource without overrides is absent."""
 
 
+QuotaEntity = tuple[tuple[str, "str | None"], ...]
+"""(type, name) sorted by type: whom a client quota concerns. None: who has none of their own."""
+ClientQuotas = Map[QuotaEntity, Map[str, float]]
+"""Entity to key to value; an entity without quotas is absent."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     """Everything the log up to `offset` (inclusive; -1 for nothing) says."""
@@ -134,6 +145,11 @@ class MetadataImage:
     next_producer_id: int = 0
     features: Map[str, int] = field(default_factory=Map)
     kv: Map[str, KvEntry] = field(default_factory=Map)
+    client_quotas: ClientQuotas = field(default_factory=Map)
+    acls: Map[UUID, AccessControlEntryRecord] = field(default_factory=Map)
+    """Rules by their ids."""
+    scram: Map[tuple[str, int], UserScramCredentialRecord] = field(default_factory=Map)
+    """(user, mechanism) to the credential."""
 
     def config(self, resource_type: int, name: str) -> Map[str, str]:
         """The overrides of one resource."""
@@ -169,6 +185,23 @@ class MetadataImage:
             yield ProducerIdsRecord(-1, -1, self.next_producer_id)
         for key in sorted(self.kv):
             yield KvRecord(key, *self.kv[key])
+        yield from self._security_records()
+
+    def _security_records(self) -> Iterator[Record]:
+        # None cannot be compared with text, so it sorts as no name at all.
+        for entity in sorted(self.client_quotas, key=quota_order):
+            quotas = self.client_quotas[entity]
+            for key in sorted(quotas):
+                yield ClientQuotaRecord(entity, key, quotas[key])
+        for entry_id in sorted(self.acls):
+            yield self.acls[entry_id]
+        for credential in sorted(self.scram):
+            yield self.scram[credential]
+
+
+def quota_order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
+    """By what entities are sorted: types and names, the default before the named."""
+    return [(kind, name is not None, name or "") for kind, name in entity]
 
 
 def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:

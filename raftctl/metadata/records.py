@@ -171,6 +171,62 @@ class KvRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientQuotaRecord:
+    """One quota of an entity; None removes it (row C12)."""
+
+    TYPE_ID: ClassVar[int] = 31
+    entity: tuple[tuple[str, str | None], ...]
+    """(type, name) sorted by type; a name of None stands for whoever has no quota of their own."""
+    key: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessControlEntryRecord:
+    """A rule of who may do what; the numbers are Kafka's (row C12)."""
+
+    TYPE_ID: ClassVar[int] = 32
+    entry_id: UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAccessControlEntryRecord:
+    """A rule is gone."""
+
+    TYPE_ID: ClassVar[int] = 33
+    entry_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class UserScramCredentialRecord:
+    """What a user's password is checked by; never the password (row C12, RFC 5802)."""
+
+    TYPE_ID: ClassVar[int] = 34
+    user: str
+    mechanism: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveUserScramCredentialRecord:
+    """A user has no credential of this mechanism any more."""
+
+    TYPE_ID: ClassVar[int] = 35
+    user: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True)
 class NoOpRecord:
     """Changes nothing; written when idle so that lag is measurable in time."""
 
@@ -215,6 +271,11 @@ Record = (
     | ProducerIdsRecord
     | FeatureLevelRecord
     | KvRecord
+    | ClientQuotaRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
     | NoOpRecord
     | SnapshotMarkRecord
     | StateHashRecord

@@ -13,11 +13,24 @@ from uuid import UUID
 from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import (
     AdminResponse,
+    AlterConfigsRequest,
+    AlterReassignmentsRequest,
     CreatePartitionsRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
 )
 from raftctl.metadata.records import Endpoint
+from raftctl.metadata.security_requests import (
+    AlterClientQuotasRequest,
+    AlterScramRequest,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +283,15 @@ ControllerRequest = (
     | KvDeleteRequest
     | CreatePartitionsRequest
     | ElectLeadersRequest
+    | AlterConfigsRequest
+    | AlterReassignmentsRequest
+    | UpdateFeaturesRequest
+    | UnregisterBrokerRequest
+    | DescribeQuorumRequest
+    | AlterClientQuotasRequest
+    | CreateAclsRequest
+    | DeleteAclsRequest
+    | AlterScramRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse
@@ -282,4 +304,6 @@ ControllerResponse = (
     | KvWriteResponse
     | AdminResponse
     | ElectLeadersResponse
+    | DescribeQuorumResponse
+    | DeleteAclsResponse
 )

@@ -357,6 +357,12 @@ TOPIC_KEYS: Mapping[str, TopicKey] = {
 """Every key of a topic, by name, in alphabetical order."""
 
 
+def integer_key(name: str, low: int, high: int, default: int, description: str) -> TopicKey:
+    """A key, of something else than a topic, that takes an integer between these bounds."""
+    kind = _integer(low, high)
+    return TopicKey(name, kind.type, default, kind.parse, kind.rule, (), description)
+
+
 # --- what is in force -----------------------------------------------------------------------------
 
 
@@ -383,24 +389,36 @@ def dynamic_defaults(overrides: Mapping[str, str], defaults: TopicConfig) -> Top
     for key in TOPIC_KEYS.values() if overrides else ():
         for broker_key, factor in key.broker_keys:
             if broker_key in overrides:
-                values[_attribute(key.name)] = _scaled(key, overrides[broker_key], factor)
+                values[_attribute(key.name)] = scaled(key, overrides[broker_key], factor)
                 break
     return dataclasses.replace(defaults, **_untyped(values)) if values else defaults
 
 
-def _scaled(key: TopicKey, text: str, factor: int) -> Value:
-    """The value of a broker key in the topic key's unit."""
+def scaled(key: TopicKey, text: str, factor: int) -> Value:
+    """The value of a broker key in the unit of the topic key; ValueError if it is none."""
     value = key.parse(text.strip())
     return max(-1, value * factor) if factor > 1 and isinstance(value, int) else value
 
 
-def topic_config(image: MetadataImage, topic: str, static: TopicConfig) -> TopicConfig:
-    """What holds for a topic of this image: its overrides, then what is set for all brokers while
+def topic_config(
+    image: MetadataImage, topic: str, static: TopicConfig, broker_id: int | None = None
+) -> TopicConfig:
+    """What holds for a topic of this image: its overrides, then what is set for this broker and
 
-    they run, then `static`, what their files say.
+    for all brokers while they run, then `static`, what the file says.
     """
-    defaults = dynamic_defaults(image.config(BROKER_RESOURCE, ""), static)
+    defaults = broker_topic_defaults(image, static, broker_id)
     return effective(image.config(TOPIC_RESOURCE, topic), defaults)
+
+
+def broker_topic_defaults(
+    image: MetadataImage, static: TopicConfig, broker_id: int | None = None
+) -> TopicConfig:
+    """What holds for a topic without overrides; see `topic_config`."""
+    defaults = dynamic_defaults(image.config(BROKER_RESOURCE, ""), static)
+    if broker_id is None:
+        return defaults
+    return dynamic_defaults(image.config(BROKER_RESOURCE, str(broker_id)), defaults)
 
 
 def effective(overrides: Mapping[str, str], defaults: TopicConfig) -> TopicConfig:

@@ -12,6 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
+from raftctl.metadata.admin_requests import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumReplica,
+)
 from raftctl.metadata.record_codec import pack_records
 from raftctl.metadata.requests import BrokerHeartbeatRequest
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.raft.messages import Offset
+    from raftctl.raft.status import QuorumStatus, ReplicaStatus
     from raftctl.runtime.api import Runtime
     from raftctl.server.driver import RaftDriver
     from raftctl.server.loader import MetadataLoader
@@ -103,6 +109,9 @@ class ControllerService:
         heartbeat = isinstance(request, BrokerHeartbeatRequest)
         if len(self._deferred) >= DEFERRED_MAX and not heartbeat:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        if isinstance(request, DescribeQuorumRequest):
+            reply(quorum_response(self._driver.status(), self._runtime.wall_ms()))
+            return
         result = self._controller.handle(request, self._now_ms())
         base_offset = self._append(result.records)
         response = result.response_at(base_offset)
@@ -275,6 +284,27 @@ def _resolve(
         future.set_exception(answer)
     else:
         future.set_result(answer)
+
+
+def quorum_response(status: QuorumStatus, wall_ms: int) -> DescribeQuorumResponse:
+    """The leader's view of the quorum, its times on the wall clock."""
+
+    def replica(one: ReplicaStatus) -> QuorumReplica:
+        fetch_ms, caught_up_ms = (
+            -1 if at_ms is None else wall_ms - (status.now_ms - at_ms)
+            for at_ms in (one.last_fetch_ms, one.last_caught_up_ms)
+        )
+        return QuorumReplica(one.node_id, one.log_end_offset, fetch_ms, caught_up_ms)
+
+    return DescribeQuorumResponse(
+        ErrorCode.NONE,
+        "",
+        status.leader_id,
+        status.epoch,
+        status.high_watermark,
+        tuple(map(replica, status.voters)),
+        tuple(map(replica, status.observers)),
+    )
 
 
 def _fail_all(waiting: Sequence[_Deferred]) -> None:

@@ -1,4 +1,4 @@
-"""CreatePartitions and ElectLeaders through `dispatch`, with the real controller behind it."""
+"""Partitions added, elected and moved through `dispatch`, with the real controller behind it."""
 
 from __future__ import annotations
 
@@ -79,3 +79,34 @@ async def test_an_election_of_no_known_kind() -> None:
     broker = ControlledBroker()
     message = {"election_type": 9, "topic_partitions": None, "timeout_ms": 1000}
     assert (await ask(broker, 43, 2, message))["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.req("C7")
+@pytest.mark.parametrize("version", SERVED[ApiKey.ALTER_PARTITION_REASSIGNMENTS])
+async def test_reassignments(version: int) -> None:
+    broker = ControlledBroker()
+    broker.cluster.assign("t", (1, 2), (1, 2))
+    partitions = [
+        {"partition_index": 0, "replicas": [3, 2]},
+        {"partition_index": 1, "replicas": None},
+    ]
+    topics = [{"name": "t", "partitions": partitions}]
+    answer = await ask(broker, 45, version, {"timeout_ms": 1000, "topics": topics})
+    assert answer["error_code"] == 0
+    (topic,) = answer["responses"]
+    assert [(one["partition_index"], one["error_code"]) for one in topic["partitions"]] == [
+        (0, 0),
+        (1, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ]
+    everything = {"timeout_ms": 1000, "topics": None}
+    some = {"timeout_ms": 1000, "topics": [{"name": "t", "partition_indexes": [0, 1, 9]}]}
+    none = {"timeout_ms": 1000, "topics": [{"name": "u", "partition_indexes": [0]}]}
+    moving = {
+        "partition_index": 0,
+        "replicas": [3, 2, 1],
+        "adding_replicas": [3],
+        "removing_replicas": [1],
+    }
+    for asked, expected in ((everything, [moving]), (some, [moving]), (none, None)):
+        found = (await ask(broker, 46, 0, asked))["topics"]
+        assert (found[0]["partitions"] if found else None) == expected

@@ -18,7 +18,7 @@ from broker.types import (
     TopicPartition,
 )
 from raftctl.errors import ErrorCode
-from raftctl.metadata.image import TOPIC_RESOURCE
+from raftctl.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from raftctl.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -422,6 +422,21 @@ async def test_a_topics_configs_take_effect() -> None:
         world.controller.commit(set_isr)
         world.controller.commit(ConfigRecord(TOPIC_RESOURCE, "t", "max.message.bytes", "10"))
         assert appended(leader).error is ErrorCode.MESSAGE_TOO_LARGE
+        world.set_isr(1, 2)
+        assert appended(leader, acks=-1).error is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+@pytest.mark.req("C9")
+async def test_what_is_set_for_brokers_takes_effect_at_once() -> None:
+    async with World() as world:
+        world.create_topic()
+        leader = world.nodes[1]
+        assert appended(leader).error is ErrorCode.NONE
+        world.controller.commit(ConfigRecord(BROKER_RESOURCE, "1", "message.max.bytes", "10"))
+        assert appended(leader).error is ErrorCode.MESSAGE_TOO_LARGE
+        world.controller.commit(ConfigRecord(TOPIC_RESOURCE, "t", "max.message.bytes", "10000"))
+        assert appended(leader).error is ErrorCode.NONE
+        world.controller.commit(ConfigRecord(BROKER_RESOURCE, "", "min.insync.replicas", "4"))
         world.set_isr(1, 2)
         assert appended(leader, acks=-1).error is ErrorCode.NOT_ENOUGH_REPLICAS
 

@@ -164,6 +164,15 @@ class Cluster:
         assert result.error == ErrorCode.NONE, result
         return self.topic(name)
 
+    def create_topic(
+        self, name: str, *replicas: tuple[int, ...], configs: tuple[tuple[str, str], ...]
+    ) -> TopicImage:
+        """A new topic with these replicas and configs."""
+        new = NewTopic(name, assignments=tuple(enumerate(replicas)), configs=configs)
+        (result,) = self.create(new)
+        assert result.error == ErrorCode.NONE, result
+        return self.topic(name)
+
     def topic(self, name: str) -> TopicImage:
         topic = self.image.topics.by_name(name)
         assert topic is not None

@@ -7,7 +7,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
-    initialize,
     invariant,
     precondition,
     rule,
@@ -15,11 +14,26 @@ from hypothesis.stateful import (
 )
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import ElectLeadersRequest, ElectLeadersResponse
+from raftctl.metadata.admin_requests import (
+    SAFE_DOWNGRADE,
+    UPGRADE,
+    AdminResponse,
+    AlterConfigsRequest,
+    AlterOperation,
+    AlterReassignmentsRequest,
+    ConfigAlteration,
+    ConfigChange,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    FeatureUpdate,
+    Reassignment,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
 from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.features import ELR_FEATURE
-from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
-from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
+from raftctl.metadata.features import ELR_FEATURE, level_of
+from raftctl.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage, PartitionImage
+from raftctl.metadata.records import NO_LEADER
 from raftctl.metadata.requests import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -43,12 +57,6 @@ class ControllerMachine(RuleBasedStateMachine):
         self.epochs: dict[object, tuple[int, int]] = {}
         self.incarnations = 0
         self.blocks: list[int] = []
-
-    @initialize(eligible=st.booleans())
-    def enable_eligible_leaders(self, eligible: bool) -> None:
-        if eligible:
-            self.cluster.append([FeatureLevelRecord(ELR_FEATURE, 1)])
-            self.cluster.controller.seal()
 
     @property
     def image(self) -> MetadataImage:
@@ -118,10 +126,29 @@ class ControllerMachine(RuleBasedStateMachine):
             return
         before = topic.partitions[0]
         (result,) = self.cluster.alter(before.leader, self.cluster.item(name, *isr))
+        after = self.cluster.partition(name)
         if result.error == ErrorCode.NONE:
-            assert self.cluster.partition(name).isr == tuple(isr)
+            gone = set(before.removing_replicas) - set(after.removing_replicas)
+            assert after.isr == tuple(one for one in isr if one not in gone)
+        elif result.error == ErrorCode.NEW_LEADER_ELECTED:
+            assert not after.adding_replicas
+            assert before.leader not in after.replicas
         else:
-            assert self.cluster.partition(name) == before
+            assert after == before
+
+    @rule(name=NAMES, replicas=st.lists(st.integers(1, 5), min_size=0, max_size=4))
+    def reassign(self, name: str, replicas: list[int]) -> None:
+        """No replicas: cancel."""
+        topic = self.image.topics.by_name(name)
+        before = self.image
+        wanted = Reassignment(name, 0, tuple(replicas) or None)
+        (outcome,) = self.cluster.admin(AlterReassignmentsRequest((wanted,)))
+        if outcome.error != ErrorCode.NONE or topic is None:
+            assert self.image is before
+            return
+        after = self.cluster.partition(name)
+        target = after.replicas[: len(after.replicas) - len(after.removing_replicas)]
+        assert not replicas or target == tuple(replicas)
 
     @rule(name=NAMES, election_type=st.sampled_from((0, 1)), everywhere=st.booleans())
     def elect(self, name: str, election_type: int, everywhere: bool) -> None:
@@ -136,6 +163,31 @@ class ControllerMachine(RuleBasedStateMachine):
                 assert now.leader != NO_LEADER
                 assert now.leader_epoch == then.leader_epoch + 1
                 assert election_type == 1 or now.leader == now.replicas[0]
+
+    @rule(broker_id=BROKERS, unlikely=st.sampled_from((True, False, False, False)))
+    def unregister(self, broker_id: int, unlikely: bool) -> None:
+        if unlikely:
+            self.cluster.handle(UnregisterBrokerRequest(broker_id))
+            assert broker_id not in self.image.brokers
+
+    @rule(level=st.sampled_from((0, 1)))
+    def update_features(self, level: int) -> None:
+        kind = SAFE_DOWNGRADE if level < level_of(self.image, ELR_FEATURE) else UPGRADE
+        response = self.cluster.handle(
+            UpdateFeaturesRequest((FeatureUpdate(ELR_FEATURE, level, kind),))
+        )
+        assert isinstance(response, AdminResponse)
+        assert response.error == ErrorCode.NONE
+
+    @rule(name=NAMES, min_isr=st.sampled_from(("1", "2", "3")), unclean=st.booleans())
+    def configure(self, name: str, min_isr: str, unclean: bool) -> None:
+        changes = (
+            ConfigChange("min.insync.replicas", AlterOperation.SET, min_isr),
+            ConfigChange("unclean.leader.election.enable", AlterOperation.SET, str(unclean)),
+        )
+        alteration = ConfigAlteration(TOPIC_RESOURCE, name, changes)
+        (outcome,) = self.cluster.admin(AlterConfigsRequest((alteration,)))
+        assert (outcome.error == ErrorCode.NONE) == (name in self.image.topics.ids)
 
     @rule(broker_id=BROKERS)
     def allocate(self, broker_id: int) -> None:
@@ -194,8 +246,15 @@ class ControllerMachine(RuleBasedStateMachine):
         assert whole
         assert len(set(whole)) == len(whole)
         assert set(whole) <= set(partition.replicas)
+        assert set(partition.adding_replicas) <= set(partition.replicas)
+        assert (
+            partition.removing_replicas
+            == (partition.replicas[len(partition.replicas) - len(partition.removing_replicas) :])
+        )
+        if partition.adding_replicas:
+            assert not set(partition.adding_replicas) <= set(partition.isr)
         if partition.leader == NO_LEADER:
-            assert not any(brokers[one].active for one in whole)
+            assert not any(one in brokers and brokers[one].active for one in whole)
             return
         assert partition.leader in partition.isr
         assert all(brokers[one].active for one in partition.isr)

@@ -7,12 +7,12 @@ import random
 import pytest
 
 from raftctl.controller.quorum_controller import (
-    METADATA_VERSION,
     ControllerConfig,
     ControllerResult,
     QuorumController,
 )
 from raftctl.errors import ErrorCode, InvariantViolation
+from raftctl.metadata.features import METADATA_VERSION
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.records import FeatureLevelRecord, NoOpRecord
 from raftctl.metadata.requests import (

@@ -10,7 +10,9 @@ import pytest
 from raftctl.codec import CodecError
 from raftctl.metadata.record_codec import pack_records, unpack_records
 from raftctl.metadata.records import (
+    AccessControlEntryRecord,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
     FeatureLevelRecord,
@@ -22,11 +24,14 @@ from raftctl.metadata.records import (
     ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     SnapshotMarkRecord,
     StateHashRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 
 ID = UUID(int=3)
@@ -42,6 +47,11 @@ RECORDS: list[Record] = [
     ConfigRecord(2, "a", "retention.ms", None),
     ProducerIdsRecord(1, 7, 1_000),
     FeatureLevelRecord("metadata.version", 1),
+    ClientQuotaRecord((("client-id", "c"), ("user", None)), "producer_byte_rate", 1.5),
+    AccessControlEntryRecord(ID, 2, "a", 3, "User:u", "*", 3, 3),
+    RemoveAccessControlEntryRecord(ID),
+    UserScramCredentialRecord("u", 1, b"salt", b"stored", b"server", 4096),
+    RemoveUserScramCredentialRecord("u", 1),
     NoOpRecord(),
     KvRecord("a", b"1", 7),
     SnapshotMarkRecord(),
@@ -72,6 +82,11 @@ def test_type_ids_never_change() -> None:
         "PartitionRecord": 22,
         "PartitionChangeRecord": 23,
         "ConfigRecord": 30,
+        "ClientQuotaRecord": 31,
+        "AccessControlEntryRecord": 32,
+        "RemoveAccessControlEntryRecord": 33,
+        "UserScramCredentialRecord": 34,
+        "RemoveUserScramCredentialRecord": 35,
         "ProducerIdsRecord": 40,
         "FeatureLevelRecord": 50,
         "NoOpRecord": 60,

@@ -1,0 +1,128 @@
+"""UpdateFeatures: levels are raised, and lowered where nothing is lost by it (row C11; KIP-584)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from raftctl.controller.config_control import settled_partitions
+from raftctl.controller.result import ControllerResult, admin_result
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.admin_requests import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    AdminResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    FeatureUpdate,
+    Outcome,
+    UpdateFeaturesRequest,
+)
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.features import (
+    ELR_FEATURE,
+    METADATA_VERSION_FEATURE,
+    SECURITY_LEVEL,
+    SUPPORTED,
+    level_of,
+)
+from raftctl.metadata.image import BROKER_RESOURCE
+from raftctl.metadata.records import ConfigRecord, FeatureLevelRecord
+
+if TYPE_CHECKING:
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import Record
+    from raftctl.metadata.topic_config import TopicConfig
+
+_MIN_ISR = "min.insync.replicas"
+
+
+def no_quorum(
+    _image: MetadataImage, _request: DescribeQuorumRequest, _defaults: TopicConfig
+) -> ControllerResult:
+    """Who has a quorum to tell of answers instead: the controller's service."""
+    message = "This controller has no quorum to tell of"
+    error = ErrorCode.UNSUPPORTED_VERSION
+    return ControllerResult((), DescribeQuorumResponse(error, message, -1, -1, -1, (), ()))
+
+
+def update_features(
+    image: MetadataImage, request: UpdateFeaturesRequest, defaults: TopicConfig
+) -> ControllerResult:
+    """Changes the levels, all or none: one that cannot be changed is the error for all.
+
+    Errors: INVALID_UPDATE_VERSION; INVALID_REQUEST if a feature is named twice or the type of the
+    update is not known.
+    """
+    named = Counter(one.feature for one in request.updates)
+    records: list[Record] = []
+    try:
+        for update in request.updates:
+            if named[update.feature] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{update.feature} is named twice")
+            _check(image, update)
+            if update.level != level_of(image, update.feature):
+                records.append(FeatureLevelRecord(update.feature, update.level))
+    except KafkaError as error:
+        return ControllerResult((), AdminResponse(error.code, error.message, ()))
+    outcomes = [Outcome() for _ in request.updates]
+    if request.validate_only:
+        return admin_result([], outcomes)
+    return admin_result([*records, *_consequences(image, records, defaults)], outcomes)
+
+
+def _check(image: MetadataImage, update: FeatureUpdate) -> None:
+    levels = SUPPORTED.get(update.feature)
+    if levels is None:
+        raise _refused(f"There is no feature {update.feature}; there are {', '.join(SUPPORTED)}")
+    low, high = levels
+    if not low <= update.level <= high:
+        raise _refused(f"The level of {update.feature} must be {low} to {high}, not {update.level}")
+    if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        message = f"upgrade_type must be 1 to 3, not {update.upgrade_type}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    present = level_of(image, update.feature)
+    if update.level < present and update.upgrade_type == UPGRADE:
+        raise _refused(f"{update.feature} is {present}: to lower it, ask for a safe downgrade")
+    if update.level > present and update.upgrade_type != UPGRADE:
+        raise _refused(f"{update.feature} is {present}: to raise it, ask for an upgrade")
+    if update.feature == METADATA_VERSION_FEATURE and update.level < SECURITY_LEVEL <= present:
+        _check_nothing_is_lost(image, update)
+
+
+def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:
+    """Also an unsafe downgrade is refused here: older nodes could not read the log at all."""
+    held = {
+        "client quotas": image.client_quotas,
+        "access control lists": image.acls,
+        "SCRAM credentials": image.scram,
+    }
+    lost = [name for name, there in held.items() if there]
+    if lost:
+        raise _refused(
+            f"{METADATA_VERSION_FEATURE} {update.level} does not know {', '.join(lost)}: delete "
+            "them first"
+        )
+
+
+def _refused(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
+
+
+def _consequences(
+    image: MetadataImage, records: list[Record], defaults: TopicConfig
+) -> list[Record]:
+    """What follows for partitions when eligible leaders begin or end."""
+    if not any(isinstance(one, FeatureLevelRecord) and one.name == ELR_FEATURE for one in records):
+        return []
+    more: list[Record] = []
+    if _MIN_ISR not in image.config(BROKER_RESOURCE, ""):
+        # From now on brokers and controllers must agree on it, whatever their files say.
+        value = str(defaults.min_insync_replicas)
+        more.append(ConfigRecord(BROKER_RESOURCE, "", _MIN_ISR, value))
+    delta = MetadataDelta(image)
+    for record in (*records, *more):
+        delta.replay(record, image.offset)
+    after = delta.apply(image.offset, image.epoch, image.timestamp_ms)
+    return [*more, *settled_partitions(after, after.topics.topics.values(), defaults)]

@@ -1,0 +1,66 @@
+"""Access control lists: which rules a filter means (KIP-11, KIP-290)."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from raftctl.metadata.records import AccessControlEntryRecord
+    from raftctl.metadata.security_requests import AclBinding, AclFilter
+
+ANY = 1
+WILDCARD = "*"
+CLUSTER_NAME = "kafka-cluster"
+
+
+class ResourceType(enum.IntEnum):
+    """What a rule is about, as the Kafka protocol numbers it."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(enum.IntEnum):
+    """How a resource's name is meant; the first two only in filters."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+OPERATIONS = range(2, 16)
+"""Of a rule: all, read, write, create, delete, alter, describe, ... two-phase commit."""
+PERMISSIONS = (2, 3)
+"""Of a rule: deny, allow."""
+
+
+def matches(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> bool:
+    """Whether the filter means this rule."""
+    return (
+        wanted.resource_type in (ANY, rule.resource_type)
+        and wanted.operation in (ANY, rule.operation)
+        and wanted.permission_type in (ANY, rule.permission_type)
+        and wanted.principal in (None, rule.principal)
+        and wanted.host in (None, rule.host)
+        and _names(wanted, rule)
+    )
+
+
+def _names(wanted: AclFilter, rule: AclBinding | AccessControlEntryRecord) -> bool:
+    """MATCH means every rule that concerns the name, also by a prefix or by the wildcard."""
+    if wanted.pattern_type not in (PatternType.ANY, PatternType.MATCH, rule.pattern_type):
+        return False
+    name = wanted.resource_name
+    if name is None or name == rule.resource_name:
+        return True
+    if wanted.pattern_type != PatternType.MATCH:
+        return False
+    if rule.pattern_type == PatternType.PREFIXED:
+        return name.startswith(rule.resource_name)
+    return rule.resource_name == WILDCARD

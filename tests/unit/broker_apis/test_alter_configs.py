@@ -1,0 +1,125 @@
+"""Configs altered and described through `dispatch`, with the real controller behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.protocol.versions import SERVED, ApiKey
+from raftctl.errors import ErrorCode
+from tests.unit.broker_apis.asking import ask
+from tests.unit.broker_apis.controlled import ControlledBroker
+
+pytestmark = pytest.mark.req("N1", "C9")
+
+
+@pytest.fixture
+def broker() -> ControlledBroker:
+    """With a topic `t`."""
+    broker = ControlledBroker(log_retention_ms="777")
+    broker.cluster.assign("t", (1, 2))
+    broker.publish()
+    return broker
+
+
+def altering(kind: int, name: str, *configs: tuple[str, int, str | None]) -> dict[str, Any]:
+    changes = [
+        {"name": key, "config_operation": operation, "value": value}
+        for key, operation, value in configs
+    ]
+    resource = {"resource_type": kind, "resource_name": name, "configs": changes}
+    return {"resources": [resource], "validate_only": False}
+
+
+async def described(broker: ControlledBroker, kind: int, name: str) -> dict[str, Any]:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    request = {
+        "resources": [resource],
+        "include_synonyms": True,
+        "include_documentation": False,
+    }
+    (result,) = (await ask(broker, 32, 4, request))["results"]
+    assert result["error_code"] == 0
+    return {entry["name"]: entry for entry in result["configs"]}
+
+
+def sources(entry: dict[str, Any]) -> list[tuple[str, str, int]]:
+    return [(one["name"], one["value"], one["source"]) for one in entry["synonyms"]]
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.INCREMENTAL_ALTER_CONFIGS])
+async def test_incrementally(broker: ControlledBroker, version: int) -> None:
+    request = altering(2, "t", ("retention.ms", 0, "5"), ("cleanup.policy", 2, "compact"))
+    (answer,) = (await ask(broker, 44, version, request))["responses"]
+    assert (answer["error_code"], answer["resource_type"], answer["resource_name"]) == (0, 2, "t")
+    entries = await described(broker, 2, "t")
+    assert sources(entries["retention.ms"]) == [
+        ("retention.ms", "5", 1),
+        ("log.retention.ms", "777", 4),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    assert entries["cleanup.policy"]["value"] == "delete,compact"
+    (answer,) = (await ask(broker, 44, version, altering(2, "t", ("retention.ms", 0, "x"))))[
+        "responses"
+    ]
+    assert answer["error_code"] == ErrorCode.INVALID_CONFIG
+    assert answer["error_message"].startswith("Invalid value 'x' for retention.ms: it must be")
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.ALTER_CONFIGS])
+async def test_as_a_whole(broker: ControlledBroker, version: int) -> None:
+    for key, value in (("retention.ms", "5"), ("segment.ms", "6")):
+        (answer,) = (await ask(broker, 33, version, altering(2, "t", (key, 0, value))))["responses"]
+        assert answer["error_code"] == 0
+    assert dict(broker.metadata.image.config(2, "t")) == {"segment.ms": "6"}
+
+
+async def test_brokers_have_shared_and_own_values(broker: ControlledBroker) -> None:
+    await ask(broker, 44, 1, altering(4, "", ("log.retention.ms", 0, "88")))
+    assert sources((await described(broker, 2, "t"))["retention.ms"]) == [
+        ("log.retention.ms", "88", 3),
+        ("log.retention.ms", "777", 4),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    await ask(broker, 44, 1, altering(4, "1", ("log.retention.ms", 0, "99")))
+    (retention,) = [(await described(broker, 2, "t"))["retention.ms"]]
+    assert (retention["value"], retention["config_source"]) == ("99", 2)
+    own = (await described(broker, 4, "1"))["log.retention.ms"]
+    assert sources(own) == [
+        ("log.retention.ms", "99", 2),
+        ("log.retention.ms", "88", 3),
+        ("log.retention.ms", "777", 4),
+    ]
+    assert not own["read_only"]
+    shared = await described(broker, 4, "")
+    assert list(shared) == ["log.retention.ms"]
+    assert (shared["log.retention.ms"]["value"], shared["log.retention.ms"]["config_source"]) == (
+        "88",
+        3,
+    )
+
+
+async def test_throttle_rates_are_only_dynamic(broker: ControlledBroker) -> None:
+    rate = "leader.replication.throttled.rate"
+    unset = (await described(broker, 4, "1"))[rate]
+    assert (unset["value"], unset["config_source"]) == (str(2**63 - 1), 5)
+    await ask(broker, 44, 1, altering(4, "1", (rate, 0, "1000")))
+    told = (await described(broker, 4, "1"))[rate]
+    assert (told["value"], told["config_source"], told["read_only"]) == ("1000", 2, False)
+
+
+async def test_groups(broker: ControlledBroker) -> None:
+    await ask(broker, 44, 1, altering(32, "g", ("consumer.session.timeout.ms", 0, "50000")))
+    entries = await described(broker, 32, "g")
+    assert sources(entries["consumer.session.timeout.ms"]) == [
+        ("consumer.session.timeout.ms", "50000", 8),
+        ("consumer.session.timeout.ms", "45000", 5),
+    ]
+    assert entries["consumer.heartbeat.interval.ms"]["config_source"] == 5
+
+
+async def test_keys_of_the_file_cannot_change(broker: ControlledBroker) -> None:
+    (answer,) = (await ask(broker, 44, 1, altering(4, "1", ("node.id", 0, "7"))))["responses"]
+    assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+    assert answer["error_message"].startswith("node.id cannot change while brokers run")

@@ -1,0 +1,91 @@
+"""Features, the quorum and unregistered brokers through `dispatch`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.protocol.versions import SERVED, ApiKey
+from raftctl.errors import ErrorCode
+from raftctl.metadata.admin_requests import DescribeQuorumResponse, QuorumReplica
+from tests.unit.broker_apis.asking import ask
+from tests.unit.broker_apis.controlled import ControlledBroker
+
+pytestmark = pytest.mark.req("N1")
+ELR = "eligible.leader.replicas.version"
+
+
+def features(level: int, kind: int) -> dict[str, Any]:
+    update = {
+        "feature": ELR,
+        "max_version_level": level,
+        "upgrade_type": kind,
+        "allow_downgrade": kind > 1,
+    }
+    return {"timeout_ms": 1000, "feature_updates": [update], "validate_only": False}
+
+
+@pytest.mark.req("C11")
+@pytest.mark.parametrize("version", SERVED[ApiKey.UPDATE_FEATURES])
+async def test_features_are_updated_and_told(version: int) -> None:
+    broker = ControlledBroker()
+    answer = await ask(broker, 57, version, features(1, 1))
+    assert answer["error_code"] == 0
+    assert [one["feature"] for one in answer.get("results", [{"feature": ELR}])] == [ELR]
+    client = {"client_software_name": "test", "client_software_version": "1"}
+    versions = await ask(broker, 18, 4, client)
+    finalized = {one["name"]: one["max_version_level"] for one in versions["finalized_features"]}
+    assert finalized == {ELR: 1, "metadata.version": 2}
+    supported = {
+        one["name"]: (one["min_version"], one["max_version"])
+        for one in versions["supported_features"]
+    }
+    assert supported == {ELR: (0, 1), "metadata.version": (1, 2)}
+    answer = await ask(broker, 57, version, features(0, 1))
+    assert answer["error_code"] == ErrorCode.INVALID_UPDATE_VERSION
+    assert "safe downgrade" in answer["error_message"]
+    assert (await ask(broker, 57, version, features(0, 2)))["error_code"] == 0
+
+
+@pytest.mark.req("C2")
+async def test_a_broker_is_unregistered() -> None:
+    broker = ControlledBroker()
+    assert (await ask(broker, 64, 0, {"broker_id": 3}))["error_code"] == 0
+    assert 3 not in broker.metadata.image.brokers
+    answer = await ask(broker, 64, 0, {"broker_id": 3})
+    assert answer["error_code"] == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert answer["error_message"] == "Broker 3 is not registered"
+
+
+def quorum_request(topic: str) -> dict[str, Any]:
+    return {"topics": [{"topic_name": topic, "partitions": [{"partition_index": 0}]}]}
+
+
+@pytest.mark.req("Q5")
+@pytest.mark.parametrize("version", SERVED[ApiKey.DESCRIBE_QUORUM])
+async def test_the_quorum_is_described(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    broker = ControlledBroker()
+    request = quorum_request("__cluster_metadata")
+    refused = await ask(broker, 55, version, request)
+    assert refused["error_code"] == ErrorCode.UNSUPPORTED_VERSION, "a controller without quorum"
+
+    async def call(*_: object) -> DescribeQuorumResponse:
+        voters = (QuorumReplica(7, 40, 1_000, 900), QuorumReplica(8, 39, -1, -1))
+        return DescribeQuorumResponse(
+            ErrorCode.NONE, "", 7, 5, 38, voters, (QuorumReplica(1, 20, 990, 800),)
+        )
+
+    monkeypatch.setattr(broker, "call", call)
+    answer = await ask(broker, 55, version, request)
+    assert answer["error_code"] == 0
+    (partition,) = answer["topics"][0]["partitions"]
+    assert (partition["leader_id"], partition["leader_epoch"]) == (7, 5)
+    assert partition["high_watermark"] == 38
+    assert [(v["replica_id"], v["log_end_offset"]) for v in partition["current_voters"]] == [
+        (7, 40),
+        (8, 39),
+    ]
+    assert [v["replica_id"] for v in partition["observers"]] == [1]
+    other = await ask(broker, 55, version, quorum_request("t"))
+    assert other["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

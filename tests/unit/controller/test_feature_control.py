@@ -1,0 +1,140 @@
+"""Features: levels go up, and down where nothing is lost; brokers are unregistered."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftctl.errors import ErrorCode
+from raftctl.metadata.admin_requests import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    AdminResponse,
+    FeatureUpdate,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+from raftctl.metadata.features import ELR_FEATURE, METADATA_VERSION, METADATA_VERSION_FEATURE
+from raftctl.metadata.image import BROKER_RESOURCE
+from raftctl.metadata.records import NO_LEADER, ClientQuotaRecord
+from tests.unit.controller.cluster import Cluster
+
+MIN_ISR = "min.insync.replicas"
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Brokers 1, 2 and 3 are active; topic t is on 1 and 2."""
+    cluster = Cluster()
+    cluster.start(1, 2, 3)
+    cluster.assign("t", (1, 2))
+    return cluster
+
+
+def update(cluster: Cluster, *updates: FeatureUpdate, validate_only: bool = False) -> AdminResponse:
+    response = cluster.handle(UpdateFeaturesRequest(updates, validate_only))
+    assert isinstance(response, AdminResponse)
+    assert bool(response.error) == bool(response.message)
+    return response
+
+
+@pytest.mark.req("C11")
+def test_a_level_is_raised_and_lowered(cluster: Cluster) -> None:
+    raised = FeatureUpdate(ELR_FEATURE, 1)
+    assert update(cluster, raised, validate_only=True).error == ErrorCode.NONE
+    assert ELR_FEATURE not in cluster.image.features
+    assert update(cluster, raised).error == ErrorCode.NONE
+    assert cluster.image.features[ELR_FEATURE] == 1
+    before = cluster.image
+    assert update(cluster, raised).error == ErrorCode.NONE
+    assert cluster.image is before, "it is so already"
+    assert update(cluster, FeatureUpdate(ELR_FEATURE, 0)).error == ErrorCode.INVALID_UPDATE_VERSION
+    lowered = FeatureUpdate(ELR_FEATURE, 0, SAFE_DOWNGRADE)
+    assert update(cluster, lowered).error == ErrorCode.NONE
+    assert cluster.image.features[ELR_FEATURE] == 0
+
+
+@pytest.mark.req("C11")
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        (ErrorCode.INVALID_UPDATE_VERSION, FeatureUpdate("no.such.feature", 1)),
+        (ErrorCode.INVALID_UPDATE_VERSION, FeatureUpdate(ELR_FEATURE, 2)),
+        (ErrorCode.INVALID_UPDATE_VERSION, FeatureUpdate(ELR_FEATURE, -1)),
+        (ErrorCode.INVALID_UPDATE_VERSION, FeatureUpdate(ELR_FEATURE, 1, SAFE_DOWNGRADE)),
+        (
+            ErrorCode.INVALID_UPDATE_VERSION,
+            FeatureUpdate(METADATA_VERSION_FEATURE, 0, SAFE_DOWNGRADE),
+        ),
+        (ErrorCode.INVALID_REQUEST, FeatureUpdate(ELR_FEATURE, 1, 4)),
+    ],
+)
+def test_bad_updates_change_nothing_of_the_request(
+    cluster: Cluster, error: ErrorCode, wanted: FeatureUpdate
+) -> None:
+    before = cluster.image
+    metadata = FeatureUpdate(METADATA_VERSION_FEATURE, 1, SAFE_DOWNGRADE)
+    eligible = FeatureUpdate(ELR_FEATURE, 1)
+    good = metadata if wanted.feature == ELR_FEATURE else eligible
+    assert update(cluster, good, wanted).error == error
+    assert update(cluster, good, good).error == ErrorCode.INVALID_REQUEST
+    assert cluster.image is before
+
+
+@pytest.mark.req("C11")
+@pytest.mark.parametrize("kind", [SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
+def test_a_downgrade_that_would_lose_metadata_is_refused(cluster: Cluster, kind: int) -> None:
+    entity = (("user", "u"),)
+    cluster.append([ClientQuotaRecord(entity, "producer_byte_rate", 1.0)])
+    down = FeatureUpdate(METADATA_VERSION_FEATURE, 1, kind)
+    response = update(cluster, down)
+    assert response.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert "client quotas" in response.message
+    cluster.append([ClientQuotaRecord(entity, "producer_byte_rate", None)])
+    assert update(cluster, down).error == ErrorCode.NONE
+    up = FeatureUpdate(METADATA_VERSION_FEATURE, METADATA_VERSION, UPGRADE)
+    assert update(cluster, up).error == ErrorCode.NONE
+
+
+@pytest.mark.req("C11", "C5")
+def test_partitions_follow_when_eligible_leaders_begin_and_end(cluster: Cluster) -> None:
+    cluster.fence(2)
+    cluster.fence(1)
+    assert cluster.state("t") == (NO_LEADER, (1,))
+    update(cluster, FeatureUpdate(ELR_FEATURE, 1))
+    assert cluster.image.config(BROKER_RESOURCE, "")[MIN_ISR] == "1", "so all agree on it"
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (), (1,))
+    update(cluster, FeatureUpdate(ELR_FEATURE, 0, SAFE_DOWNGRADE))
+    partition = cluster.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (1,), ())
+
+
+# --- unregistered brokers -------------------------------------------------------------------------
+
+
+def unregister(cluster: Cluster, broker_id: int) -> ErrorCode:
+    response = cluster.handle(UnregisterBrokerRequest(broker_id))
+    assert isinstance(response, AdminResponse)
+    return response.error
+
+
+@pytest.mark.req("C2")
+def test_a_broker_is_forgotten_and_leads_nothing_more(cluster: Cluster) -> None:
+    assert unregister(cluster, 9) == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert unregister(cluster, 1) == ErrorCode.NONE
+    assert sorted(cluster.image.brokers) == [2, 3]
+    assert cluster.state("t") == (2, (2,))
+    assert unregister(cluster, 1) == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert cluster.register(1, 1).error == ErrorCode.NONE, "it may come back as somebody else"
+
+
+@pytest.mark.req("C2")
+def test_a_partition_waits_for_an_unregistered_broker_that_alone_has_everything(
+    cluster: Cluster,
+) -> None:
+    cluster.fence(2)
+    assert unregister(cluster, 1) == ErrorCode.NONE
+    assert cluster.state("t") == (NO_LEADER, (1,))
+    cluster.heartbeat(2)
+    assert cluster.state("t") == (NO_LEADER, (1,))
