@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.output import Output, OutputOption, show, table
-from raftctl.cli.topics import TIMEOUT_S, BootstrapOption, TimeoutOption, admin_client, wait_for
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:

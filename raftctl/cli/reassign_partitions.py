@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.output import Output, OutputOption, show, table
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.reassignment_plan import (
     Partition,
     Plan,
@@ -21,7 +21,7 @@ from raftctl.cli.reassignment_plan import (
     progress,
     throttles,
 )
-from raftctl.cli.topics import TIMEOUT_S, BootstrapOption, TimeoutOption, admin_client, wait_for
+from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
