@@ -45,7 +45,7 @@ class QuorumView:
     committed_voters: tuple[VoterKey, ...] = ()
     """The voters as the records below the high watermark have them; none if not known."""
     flushed_end: int | None = None
-    """What it takes for durable; None while no fsync of its disk has ever failed."""
+    """What it takes for durable of its log; None while no fsync of its disk has ever failed."""
 
 
 @dataclass(slots=True)

@@ -179,7 +179,7 @@ class Watcher:
             granting=_granting(driver) if core.is_leader else (),
             voters=self._keys(core.voters),
             committed_voters=self._keys(core.voters_at(core.high_watermark)),
-            flushed_end=flushed if self._disk.failed_syncs else None,
+            flushed_end=flushed if self._suspects(flushed, driver) else None,
         )
         self._quorum_view = view
         self._properties.quorum_changed(QuorumChange(before, view))
@@ -190,6 +190,10 @@ class Watcher:
             keys = (voter.replica for voter in voters.voters)
             self._voter_keys = tuple((key.node_id, key.directory_id) for key in keys)
         return self._voter_keys
+
+    def _suspects(self, flushed: int, driver: RaftDriver) -> bool:
+        """Whether the log must be on the disk, which has failed, and no snapshot stands for it."""
+        return self._disk.failed_syncs > 0 and flushed > driver.log.start_offset
 
     def _image_view(self, image: MetadataImage, driver: RaftDriver) -> ImageView:
         return ImageView(
