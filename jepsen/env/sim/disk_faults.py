@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jepsen.env.sim.connection import os_error
 from jepsen.env.sim.disk import no_fault
 from raftctl.errors import KafkaError
-from raftctl.server.replica import METADATA_LOG_NAME
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
 from raftctl.storage.quorum_state import CorruptQuorumStateError
 from raftctl.storage.segment import CorruptLogError
@@ -152,15 +152,17 @@ class DiskFaults:
     def _read_at_start(self, disk: SimDisk) -> list[str]:
         """The vote, the segments and the newest snapshot; others are read when they are needed."""
         names = disk.names(self._directory) if disk.is_directory(self._directory) else []
-        snapshots = [name for name in names if name.endswith(".checkpoint")]
+        snapshots = [name for name in names if name.endswith(".checkpoint") and name[0].isdigit()]
         read = [name for name in names if name.endswith(".log") or name == QUORUM_STATE]
         return [f"{self._directory}/{name}" for name in [*read, *snapshots[-1:]]]
 
     def _judge(self, node: SimNode, flip: _Flip) -> None:
         """A node that ended has named the file; one that runs has got rid of the damage."""
         there, serves = flip.is_there(node.disk), self._serves(node.name)
-        if node.process is None and flip.path not in str(node.last_error):
-            raise DamageUnnoticed(f"{node.name} says {node.last_error!r} of {flip}")
+        # Without an error something else has ended it, perhaps before it had read anything.
+        error = node.last_error if node.process is None else None
+        if error is not None and flip.path not in str(error):
+            raise DamageUnnoticed(f"{node.name} says {error!r} of {flip}")
         if node.process is not None:
             if serves and there:
                 raise DamageUnnoticed(f"{node.name} runs on {flip}")

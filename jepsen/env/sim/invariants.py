@@ -179,7 +179,7 @@ def _has(disk: Mapping[int, Entry], entry: Entry) -> bool:
 def flushed_is_durable(history: QuorumHistory, change: QuorumChange) -> str | None:
     """What a voter promises to have is on its disk, also after an fsync has failed (row Q12)."""
     node_id, flushed = change.after.node_id, change.after.flushed_end
-    entries = history.durable_entries(node_id).values() if flushed is not None else ()
+    entries = history.durable_entries((node_id, None)).values() if flushed is not None else ()
     end = max((entry.end_offset for entry in entries), default=None)
     right = end is None or flushed is None or end >= flushed
     return None if right else f"{node_id} takes {flushed} for durable, its disk ends at {end}"

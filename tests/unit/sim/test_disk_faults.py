@@ -158,7 +158,7 @@ def _during_kill() -> tuple[Fault, ...]:
 
 def test_what_is_taken_for_durable_must_be_on_the_disk_once_a_sync_has_failed() -> None:
     disk = {0: Entry(0, 3, 1, 7)}
-    history = QuorumHistory((1,), lambda _: disk, lambda _: (0, -1))
+    history = QuorumHistory(((1, None),), lambda _: disk, lambda _: (0, -1))
 
     def view(flushed_end: int | None) -> QuorumChange:
         return QuorumChange(
