@@ -35,6 +35,7 @@ from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from jepsen.env.sim.disk_faults import DiskFaults
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
     from raftctl.metadata.image import PartitionImage
@@ -138,12 +139,16 @@ class Chaos:
             start=cluster.start,
             power_off=cluster.power_off,
             guard=self._guard,
-            disks=cluster.disk_faults(),
+            disks=self.disk_faults(),
         )
 
     def make_cluster(self, world: World, overrides: Mapping[str, str]) -> SimCluster:
         """The cluster to break."""
         return SimCluster(world, overrides=overrides)
+
+    def disk_faults(self) -> DiskFaults | None:
+        """What may be done to disks; None for nothing."""
+        return self.cluster.disk_faults()
 
     def begin_changes(self) -> list[asyncio.Future[Any]]:
         """What an operator does meanwhile; it has to come to an end when faults do."""

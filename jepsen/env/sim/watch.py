@@ -227,6 +227,8 @@ class Watcher:
     def _look_at_partition(
         self, hosted: Any, state: _PartitionState, before: PartitionView | None
     ) -> None:
+        if hosted.log.offline is not None:
+            return  # Nobody can read it, so nobody is promised anything of it either.
         leads, leader_epoch, high_watermark, log_end, isr = state
         view = PartitionView(
             node_id=self._id,
