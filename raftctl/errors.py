@@ -217,6 +217,13 @@ class ConfigError(Exception):
     """Bad input of an operator: names the key or file and the remedy; exit status 2."""
 
 
+class DiskError(Exception):
+    """A disk has failed, or what stands on it cannot be trusted: names the file and the remedy.
+
+    Ends the node; exit status 1.
+    """
+
+
 class InvariantViolation(BaseException):
     """A bug in this program. Derives from `BaseException` so that no handler swallows it."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from raftctl.errors import ConfigError, KafkaError
+from raftctl.errors import ConfigError, DiskError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(str(error), BAD_INPUT)
     except KafkaError as error:
         return _fail(f"{error.code.name}: {error.message}", FAILED)
+    except DiskError as error:
+        return _fail(str(error), FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from raftctl.cli.files import read_config_file
+from raftctl.errors import DiskError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,5 +38,10 @@ def run_start(config_path: str, overrides: Sequence[str]) -> None:
     runtime = RealRuntime()
     try:
         asyncio.run(until_stopped())
+    except OSError as error:
+        if error.filename is None:
+            raise
+        why = f"{error.filename}: {error.strerror}; what was not on disk was not acknowledged"
+        raise DiskError(f"{why}: make room or mend the disk, and start the node again") from error
     finally:
         runtime.close()

@@ -49,6 +49,7 @@ class RealFile:
     """
 
     def __init__(self, path: str, *, create: bool) -> None:
+        self._path = path
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._descriptor = os.open(path, flags, 0o644)
         self._size = os.fstat(self._descriptor).st_size
@@ -59,10 +60,15 @@ class RealFile:
         end = self._size
         try:
             self._write(end, [memoryview(buffer) for buffer in buffers if len(buffer)])
-        except OSError:
+        except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, end)
-            raise
+            raise self._named(error) from None
+
+    def _named(self, error: OSError) -> OSError:
+        """Says which file the error is about, as those of a descriptor do not."""
+        error.filename = self._path
+        return error
 
     def _write(self, position: int, buffers: list[memoryview]) -> None:
         first = 0
@@ -79,17 +85,23 @@ class RealFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         """See `File.read_at`."""
-        data = os.pread(self._descriptor, size, position)
-        while data and len(data) < size:
-            more = os.pread(self._descriptor, size - len(data), position + len(data))
-            if not more:
-                break
-            data += more
+        try:
+            data = os.pread(self._descriptor, size, position)
+            while data and len(data) < size:
+                more = os.pread(self._descriptor, size - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise self._named(error) from None
         return data
 
     def write_at(self, position: int, data: Buffer) -> None:
         """See `File.write_at`."""
-        self._write(position, [memoryview(data)] if len(data) else [])
+        try:
+            self._write(position, [memoryview(data)] if len(data) else [])
+        except OSError as error:
+            raise self._named(error) from None
 
     def size(self) -> int:
         """See `File.size`."""
@@ -97,12 +109,18 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         """See `File.truncate`."""
-        os.ftruncate(self._descriptor, size)
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise self._named(error) from None
         self._size = size
 
     def sync(self) -> None:
         """See `File.sync`."""
-        os.fdatasync(self._descriptor)
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise self._named(error) from None
 
     def close(self) -> None:
         """See `File.close`."""

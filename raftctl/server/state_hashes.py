@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from raftctl.errors import DiskError
 from raftctl.metadata.records import SnapshotMarkRecord, StateHashRecord
 from raftctl.storage.snapshots import STATE_HASH_VERSION
 
@@ -30,7 +31,7 @@ KEPT_MAX = 16
 """Hashes of this replica's own that are kept: the log bears one soon after, or never."""
 
 
-class StateDivergedError(Exception):
+class StateDivergedError(DiskError):
     """This replica's metadata is not what the log says that it is. Stops the node."""
 
     def __init__(self, offset: int, own: str, told: str, evidence: str) -> None:

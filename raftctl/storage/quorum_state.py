@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from crc32c import crc32c
 
+from raftctl.errors import DiskError
 from raftctl.ids import parse_uuid, uuid_text
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch, NodeId, ReplicaKey
@@ -24,7 +25,7 @@ FILE_NAME = "quorum-state"
 VERSION = 1
 
 
-class CorruptQuorumStateError(Exception):
+class CorruptQuorumStateError(DiskError):
     """The file cannot be trusted; the message names it and says what to do."""
 
     def __init__(self, path: str, why: str) -> None:

@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from raftctl.errors import DiskError
 from raftctl.raft.batch import (
     BATCH_BYTES_MAX,
     HEADER_BYTES,
@@ -38,7 +39,7 @@ _BODY_START = 8
 """Where a batch's magic stands: after its length and CRC."""
 
 
-class CorruptLogError(Exception):
+class CorruptLogError(DiskError):
     """The log holds bytes it should not; names the file and the position. Stops the node."""
 
     def __init__(self, path: str, position: int, why: str) -> None:

@@ -16,6 +16,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from raftctl.codec import Codec, CodecError
+from raftctl.errors import DiskError
 from raftctl.raft.batch import Batch, CorruptBatchError, encode_batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch, Voter
 from raftctl.raft.voters import VoterSet
@@ -36,7 +37,7 @@ STATE_HASH_VERSION = 1
 _HASH_BYTES = 16
 
 
-class CorruptSnapshotError(Exception):
+class CorruptSnapshotError(DiskError):
     """A snapshot file cannot be trusted; names the file and the position. Stops the node."""
 
     def __init__(self, path: str, position: int, why: str) -> None:

@@ -23,6 +23,7 @@ from raftctl.server.loader import MetadataLoader
 from raftctl.storage import quorum_state
 from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
+from raftctl.storage.record_log import RecordLog
 from tests.mutants.mutant import Patch, node_mutant
 from tests.mutants.replica_catalog import REPLICAS
 
@@ -41,9 +42,10 @@ if TYPE_CHECKING:
     )
     from raftctl.raft.batch import Batch
     from raftctl.raft.messages import Offset
-    from raftctl.runtime.api import FileSystem
+    from raftctl.runtime.api import File, FileSystem
     from raftctl.server.controller_service import Reply
     from raftctl.storage.log_writer import Operation
+    from raftctl.storage.segment import Segment
 
 
 # --- what is durable ----------------------------------------------------------------------------
@@ -67,9 +69,22 @@ def _write_without_sync(
             writer._cut(operation)
 
 
+def _sync_again(writer: LogWriter, operations: Sequence[Operation], end_offset: Offset) -> None:
+    try:
+        _perform(writer, operations, end_offset)
+    except OSError:
+        _perform(writer, [], end_offset)
+
+
+def _sync_only(log: RecordLog, segment: Segment, file: File) -> None:
+    file.sync()
+
+
 def _forget_state(store: QuorumStateStore) -> None:
     return None
 
+
+_perform = LogWriter.perform
 
 DURABLE = (
     node_mutant(
@@ -83,6 +98,20 @@ DURABLE = (
         "appended records are written, but not synced",
         ("committed_is_durable_on_a_majority",),
         Patch(LogWriter, "perform", _write_without_sync),
+    ),
+    node_mutant(
+        "failed_fsync_is_taken_for_done",
+        "an fsync that fails is tried again, which succeeds and writes nothing",
+        ("flushed_is_durable", "committed_is_durable_on_a_majority"),
+        Patch(LogWriter, "perform", _sync_again),
+        scenario="controllers_disks_fail",
+    ),
+    node_mutant(
+        "cache_is_taken_for_durable",
+        "recovery does not write again what an fsync that failed had left in the cache",
+        ("flushed_is_durable", "committed_is_durable_on_a_majority"),
+        Patch(RecordLog, "_make_durable", _sync_only),
+        scenario="controllers_disks_fail",
     ),
     node_mutant(
         "vote_is_forgotten_at_restart",

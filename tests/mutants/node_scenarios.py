@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.chaos_clients import create_topic
-from tests.simulation.cluster_chaos import chaos
+from tests.simulation.cluster_chaos import chaos, controllers_disks_fail
 from tests.simulation.partition_scenarios import (
     all_brokers_lose_power,
     both_replicas_crash,
@@ -146,6 +146,7 @@ SCENARIOS: dict[str, Scenario] = {
     one.__name__: one
     for one in (
         chaos,
+        controllers_disks_fail,
         partition_leader_is_isolated,
         acknowledgement_is_lost,
         replicas_leave_until_none_is_left,

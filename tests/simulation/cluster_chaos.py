@@ -8,23 +8,34 @@ all that was acknowledged must be there, once and in order. The properties of
 
 Acknowledged records lie in the page cache of every in-sync replica. Brokers therefore lose power
 only while all replicas are in sync, one at a time, and nothing else happens to brokers until all
-are in sync again: more than that loses records by design.
+are in sync again: more than that loses records by design. So does a broker whose fsync failed and
+that loses power later, hence none fails. A wiped controller may vote a second time in an epoch, and
+no longer has what it promised to keep: it must join as a new voter, hence none is wiped.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jepsen.env.sim.cluster import TIMEOUTS, SimCluster
-from jepsen.env.sim.faults import LINK_KINDS, PROCESS_KINDS, Fault, Nemesis, plan_faults
+from jepsen.env.sim.faults import (
+    DISK_KINDS,
+    LINK_KINDS,
+    PROCESS_KINDS,
+    Fault,
+    Nemesis,
+    plan_faults,
+)
 from jepsen.env.sim.runtime import stream
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from jepsen.env.sim.disk_faults import DiskFaults
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
     from raftctl.metadata.image import PartitionImage
@@ -67,6 +78,22 @@ async def controllers_lose_power(world: World) -> None:
     nodes = ("controller-101", "controller-102", "controller-103")
     plan = [Fault("power_off", at_ms, 300, nodes) for at_ms in range(300, 9_000, 1_700)]
     await Chaos(world, tuple(plan)).run()
+
+
+async def controllers_disks_fail(world: World) -> None:
+    """An fsync of each controller fails, and right afterwards its power."""
+    nodes = ("controller-101", "controller-102", "controller-103")
+    errors = _in_turn("sync_error", nodes, 4_000, 1_000)
+    cuts = tuple(Fault("power_off", 1_600 + 4_000 * i, 300, (n,)) for i, n in enumerate(nodes))
+    await Chaos(world, tuple(sorted((*errors, *cuts), key=lambda fault: fault.at_ms))).run()
+
+
+async def bits_flip(world: World) -> None:
+    """A bit flips on one disk after the other, each restored before the next."""
+    nodes = ("controller-101", "broker-1", "controller-102", "broker-2", "controller-103")
+    where = stream(world.seed, "bits")
+    faults = _in_turn("bit_flip", nodes * 2, 1_500, 1_200)
+    await Chaos(world, tuple(replace(one, amount=where.random()) for one in faults)).run()
 
 
 async def rolling_restart(world: World) -> None:
@@ -112,11 +139,16 @@ class Chaos:
             start=cluster.start,
             power_off=cluster.power_off,
             guard=self._guard,
+            disks=self.disk_faults(),
         )
 
     def make_cluster(self, world: World, overrides: Mapping[str, str]) -> SimCluster:
         """The cluster to break."""
         return SimCluster(world, overrides=overrides)
+
+    def disk_faults(self) -> DiskFaults | None:
+        """What may be done to disks; None for nothing."""
+        return self.cluster.disk_faults()
 
     def begin_changes(self) -> list[asyncio.Future[Any]]:
         """What an operator does meanwhile; it has to come to an end when faults do."""
@@ -271,15 +303,17 @@ class Chaos:
     def _guard(self, fault: Fault) -> bool:
         """See the module: brokers lose power only when that loses nothing by design."""
         brokers = self.cluster.broker_names
+        if fault.kind == ("sync_error" if fault.touches(brokers) else "wipe"):
+            return False
         if fault.kind in HARMLESS or not fault.touches(brokers):
             return True
         if self._losing_power and not (self._all_in_sync() and self._all_brokers_active()):
             return False
         self._losing_power = False
-        if fault.kind != "power_off":
+        if fault.kind not in ("power_off", "wipe"):
             return True
         troubled = any(
-            one.touches(brokers) and one.kind in (*LINK_KINDS, *PROCESS_KINDS)
+            one.touches(brokers) and one.kind in (*LINK_KINDS, *PROCESS_KINDS, *DISK_KINDS)
             for one in self._nemesis.active.values()
         )
         safe = (

@@ -31,7 +31,14 @@ def test_every_property_holds_whatever_goes_wrong(simulator: WarmInterpreters, s
 @pytest.mark.req("Q1", "Q3", "Q11", "C2", "C5", "R4", "R6", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(
-    "plan", ["brokers_lose_power", "controllers_lose_power", "rolling_restart"]
+    "plan",
+    [
+        "brokers_lose_power",
+        "controllers_lose_power",
+        "controllers_disks_fail",
+        "bits_flip",
+        "rolling_restart",
+    ],
 )
 def test_nothing_is_lost_when_power_fails_or_nodes_restart(
     simulator: WarmInterpreters, plan: str, seed: int

@@ -41,6 +41,9 @@ class VoterChaos(Chaos):
         """Voters that can change, and others that could vote."""
         return SimCluster(world, overrides=overrides, dynamic=True, spares=SPARES)
 
+    def disk_faults(self) -> None:
+        """The operator alone exchanges disks: at most one at a time may be without its content."""
+
     def begin_changes(self) -> list[asyncio.Future[Any]]:
         """Starts the operator."""
         cluster, world = self.cluster, self.world

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import aiohttp
 
+from jepsen.env.sim.disk_faults import DiskFaults
 from jepsen.env.sim.properties import Properties
 from jepsen.env.sim.watch import Watcher, quorum_history
 from jepsen.env.sim.world import World
@@ -102,7 +103,9 @@ class SimCluster:
             self._format(runtime, config.node_id)
             node = self.nodes[name] = Node(config, runtime)
             if self.watch:
-                process.watch = Watcher(self.properties, node, process.incarnation)
+                process.watch = Watcher(
+                    self.properties, node, process.incarnation, self.world.node(name).disk
+                )
             await node.run()
 
         process = self.world.start(name, main)
@@ -121,6 +124,17 @@ class SimCluster:
         """What the voters' record says of a controller with its present disk, if it votes."""
         number = NodeId(node_id(name))
         return Voter(ReplicaKey(number, self.directory_ids[number]), name, CONTROLLER_PORT)
+
+    def disk_faults(self) -> DiskFaults:
+        """What can be done to the disks of the nodes."""
+        return DiskFaults(
+            self.world, DATA, start=self.start, serves=self._serves, power_off=self.power_off
+        )
+
+    def _serves(self, name: str) -> bool:
+        """Whether the newest life of a node has recovered what is on its disk."""
+        node = self.nodes.get(name)
+        return node is not None and self.is_up(name) and node.driver is not None
 
     def is_up(self, name: str) -> bool:
         """Whether the node has a process that runs."""

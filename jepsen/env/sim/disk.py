@@ -92,6 +92,12 @@ class _Content:
         """What Linux does: readers go on seeing what was not written, which now counts as clean."""
         self.unsynced.clear()
 
+    def put_byte(self, position: int, value: int) -> None:
+        """A byte changes at rest, without any write."""
+        for content in (self.seen, self.durable):
+            if position < len(content):
+                content[position] = value
+
 
 @dataclass(slots=True, eq=False)
 class _Directory:
@@ -166,6 +172,7 @@ class SimFile:
             self._use("sync")
         except OSError:
             self._content.fail_sync()
+            self._disk.failed_syncs += 1
             raise
         self._content.sync()
         self._disk.charge_sync(f"{self._path} bytes={len(self._content.durable)}")
@@ -217,6 +224,8 @@ class SimDisk:
         """How many times longer a sync takes than usual."""
         self.crashes = 0
         """How often the power has failed."""
+        self.failed_syncs = 0
+        """How often a sync has failed."""
 
     # The file system
 
@@ -345,6 +354,28 @@ class SimDisk:
         self.release_locks()
         self._unsynced.clear()
         self._root = _Directory()
+
+    def size(self, path: str) -> int:
+        """The length of a file as programs see it; 0 if there is none."""
+        entry = self._find(path)
+        return len(entry.seen) if isinstance(entry, _Content) else 0
+
+    def byte(self, path: str, position: int) -> int:
+        """One byte of a file as programs see it; -1 where there is none."""
+        entry = self._find(path)
+        if not isinstance(entry, _Content) or position >= len(entry.seen):
+            return -1
+        return entry.seen[position]
+
+    def put_byte(self, path: str, position: int, value: int) -> None:
+        """A byte of a file changes at rest."""
+        entry = self._find(path)
+        if isinstance(entry, _Content):
+            entry.put_byte(position, value)
+
+    def flip(self, path: str, bit: int) -> None:
+        """One bit of a file flips at rest."""
+        self.put_byte(path, bit // 8, self.byte(path, bit // 8) ^ 1 << bit % 8)
 
     def charge_sync(self, detail: str) -> None:
         """Adds the time of one sync to what the caller has to wait."""

@@ -16,6 +16,11 @@ ring          the two do not reach each other, all others do: majorities overlap
 slow          both directions between two nodes get a long latency
 slow_disk     every sync takes many times as long
 clock         the node's wall clock is off
+sync_error    an fsync of the node fails, after which its disk forgets what was to be synced
+write_error   the node's disk takes no writes any more
+disk_full     the node's disk is full
+bit_flip      a bit flips in what a node that is started reads of the metadata
+wipe          the node's machine comes back with an empty disk
 
 A kill, power_off or pause may strike all members of one role at once.
 """
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Sequence
 
+    from jepsen.env.sim.disk_faults import DiskFaults
     from jepsen.env.sim.world import World
 
 BURST_FAULTS_MAX = 4
@@ -60,6 +66,10 @@ KINDS = {
 """Each kind with its weight."""
 LINK_KINDS = ("block", "isolate", "halves", "ring")
 PROCESS_KINDS = ("kill", "power_off", "stop", "pause")
+DISK_KINDS = {"sync_error": 3, "write_error": 2, "disk_full": 2, "bit_flip": 4, "wipe": 1}
+"""Each kind of fault of disks with its weight; see `jepsen.env.sim.disk_faults`."""
+DISK_FAULTS_MAX = 2
+DISKS_FAIL_CHANCE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +81,10 @@ class Fault:
     for_ms: int
     nodes: tuple[str, ...]
     amount: float = 0.0
-    """Milliseconds of latency or of clock error; how many times slower a disk is."""
+    """Milliseconds of latency or of clock error; how many times slower a disk is; which bit."""
 
     def __str__(self) -> str:
-        extra = f" by {self.amount:.0f}" if self.amount else ""
+        extra = f" by {self.amount:.4g}" if self.amount else ""
         return f"{self.kind} {' '.join(self.nodes)}{extra} at {self.at_ms} for {self.for_ms} ms"
 
     def touches(self, nodes: Sequence[str]) -> bool:
@@ -97,7 +107,22 @@ def plan_faults(
             if at_ms < duration_ms:
                 faults.append(_one_fault(source, groups, at_ms))
         begin_ms += BURST_MS + source.randrange(QUIET_MS_MAX)
+    faults += _disk_faults(source, groups, duration_ms)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def _disk_faults(
+    source: random.Random, groups: Sequence[Sequence[str]], duration_ms: int
+) -> Iterator[Fault]:
+    """A few, in some of the plans: disks fail more seldom than processes and links."""
+    if source.random() >= DISKS_FAIL_CHANCE:
+        return
+    members = [name for group in groups for name in group]
+    for _ in range(source.randint(1, DISK_FAULTS_MAX)):
+        kind = source.choices(list(DISK_KINDS), list(DISK_KINDS.values()))[0]
+        at_ms = source.randrange(duration_ms)
+        for_ms = source.randint(FAULT_MS_MIN, FAULT_MS_MAX)
+        yield Fault(kind, at_ms, for_ms, (source.choice(members),), source.random())
 
 
 def _one_fault(source: random.Random, groups: Sequence[Sequence[str]], at_ms: int) -> Fault:
@@ -152,13 +177,18 @@ class Nemesis:
         start: Callable[[str], None],
         power_off: Callable[[str], None],
         guard: Callable[[Fault], bool],
+        disks: DiskFaults | None = None,
     ) -> None:
-        """`start` begins a node's next life; `guard` may refuse a fault when its time comes."""
+        """`start` begins a node's next life; `guard` may refuse a fault when its time comes.
+
+        Without `disks` faults of disks are skipped.
+        """
         self._world = world
         self._members = tuple(members)
         self._start = start
         self._power_off = power_off
         self._guard = guard
+        self._disks = disks
         self._blocked: Counter[tuple[str, str]] = Counter()
         self.active: dict[int, Fault] = {}
         """The faults that were done and are not undone yet, by their place in the plan."""
@@ -184,11 +214,16 @@ class Nemesis:
     def _begin(self, number: int, fault: Fault) -> None:
         processes = [self._world.node(name).process for name in fault.nodes]
         running = all(one is not None and one.running for one in processes)
-        if (fault.kind in PROCESS_KINDS and not running) or not self._guard(fault):
+        senseless = fault.kind in PROCESS_KINDS and not running
+        if fault.kind in DISK_KINDS:
+            senseless = self._disks is None or not self._disks.may_begin(fault)
+        if senseless or not self._guard(fault):
             self._world.trace.add("-", "fault", f"{number} skipped: {fault}")
             return
         self._world.trace.add("-", "fault", f"{number} begins: {fault}")
         self.active[number] = fault
+        if self._disks is not None and fault.kind in DISK_KINDS:
+            self._disks.begin(fault)
         for name in fault.nodes:
             self._strike(fault, name)
         if fault.kind == "slow":
@@ -217,6 +252,8 @@ class Nemesis:
         if fault is None:
             return
         self._world.trace.add("-", "fault", f"{number} ends")
+        if self._disks is not None and fault.kind in DISK_KINDS:
+            self._disks.end(fault)
         for name in fault.nodes:
             self._relieve(fault, name)
         if fault.kind == "slow":

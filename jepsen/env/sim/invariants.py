@@ -44,6 +44,8 @@ class QuorumView:
     """The voters in effect there."""
     committed_voters: tuple[VoterKey, ...] = ()
     """The voters as the records below the high watermark have them; none if not known."""
+    flushed_end: int | None = None
+    """What it takes for durable of its log; None while no fsync of its disk has ever failed."""
 
 
 @dataclass(slots=True)
@@ -158,8 +160,12 @@ def committed_is_durable_on_a_majority(history: QuorumHistory, change: QuorumCha
     found = after.read(history.committed.end_offset, after.high_watermark)
     # Whoever commits first is the leader, and counts the voters that it has itself.
     history.voters = after.voters or history.voters
+    return _on_a_minority(history, history.committed.commit(found))
+
+
+def _on_a_minority(history: QuorumHistory, entries: Sequence[Entry]) -> str | None:
     disks = [history.durable_entries(voter) for voter in history.voters]
-    for entry in history.committed.commit(found):
+    for entry in entries:
         having = sum(_has(disk, entry) for disk in disks)
         if having <= len(disks) // 2:
             return f"{entry} is on {having} of {len(disks)} disks"
@@ -168,6 +174,15 @@ def committed_is_durable_on_a_majority(history: QuorumHistory, change: QuorumCha
 
 def _has(disk: Mapping[int, Entry], entry: Entry) -> bool:
     return disk.get(entry.base_offset) == entry or entry.base_offset < next(iter(disk), -1)
+
+
+def flushed_is_durable(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """What a voter promises to have is on its disk, also after an fsync has failed (row Q12)."""
+    node_id, flushed = change.after.node_id, change.after.flushed_end
+    entries = history.durable_entries((node_id, None)).values() if flushed is not None else ()
+    end = max((entry.end_offset for entry in entries), default=None)
+    right = end is None or flushed is None or end >= flushed
+    return None if right else f"{node_id} takes {flushed} for durable, its disk ends at {end}"
 
 
 def new_leader_has_all_committed(history: QuorumHistory, change: QuorumChange) -> str | None:
@@ -179,12 +194,7 @@ def new_leader_has_all_committed(history: QuorumHistory, change: QuorumChange) -
 
 def all_committed_stays_durable_on_a_majority(history: QuorumHistory) -> str | None:
     """At rest: nothing that was ever committed has left the disks of a majority since."""
-    disks = [history.durable_entries(voter) for voter in history.voters]
-    for entry in history.committed.entries:
-        having = sum(_has(disk, entry) for disk in disks)
-        if having <= len(disks) // 2:
-            return f"{entry} is on {having} of {len(disks)} disks"
-    return None
+    return _on_a_minority(history, history.committed.entries)
 
 
 def no_voter_differs_from_committed(history: QuorumHistory) -> str | None:
@@ -231,6 +241,7 @@ QUORUM_PROPERTIES = (
     committed_is_durable_on_a_majority,
     voters_change_one_at_a_time,
     replicas_agree_on_committed_voters,
+    flushed_is_durable,
 )
 
 

@@ -109,6 +109,10 @@ class SimNode:
         # False while the machine is off or unplugged: nothing reaches it and nobody is told.
         self.reachable = True
         self.process: Process | None = None
+        self.forgiven: tuple[type[BaseException], ...] = ()
+        """What its process may end with, because of what is done to it."""
+        self.last_error: BaseException | None = None
+        """What a process of it ended with last."""
         self.incarnations = 0
         self._port_next = EPHEMERAL_PORT_FIRST
 

@@ -128,10 +128,11 @@ _PartitionState = tuple[bool, int, int, int, tuple[int, ...]]
 class Watcher:
     """Watches one life of a node; call it after each step."""
 
-    def __init__(self, properties: Properties, node: Node, life: int) -> None:
+    def __init__(self, properties: Properties, node: Node, life: int, disk: SimDisk) -> None:
         self._properties = properties
         self._node = node
         self._life = life
+        self._disk = disk
         self._id = node.config.node_id
         self._is_voter = node.config.is_controller
         self._quorum_state: tuple[int, ...] = ()
@@ -161,7 +162,8 @@ class Watcher:
 
     def _look_at_quorum(self, driver: RaftDriver) -> None:
         core = driver.core
-        state = (core.epoch, core.is_leader, core.high_watermark, core.log.end_offset)
+        flushed = driver.log.flushed_end_offset
+        state = (core.epoch, core.is_leader, core.high_watermark, core.log.end_offset, flushed)
         if state == self._quorum_state:
             return
         self._quorum_state = state
@@ -177,6 +179,7 @@ class Watcher:
             granting=_granting(driver) if core.is_leader else (),
             voters=self._keys(core.voters),
             committed_voters=self._keys(core.voters_at(core.high_watermark)),
+            flushed_end=flushed if self._suspects(flushed, driver) else None,
         )
         self._quorum_view = view
         self._properties.quorum_changed(QuorumChange(before, view))
@@ -187,6 +190,10 @@ class Watcher:
             keys = (voter.replica for voter in voters.voters)
             self._voter_keys = tuple((key.node_id, key.directory_id) for key in keys)
         return self._voter_keys
+
+    def _suspects(self, flushed: int, driver: RaftDriver) -> bool:
+        """Whether the log must be on the disk, which has failed, and no snapshot stands for it."""
+        return self._disk.failed_syncs > 0 and flushed > driver.log.start_offset
 
     def _image_view(self, image: MetadataImage, driver: RaftDriver) -> ImageView:
         return ImageView(
@@ -220,6 +227,8 @@ class Watcher:
     def _look_at_partition(
         self, hosted: Any, state: _PartitionState, before: PartitionView | None
     ) -> None:
+        if hosted.log.offline is not None:
+            return  # Nobody can read it, so nobody is promised anything of it either.
         leads, leader_epoch, high_watermark, log_end, isr = state
         view = PartitionView(
             node_id=self._id,

@@ -306,7 +306,12 @@ class World:
     def _record(self, name: str, error: BaseException) -> None:
         text = "".join(traceback.format_exception_only(error)).strip()
         self.trace.add(name or "-", "failure", text)
-        if not isinstance(error, self._tolerated) and len(self.failures) < FAILURES_MAX:
+        tolerated = self._tolerated
+        if name:
+            node = self.node(name)
+            node.last_error = error
+            tolerated += node.forgiven
+        if not isinstance(error, tolerated) and len(self.failures) < FAILURES_MAX:
             self.failures.append(Failure(name, self.loop.time(), error))
 
 

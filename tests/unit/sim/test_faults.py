@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.faults import KINDS, Fault, Nemesis, blocked_links, plan_faults
+from jepsen.env.sim.faults import DISK_KINDS, KINDS, Fault, Nemesis, blocked_links, plan_faults
 from jepsen.env.sim.world import World
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def plan(seed: int) -> tuple[Fault, ...]:
 def test_a_plan_follows_from_its_seed_and_has_every_kind() -> None:
     assert plan(1) == plan(1) != plan(2)
     kinds = {fault.kind for seed in range(40) for fault in plan(seed)}
-    assert kinds == set(KINDS)
+    assert kinds == {*KINDS, *DISK_KINDS}
     for fault in plan(3):
         assert 0 <= fault.at_ms < 20_000
         assert set(fault.nodes) <= set(MEMBERS)

@@ -1,0 +1,171 @@
+"""What disks do to nodes, and what nodes owe in return: to end, and to name what is damaged.
+
+A disk error ends the node by itself; it is started again when the disk is well. A bit flips in
+what a node that was killed has on disk of the metadata: started again it must refuse, naming the
+file; when the operator has restored the disk (the bit is flipped back) it starts. It may also have
+been a bit that no reader trusts: of a tail that was never durable, which recovery cuts.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jepsen.env.sim.connection import os_error
+from jepsen.env.sim.disk import no_fault
+from raftctl.errors import KafkaError
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
+from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
+from raftctl.storage.quorum_state import CorruptQuorumStateError
+from raftctl.storage.segment import CorruptLogError
+from raftctl.storage.snapshots import CorruptSnapshotError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jepsen.env.sim.disk import SimDisk
+    from jepsen.env.sim.faults import Fault
+    from jepsen.env.sim.process import SimNode
+    from jepsen.env.sim.world import World
+
+ERRORS = {
+    "sync_error": (errno.EIO, ("sync",)),
+    "write_error": (errno.EIO, ("write",)),
+    "disk_full": (errno.ENOSPC, ("write", "name")),
+}
+"""Each kind of error with its number and the operations that fail."""
+ENDS = (OSError, KafkaError)
+"""How a node may end whose disk fails."""
+REFUSALS = (CorruptLogError, CorruptSnapshotError, CorruptQuorumStateError)
+"""How a node may end whose disk is damaged."""
+
+
+class DamageUnnoticed(AssertionError):
+    """A node runs on what it should have refused, or does not say what is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Flip:
+    path: str
+    position: int
+    damaged: int
+    """The byte as it is now."""
+    sound: int
+    """As it was."""
+
+    def is_there(self, disk: SimDisk) -> bool:
+        """Whether the damaged byte still stands where it was damaged."""
+        return disk.byte(self.path, self.position) == self.damaged
+
+
+class _Failing:
+    """A disk's seam that lets some operations fail, and counts them."""
+
+    def __init__(self, kind: str) -> None:
+        self._number, self._operations = ERRORS[kind]
+        self.failed = 0
+
+    def __call__(self, operation: str, path: str) -> None:
+        if operation in self._operations:
+            self.failed += 1
+            raise os_error(self._number, path)
+
+
+class DiskFaults:
+    """Does the faults of disks, and undoes them."""
+
+    def __init__(
+        self,
+        world: World,
+        data: str,
+        *,
+        start: Callable[[str], None],
+        serves: Callable[[str], bool],
+        power_off: Callable[[str], None],
+    ) -> None:
+        """`data` is the directory of each node; `serves` tells whether a node has recovered."""
+        self._world = world
+        self._directory = f"{data}/{METADATA_LOG_NAME}"
+        self._start = start
+        self._serves = serves
+        self._power_off = power_off
+        self._faulty: dict[str, Fault] = {}
+        """What each disk suffers from."""
+        self._flips: dict[str, _Flip] = {}
+
+    def may_begin(self, fault: Fault) -> bool:
+        """One fault of a disk at a time, on a node that runs."""
+        node = self._world.node(fault.nodes[0])
+        return node.name not in self._faulty and node.process is not None and node.process.running
+
+    def begin(self, fault: Fault) -> None:
+        """The disk of the fault's node fails, loses everything, or has a bit flipped."""
+        (name,) = fault.nodes
+        node = self._world.node(name)
+        self._faulty[name] = fault
+        if fault.kind == "wipe":
+            self._power_off(name)
+            self._world.wipe(name)
+        elif fault.kind == "bit_flip":
+            self._flip(node, fault.amount)
+        else:
+            node.forgiven = ENDS
+            node.disk.fault = _Failing(fault.kind)
+
+    def end(self, fault: Fault) -> None:
+        """The disk is well again, and its node runs again unless something else keeps it down."""
+        (name,) = fault.nodes
+        node = self._world.node(name)
+        del self._faulty[name]
+        failing, node.disk.fault = node.disk.fault, no_fault
+        if isinstance(failing, _Failing) and failing.failed and node.process is not None:
+            # It may not have heard of the error yet, or stand still.
+            self._world.kill(name)
+        if name in self._flips:
+            self._judge(node, self._flips.pop(name))
+        node.forgiven = ()
+        if node.process is None:
+            self._start(name)
+
+    # --- bits that flip -------------------------------------------------------------------------
+
+    def _flip(self, node: SimNode, where: float) -> None:
+        """Flips a bit of what recovery reads: `where` is 0 at its start and 1 at its end."""
+        disk = node.disk
+        self._world.kill(node.name)
+        sizes = {path: disk.size(path) for path in self._read_at_start(disk)}
+        bit = int(where * sum(sizes.values()) * 8)
+        for path, size in sizes.items():
+            if bit < size * 8:
+                sound = disk.byte(path, bit // 8)
+                disk.flip(path, bit)
+                flip = _Flip(path, bit // 8, disk.byte(path, bit // 8), sound)
+                self._flips[node.name] = flip
+                self._world.trace.add(node.name, "bit_flip", f"{path} byte={bit // 8}")
+                break
+            bit -= size * 8
+        node.last_error = None
+        node.forgiven = REFUSALS
+        self._start(node.name)
+
+    def _read_at_start(self, disk: SimDisk) -> list[str]:
+        """The vote, the segments and the newest snapshot; others are read when they are needed."""
+        names = disk.names(self._directory) if disk.is_directory(self._directory) else []
+        snapshots = [name for name in names if name.endswith(".checkpoint") and name[0].isdigit()]
+        read = [name for name in names if name.endswith(".log") or name == QUORUM_STATE]
+        return [f"{self._directory}/{name}" for name in [*read, *snapshots[-1:]]]
+
+    def _judge(self, node: SimNode, flip: _Flip) -> None:
+        """A node that ended has named the file; one that runs has got rid of the damage."""
+        there, serves = flip.is_there(node.disk), self._serves(node.name)
+        # Without an error something else has ended it, perhaps before it had read anything.
+        error = node.last_error if node.process is None else None
+        if error is not None and flip.path not in str(error):
+            raise DamageUnnoticed(f"{node.name} says {error!r} of {flip}")
+        if node.process is not None:
+            if serves and there:
+                raise DamageUnnoticed(f"{node.name} runs on {flip}")
+            self._world.kill(node.name)
+        if there:
+            node.disk.put_byte(flip.path, flip.position, flip.sound)

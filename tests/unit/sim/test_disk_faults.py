@@ -1,0 +1,170 @@
+"""Faults of disks: what fails, what a bit that flips changes, and what a node owes then."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jepsen.env.sim.committed import Entry
+from jepsen.env.sim.disk_faults import DamageUnnoticed, DiskFaults
+from jepsen.env.sim.faults import DISK_KINDS, Fault, Nemesis
+from jepsen.env.sim.invariants import (
+    QuorumChange,
+    QuorumHistory,
+    QuorumView,
+    flushed_is_durable,
+)
+from jepsen.env.sim.world import World, WorldFailed
+from raftctl.runtime.api import read_file, replace_file
+from raftctl.storage.segment import CorruptLogError
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.runtime import SimRuntime
+
+pytestmark = pytest.mark.req("J1", "Q12")
+
+NAME = "node"
+DIRECTORY = "/data/__cluster_metadata-0"
+LOG = f"{DIRECTORY}/{0:020}.log"
+SOUND = b"sound content"
+
+
+class Field:
+    """A node that writes at its pace; `reads` says what it does with its log when it starts."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.reads = True
+        self.names_file = True
+        self.starts = 0
+        self.served = False
+        disks = DiskFaults(
+            world,
+            "/data",
+            start=self.start,
+            serves=lambda _: self.served,
+            power_off=world.power_off,
+        )
+        self.nemesis = Nemesis(
+            world,
+            [NAME],
+            start=self.start,
+            power_off=world.power_off,
+            guard=lambda _: True,
+            disks=disks,
+        )
+
+    def start(self, name: str) -> None:
+        self.starts += 1
+        self.served = False
+        self.world.start(name, self._main)
+
+    async def _main(self, runtime: SimRuntime) -> None:
+        files = runtime.files
+        if not files.exists(LOG):
+            files.make_directories(DIRECTORY)
+            replace_file(files, LOG, SOUND)
+            files.sync_directory(DIRECTORY)
+        if self.reads and read_file(files, LOG) != SOUND:
+            raise CorruptLogError(LOG if self.names_file else "/somewhere", 0, "no content")
+        self.served = True
+        while True:
+            replace_file(files, f"{DIRECTORY}/other", b"x")
+            await asyncio.sleep(0.05)
+
+    def run(self, *faults: Fault) -> None:
+        async def story() -> None:
+            self.start(NAME)
+            await asyncio.sleep(0.01)
+            await self.nemesis.run(faults)
+            await asyncio.sleep(0.2)
+
+        self.world.run(story())
+        process = self.world.node(NAME).process
+        assert process is not None
+        assert process.running
+        assert read_file(self.world.node(NAME).disk, LOG) == SOUND
+
+
+def fault(kind: str, amount: float = 0.0) -> Fault:
+    return Fault(kind, 100, 300, (NAME,), amount)
+
+
+@pytest.mark.parametrize("kind", ["sync_error", "write_error", "disk_full"])
+def test_a_node_whose_disk_fails_ends_and_is_started_when_the_disk_is_well(kind: str) -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.run(fault(kind))
+        assert field.starts == 2
+        error = world.node(NAME).last_error
+        assert isinstance(error, OSError)
+        assert world.node(NAME).disk.failed_syncs == (kind == "sync_error")
+
+
+def test_an_error_of_the_disk_after_the_fault_is_a_failure_of_the_run() -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.run(fault("disk_full"))
+        assert world.node(NAME).forgiven == ()
+
+
+@pytest.mark.parametrize("where", [0.0, 0.5, 0.999])
+def test_a_node_that_names_what_is_damaged_goes_on_when_it_is_restored(where: float) -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.run(fault("bit_flip", where))
+        assert field.starts == 3
+        assert isinstance(world.node(NAME).last_error, CorruptLogError)
+
+
+def test_a_node_that_goes_on_with_a_flipped_bit_is_found() -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.reads = False
+        with pytest.raises(DamageUnnoticed, match=f"runs on .*{LOG}"):
+            field.run(fault("bit_flip", 0.5))
+
+
+def test_a_node_that_does_not_name_the_damaged_file_is_found() -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.names_file = False
+        with pytest.raises((DamageUnnoticed, WorldFailed), match=LOG):
+            field.run(fault("bit_flip", 0.5))
+
+
+def test_a_wiped_disk_is_empty() -> None:
+    with World(1) as world:
+        field = Field(world)
+        disk = world.node(NAME).disk
+        field.run(fault("wipe"))
+        assert field.starts == 2
+        assert disk.crashes == 2  # the power was cut, then the disk replaced
+
+
+def test_one_disk_has_one_fault_at_a_time_and_only_that_of_a_running_node() -> None:
+    with World(1) as world:
+        field = Field(world)
+        second = Fault("disk_full", 150, 10, (NAME,))
+        field.run(fault("bit_flip"), second, Fault("kill", 500, 200, (NAME,)), *_during_kill())
+        assert field.starts == 4
+
+
+def _during_kill() -> tuple[Fault, ...]:
+    return tuple(Fault(kind, 550, 50, (NAME,)) for kind in DISK_KINDS)
+
+
+def test_what_is_taken_for_durable_must_be_on_the_disk_once_a_sync_has_failed() -> None:
+    disk = {0: Entry(0, 3, 1, 7)}
+    history = QuorumHistory(((1, None),), lambda _: disk, lambda _: (0, -1))
+
+    def view(flushed_end: int | None) -> QuorumChange:
+        return QuorumChange(
+            None, QuorumView(1, 1, 1, False, 0, 9, lambda *_: [], flushed_end=flushed_end)
+        )
+
+    assert flushed_is_durable(history, view(None)) is None
+    assert flushed_is_durable(history, view(3)) is None
+    assert flushed_is_durable(history, view(4)) == "1 takes 4 for durable, its disk ends at 3"
