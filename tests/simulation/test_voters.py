@@ -14,6 +14,7 @@ STORIES = (
     "three_become_five_and_the_first_leave",
     "changes_compete",
     "removed_voter_is_the_fastest",
+    "static_voters_become_dynamic",
 )
 CHAOS = "tests.simulation.voter_chaos:chaos"
 FOUND = {13: "a formatted controller's first image had the time of the formatting"}

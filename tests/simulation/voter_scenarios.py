@@ -30,10 +30,14 @@ LATER = ("controller-104", "controller-105", "controller-106")
 class _Story:
     """A dynamic quorum with a broker, its clients of keys, and its operators."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, dynamic: bool = True) -> None:
         self.world = world
         self.cluster = SimCluster(
-            world, brokers=1, overrides=OFTEN_SNAPSHOTS, dynamic=True, spares=len(LATER)
+            world,
+            brokers=1,
+            overrides=OFTEN_SNAPSHOTS,
+            dynamic=dynamic,
+            spares=len(LATER) if dynamic else 0,
         )
         self.recorder = Recorder()
         self.stopping = asyncio.Event()
@@ -194,4 +198,22 @@ async def removed_voter_is_the_fastest(world: World) -> None:
         await asyncio.sleep(world.random.uniform(0.2, 0.6))
         world.resume(slow)
         await story.goes_on()
+    await story.end()
+
+
+async def static_voters_become_dynamic(world: World) -> None:
+    """Configured voters are named by the log from the first change on; a disk may then be lost."""
+    story = _Story(world, dynamic=False)
+    await story.begin()
+    name = world.random.choice(FIRST)
+    await story.change(("remove", name))
+    await story.goes_on()
+    await story.change(("add", name))
+    await until(lambda: story.votes(FIRST))
+    await _restart(story, FIRST)
+    await until(lambda: story.votes(FIRST))
+    leader = story.leader()
+    assert leader is not None
+    assert leader.core.voters.dynamic
+    await story.change(("replace", world.random.choice(FIRST)))
     await story.end()
