@@ -17,6 +17,7 @@ from raftctl.metadata.record_codec import pack_records, unpack_records
 from raftctl.raft import events
 from raftctl.raft.messages import Epoch, FetchSnapshotResponse, Offset, OffsetAndEpoch
 from raftctl.server.state_hashes import StateDivergedError
+from raftctl.storage.bootstrap import BOOTSTRAP
 from raftctl.storage.retention import RetentionPolicy
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ FOLLOWER_PATIENCE = 1.5
 
 def image_of(snapshot: Snapshot) -> MetadataImage:
     """The image that was written as this snapshot."""
+    if snapshot.snapshot_id == BOOTSTRAP:
+        return EMPTY_IMAGE  # the time of the formatting is on some disks only
     delta = MetadataDelta(EMPTY_IMAGE)
     last_offset = snapshot.snapshot_id.offset - 1
     for batch in snapshot.batches:

@@ -26,6 +26,7 @@ from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.record_log import RecordLog
 from tests.mutants.mutant import Patch, node_mutant
 from tests.mutants.replica_catalog import REPLICAS
+from tests.mutants.voter_catalog import VOTER_MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -450,4 +451,4 @@ PARTITIONS = (
     ),
 )
 
-NODE_MUTANTS = (*DURABLE, *CONTROLLER, *PARTITIONS, *REPLICAS)
+NODE_MUTANTS = (*DURABLE, *CONTROLLER, *VOTER_MUTANTS, *PARTITIONS, *REPLICAS)

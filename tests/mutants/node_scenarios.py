@@ -20,6 +20,7 @@ from tests.simulation.partition_scenarios import (
     last_replica_standing,
 )
 from tests.simulation.rig import TIMEOUT_S, Rig
+from tests.simulation.voter_scenarios import changes_compete, removed_voter_is_the_fastest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -156,6 +157,8 @@ SCENARIOS: dict[str, Scenario] = {
         both_replicas_crash,
         last_replica_standing,
         all_brokers_lose_power,
+        removed_voter_is_the_fastest,
+        changes_compete,
     )
 }
 

@@ -12,6 +12,7 @@ from raftctl.raft.messages import (
     ChangeVotersRequest,
     ChangeVotersResponse,
     RemoveVoterRequest,
+    ReplicaKey,
 )
 from raftctl.rpc.client import RpcClient, RpcError
 from raftctl.server.kv_client import CLIENT_ID
@@ -66,8 +67,12 @@ class VoterOperator:
     async def _remove(self, clients: list[RpcClient], name: str) -> None:
         voters = await self._voters()
         for voter in voters:
-            if voter.replica.node_id == node_id(name):
-                await self._ask(clients, RemoveVoterRequest(voter.replica))
+            number = voter.replica.node_id
+            if number == node_id(name):
+                # A static quorum does not know yet which disk it is.
+                directory_id = voter.replica.directory_id or self._cluster.directory_ids[number]
+                replica = ReplicaKey(number, directory_id)
+                await self._ask(clients, RemoveVoterRequest(replica))
 
     async def _replace(self, clients: list[RpcClient], name: str) -> None:
         """Its disk is lost; the new one is another voter, and takes the place of the old one."""

@@ -66,6 +66,8 @@ class QuorumHistory:
     """Nodes that got an empty disk."""
     voter_sets: dict[int, tuple[VoterKey, ...]] = field(default_factory=dict)
     """The committed voters first seen at each high watermark."""
+    knew_voters: dict[int, int] = field(default_factory=dict)
+    """The high watermark from which on each node has known voters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +221,12 @@ def voters_change_one_at_a_time(history: QuorumHistory, change: QuorumChange) ->
 
 
 def replicas_agree_on_committed_voters(history: QuorumHistory, change: QuorumChange) -> str | None:
-    """At equal high watermarks all replicas that know the voters have the same."""
+    """Replicas have equal voters at equal high watermarks, and none forgets whom it knew."""
     after = change.after
     if not after.committed_voters:
-        return None
+        knew_at = history.knew_voters.get(after.node_id, after.high_watermark + 1)
+        return f"{after} forgot who votes" if after.high_watermark >= knew_at else None
+    history.knew_voters.setdefault(after.node_id, after.high_watermark)
     known = history.voter_sets.setdefault(after.high_watermark, after.committed_voters)
     agree = known == after.committed_voters
     return None if agree else f"{after.committed_voters} instead of {known} in {after}"

@@ -82,6 +82,7 @@ class Properties:
     def lost_disk(self, node_id: int) -> None:
         """A controller got an empty disk: what it has next is the log of another voter."""
         self.quorum.wiped.add(node_id)
+        self.quorum.knew_voters.pop(node_id, None)
 
     def lost_power(self, node_id: int) -> None:
         """A broker's machine went down with what was not synced."""

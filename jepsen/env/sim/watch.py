@@ -26,6 +26,7 @@ from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
 from raftctl.raft.messages import Offset
+from raftctl.raft.voters import decode_voters
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
 
@@ -265,6 +266,8 @@ def _granting(driver: RaftDriver) -> tuple[int, ...]:
     if epoch != driver.core.epoch:
         return ()
     batch = driver.log.batches(start, 1)[0]
+    if decode_voters(batch.payload) is not None:
+        return ()  # a snapshot has taken the place of the first
     record = unpack_records(batch.payload, batch.count)[0]
     return record.granting_voters if isinstance(record, LeaderChangeRecord) else ()
 

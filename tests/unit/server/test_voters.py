@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from raftctl.errors import ErrorCode
+from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.raft.messages import (
     BeginQuorumEpochRequest,
     Epoch,
@@ -22,6 +23,7 @@ from raftctl.raft.messages import (
 )
 from raftctl.raft.voters import VoterSet, decode_voters
 from raftctl.server.peers import Peers
+from raftctl.server.snapshots import image_of
 from raftctl.storage.bootstrap import BOOTSTRAP, METADATA_LOG_NAME, write_initial_voters
 from raftctl.storage.snapshots import SnapshotStore
 from tests.fakes.disk import FakeDisk
@@ -88,6 +90,7 @@ def test_formatting_writes_the_first_voters() -> None:
     write_initial_voters(disk, "/data", dynamic(voter(1)), 7)
     snapshot = SnapshotStore(disk, f"/data/{METADATA_LOG_NAME}").read(BOOTSTRAP)
     assert (snapshot.voters, snapshot.batches) == (dynamic(voter(1)), ())
+    assert image_of(snapshot) == EMPTY_IMAGE, "also its time: other disks were not formatted then"
 
 
 # --- addresses --------------------------------------------------------------------------------

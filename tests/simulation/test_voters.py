@@ -1,0 +1,42 @@
+"""Voters come, go and lose their disks: in planned stories, and while everything goes wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.warm import WarmInterpreters
+
+MODULE = "tests.simulation.voter_scenarios"
+STORIES = (
+    "three_become_five_and_the_first_leave",
+    "changes_compete",
+    "removed_voter_is_the_fastest",
+    "static_voters_become_dynamic",
+)
+CHAOS = "tests.simulation.voter_chaos:chaos"
+FOUND = {13: "a formatted controller's first image had the time of the formatting"}
+
+
+@pytest.mark.req("Q4", "Q6", "Q7", "Q9", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "story",
+    ["three_become_five_and_the_first_leave", "changes_compete", "removed_voter_is_the_fastest"],
+)
+def test_nothing_acknowledged_is_lost_when_voters_change(
+    simulator: WarmInterpreters, story: str, seed: int
+) -> None:
+    result = simulator.run(f"{MODULE}:{story}", seed)
+    assert result.ok, result.output[-10_000:]
+
+
+@pytest.mark.req("Q1", "Q2", "Q3", "Q7", "Q11", "J1")
+@pytest.mark.parametrize("seed", [1, 2, 3, *FOUND])
+def test_every_property_holds_while_voters_change_and_disks_are_lost(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    result = simulator.run(CHAOS, seed)
+    assert result.ok, result.output[-10_000:]
