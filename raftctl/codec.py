@@ -178,7 +178,8 @@ def _plan(hint: Any, plans: dict[type, _Plan]) -> _Plan:
     if hint is UUID:
         return _Plan((bytes,), False, attrgetter("bytes"), _to_uuid)
     if isinstance(hint, type) and issubclass(hint, enum.IntEnum):
-        return _Plan((int,), False, int, _to_member(hint))
+        # MessagePack writes it as the number that it is.
+        return _Plan((int,), False, None, _to_member(hint))
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if hint not in plans:
             plans[hint] = _dataclass_plan(hint, plans)

@@ -28,6 +28,8 @@ from raftctl.metadata.requests import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.image import KvEntry, MetadataImage
 
@@ -45,8 +47,7 @@ def handle_kv(state: MetadataImage | MetadataDelta, request: KvRequest) -> Contr
     expects nothing, MESSAGE_TOO_LARGE for the value, POLICY_VIOLATION for a key too many.
     """
     key = request.key
-    if not 0 < len(key) <= KEY_LENGTH_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a key has 1 to {KEY_LENGTH_MAX} characters")
+    _check_key(key)
     match request:
         case KvPutRequest():
             return _set(state, key, request.value)
@@ -62,12 +63,46 @@ def handle_kv(state: MetadataImage | MetadataDelta, request: KvRequest) -> Contr
             return _written(KvRecord(key, None))
 
 
-def _set(state: MetadataImage | MetadataDelta, key: str, value: bytes) -> ControllerResult:
+def handle_puts(
+    state: MetadataImage | MetadataDelta, requests: Sequence[KvPutRequest]
+) -> list[KvRecord | KafkaError]:
+    """What becomes of each put, as `handle_kv` decides: a record, or why there is none.
+
+    Most writes are puts, and together they cost a fraction of what they would one by one. Each
+    counts as a key of its own for those after it, so a few keys of the bound may stay unused.
+    """
+    room = ENTRIES_MAX - state.kv_count
+    decided: list[KvRecord | KafkaError] = []
+    for before, request in enumerate(requests):
+        key, value = request.key, request.value
+        if 0 < len(key) <= KEY_LENGTH_MAX and len(value) <= VALUE_BYTES_MAX and before < room:
+            decided.append(KvRecord(key, value))
+            continue
+        try:
+            _check_key(key)
+            _check_value(state, key, value, room - before)
+        except KafkaError as error:
+            decided.append(error)
+        else:
+            decided.append(KvRecord(key, value))
+    return decided
+
+
+def _check_key(key: str) -> None:
+    if not 0 < len(key) <= KEY_LENGTH_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a key has 1 to {KEY_LENGTH_MAX} characters")
+
+
+def _check_value(state: MetadataImage | MetadataDelta, key: str, value: bytes, room: int) -> None:
     if len(value) > VALUE_BYTES_MAX:
         why = f"a value has at most {VALUE_BYTES_MAX} bytes"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
-    if state.kv_count >= ENTRIES_MAX and state.kv_entry(key) is None:
+    if room <= 0 and state.kv_entry(key) is None:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"there are {ENTRIES_MAX} keys already")
+
+
+def _set(state: MetadataImage | MetadataDelta, key: str, value: bytes) -> ControllerResult:
+    _check_value(state, key, value, ENTRIES_MAX - state.kv_count)
     return _written(KvRecord(key, value))
 
 

@@ -27,7 +27,7 @@ from raftctl.controller.config import ControllerConfig
 from raftctl.controller.config_control import alter_configs
 from raftctl.controller.elections import elect_leaders
 from raftctl.controller.feature_control import no_quorum, update_features
-from raftctl.controller.kv_control import handle_kv
+from raftctl.controller.kv_control import handle_kv, handle_puts
 from raftctl.controller.producer_ids import allocate_producer_ids
 from raftctl.controller.quota_control import alter_client_quotas
 from raftctl.controller.reassignment import alter_reassignments
@@ -48,7 +48,7 @@ from raftctl.metadata.admin_requests import (
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
-from raftctl.metadata.records import FeatureLevelRecord, NoOpRecord, Record
+from raftctl.metadata.records import FeatureLevelRecord, KvRecord, NoOpRecord, Record
 from raftctl.metadata.requests import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
 
+    from raftctl.errors import KafkaError
     from raftctl.metadata.topic_config import TopicConfig
 
 __all__ = ["ControllerConfig", "ControllerResult", "QuorumController"]
@@ -183,6 +184,11 @@ class QuorumController:
                 return _ADMINISTRATION[type(request)](
                     self.image, request, self._config.topic_defaults
                 )
+
+    def handle_puts(self, requests: Sequence[KvPutRequest]) -> list[KvRecord | KafkaError]:
+        """What becomes of each of many puts; see `handle_kv`, and `handle` for what it asks."""
+        invariant(self._active, "only the active controller handles requests")
+        return handle_puts(self._open or self.image, requests)
 
     def tick(self, now_ms: int) -> list[Record]:
         """What is due by now: silent brokers are fenced, or else leaders are balanced."""

@@ -87,3 +87,22 @@ class Candidate(Campaign):
     """A campaign for votes, in an epoch of its own."""
 
     __slots__ = ()
+
+    def meet(self, rival: VoteRequest, now_ms: int) -> None:
+        """If another campaigns in the same epoch, the votes are split, and perhaps nobody wins.
+
+        Both followers of a leader that died give it up at about the same time, if they heard its
+        last words together. So that not both wait for a whole election timeout, the one with the
+        better claim, which both can tell, tries again soon; not at once, since the others' votes
+        may still come.
+        """
+        together = rival.epoch == self.request.epoch and not rival.pre_vote
+        if together and _claim(self.request) > _claim(rival):
+            soon_ms = now_ms + self.replica.config.rivalry_ms
+            self.election_deadline_ms = min(self.election_deadline_ms, soon_ms)
+
+
+def _claim(request: VoteRequest) -> tuple[int, int, int]:
+    """How good a candidate is: by its log, then by the smaller node id."""
+    end = request.log_end
+    return end.epoch, end.offset, -request.candidate.node_id

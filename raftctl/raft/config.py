@@ -27,6 +27,8 @@ class RaftConfig:
     """The pause before the first retry; it doubles with every further failure."""
     fetch_max_wait_ms: int = 500
     """How long the leader may keep a Fetch that it has nothing to answer with."""
+    commit_delay_ms: int = 5
+    """How long a commit may wait for more records until the leader tells the voters of it."""
     fetch_max_bytes: int = 8 * 1024 * 1024
     """The largest answer to a Fetch, unless its first batch alone is larger."""
 
@@ -44,6 +46,11 @@ class RaftConfig:
     def check_quorum_ms(self) -> int:
         """A leader that no majority fetched from for so long resigns (KIP-595, KAFKA-15489)."""
         return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def rivalry_ms(self) -> int:
+        """How long two candidates of one epoch wait for the others' votes."""
+        return max(1, self.election_timeout_ms // 10)
 
     @property
     def fetch_wait_ms(self) -> int:

@@ -300,7 +300,7 @@ class RaftCore:
         """More is durable: counts it, or fetches on."""
         match self._roles.current:
             case Leader() as leader:
-                leader.flushed()
+                leader.flushed(now_ms)
             case Follower() as follower:
                 follower.flushed(now_ms)
             case Unattached(fetcher=Fetcher() as fetcher):
@@ -341,6 +341,8 @@ class RaftCore:
             up_to_date = _rank(request.log_end) >= _rank(self.log.end)
             if request.epoch == self.epoch and up_to_date:
                 granted = self._grant(request, now_ms)
+            if isinstance(self._roles.current, Candidate):
+                self._roles.current.meet(request, now_ms)
         self._replica.reply(
             token,
             VoteResponse(

@@ -111,6 +111,8 @@ class Leader:
         self._waiting_deadline_ms: int | None = None
         """No Fetch waits longer than this; it may be too early, then a tick finds nothing to do."""
         self._begin_deadline_ms: int | None = None
+        self._commits_due_ms: int | None = None
+        """When voters that wait for records are told what has been committed meanwhile."""
         self._reads = Reads()
         self.transfer: Transfer | None = None
         """While there is one, nothing is proposed, so that its target can catch up."""
@@ -154,10 +156,11 @@ class Leader:
         progress = self._observers.get(key)
         return progress is not None and progress.end_offset >= self._replica.high_watermark
 
-    def flushed(self) -> None:
+    def flushed(self, now_ms: int) -> None:
         """More of the leader's own log is durable."""
         if self._commit():
             self._answer_waiting()
+            self._defer_commits(now_ms)
 
     def _commit(self) -> bool:
         """Advances the high watermark if a majority allows it; tells whether it did."""
@@ -198,6 +201,7 @@ class Leader:
             self._answer(progress)
         else:
             self._expect(progress.waiting.deadline_ms)
+        self._defer_commits(now_ms)
 
     def fetch_snapshot(self, token: int, request: FetchSnapshotRequest, now_ms: int) -> None:
         """Answers with a piece of a snapshot; whoever asks for one hears this leader."""
@@ -233,10 +237,31 @@ class Leader:
             self._answer_empty(oldest)
 
     def _has_news(self, request: FetchRequest) -> bool:
-        """Whether there are records to send, or commits that the replica does not know of."""
-        has_records = self._replica.log.end_offset > request.fetch_from.offset
-        has_commits = self._replica.high_watermark > request.high_watermark
-        return has_records or has_commits or self._has_round(request)
+        """Whether there are records to send, or commits that an observer does not know of.
+
+        Voters hear of commits with the next records or a little later: nobody waits for what they
+        apply, and an answer for each commit, with the Fetch that follows, is half of all messages.
+        """
+        if self._replica.log.end_offset > request.fetch_from.offset:
+            return True
+        is_voter = request.replica in self._replica.voters
+        return (not is_voter and self._has_commits(request)) or self._has_round(request)
+
+    def _has_commits(self, request: FetchRequest) -> bool:
+        return self._replica.high_watermark > request.high_watermark
+
+    def _defer_commits(self, now_ms: int) -> None:
+        if self._commits_due_ms is None and any(
+            p.waiting is not None and self._has_commits(p.waiting.request)
+            for p in self._voters.values()
+        ):
+            self._commits_due_ms = now_ms + self._replica.config.commit_delay_ms
+
+    def _tell_commits(self) -> None:
+        self._commits_due_ms = None
+        for progress in self._voters.values():
+            if progress.waiting is not None and self._has_commits(progress.waiting.request):
+                self._answer(progress)
 
     def _has_round(self, request: FetchRequest) -> bool:
         """Whether a read waits for this voter to see its round."""
@@ -289,8 +314,8 @@ class Leader:
         error: ErrorCode = ErrorCode.NONE,
         diverging: OffsetAndEpoch | None = None,
     ) -> FetchResponse:
-        response = fetch_response(self._replica, request, error, self._replica.node_id, diverging)
-        return replace(response, round=self._reads.round)
+        replica, current = self._replica, self._reads.round
+        return fetch_response(replica, request, error, replica.node_id, diverging, current)
 
     def take_waiting(self) -> list[Waiting]:
         """The fetches that wait, to be answered by whoever the replica is from now on."""
@@ -358,6 +383,8 @@ class Leader:
         """Answers fetches that have waited long enough, and reminds voters to fetch."""
         if self._begin_deadline_ms is not None and now_ms >= self._begin_deadline_ms:
             self.begin(now_ms)
+        if self._commits_due_ms is not None and now_ms >= self._commits_due_ms:
+            self._tell_commits()
         if self._waiting_deadline_ms is None or now_ms < self._waiting_deadline_ms:
             return
         self._waiting_deadline_ms = None
@@ -384,6 +411,7 @@ class Leader:
         candidates = (
             self._begin_deadline_ms,
             self._waiting_deadline_ms,
+            self._commits_due_ms,
             self.check_quorum_deadline_ms(),
             self.transfer.deadline_ms if self.transfer else None,
             self.membership.deadline_ms(),
@@ -422,6 +450,7 @@ def fetch_response(
     error: ErrorCode,
     leader_id: NodeId,
     diverging: OffsetAndEpoch | None = None,
+    read_round: int = 0,
 ) -> FetchResponse:
     """An answer without records, which says what this replica knows of epoch and leader."""
     return FetchResponse(
@@ -435,6 +464,7 @@ def fetch_response(
         log_start_offset=replica.log.start_offset,
         batches=b"",
         fetch_id=request.fetch_id,
+        round=read_round,
     )
 
 

@@ -20,7 +20,7 @@ import time
 import uuid
 from collections import deque
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -40,6 +40,10 @@ WORKER_CALLS_MAX = 10_000
 """Calls queued on one worker; a disk that falls further behind refuses more work."""
 BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX on Linux: more buffers than this need another system call."""
+SHORT_CALL_S = 0.005
+"""A worker for short calls leaves them to its thread while they take longer on average."""
+AVERAGED_CALLS = 16
+"""After a call that took a second about a hundred short ones are needed to forget it."""
 
 
 class RealFile:
@@ -199,18 +203,32 @@ class RealFileSystem:
         return RealDirectoryLock(path)
 
 
+class _Outcome(NamedTuple):
+    """What came of a call, on its way from the worker's thread to the event loop's."""
+
+    future: asyncio.Future[Any]
+    result: Any
+    error: BaseException | None
+    took_s: float
+
+
 class RealWorker:
     """A `Worker` on a thread of its own, which starts with the first call.
 
     A call that is queued always runs, even if its future is cancelled: it may be the write that a
-    later one builds on.
+    later one builds on. With `short_calls` the thread has only what may take long: to hand a sync
+    of a quick disk to a thread, which needs the interpreter's lock twice, and to hear back costs
+    more than the sync itself. A disk that stalls so holds up the event loop once.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, short_calls: bool = False) -> None:
         self._name = name
+        self._short_calls = short_calls
+        self._average_s = SHORT_CALL_S * 2
+        """Moving, of what calls take; at first as if they were long."""
         self._calls: SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]] | None]
         self._calls = SimpleQueue()
-        self._outcomes: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._outcomes: deque[_Outcome] = deque()
         self._waking = False
         self._outstanding = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -225,6 +243,9 @@ class RealWorker:
             # Not a daemon: the interpreter must not end in the middle of a write.
             threading.Thread(target=self._run, name=self._name, daemon=False).start()
         future: asyncio.Future[T] = self._loop.create_future()
+        if self._short_calls and not self._outstanding and self._average_s < SHORT_CALL_S:
+            self._resolve(_run(call, future))
+            return future
         self._outstanding += 1
         self._calls.put((call, future))
         return future
@@ -237,13 +258,7 @@ class RealWorker:
 
     def _run(self) -> None:
         while (item := self._calls.get()) is not None:
-            call, future = item
-            result, error = None, None
-            try:
-                result = call()
-            except BaseException as raised:  # noqa: BLE001 - it belongs to whoever awaits the future
-                error = raised
-            self._outcomes.append((future, result, error))
+            self._outcomes.append(_run(*item))
             self._wake()
 
     def _wake(self) -> None:
@@ -259,14 +274,28 @@ class RealWorker:
         # loop once too often instead of never.
         self._waking = False
         while self._outcomes:
-            future, result, error = self._outcomes.popleft()
             self._outstanding -= 1
-            if future.cancelled():
-                continue
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+            self._resolve(self._outcomes.popleft())
+
+    def _resolve(self, outcome: _Outcome) -> None:
+        future, result, error, took_s = outcome
+        self._average_s += (took_s - self._average_s) / AVERAGED_CALLS
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+
+def _run(call: Callable[[], Any], future: asyncio.Future[Any]) -> _Outcome:
+    result, error = None, None
+    began = time.perf_counter()
+    try:
+        result = call()
+    except BaseException as raised:  # noqa: BLE001 - it belongs to whoever awaits the future
+        error = raised
+    return _Outcome(future, result, error, time.perf_counter() - began)
 
 
 class RealRuntime:
@@ -289,9 +318,9 @@ class RealRuntime:
         """See `Runtime.uuid`."""
         return uuid.uuid4()
 
-    def worker(self, name: str) -> RealWorker:
+    def worker(self, name: str, *, short_calls: bool = False) -> RealWorker:
         """See `Runtime.worker`."""
-        worker = RealWorker(name)
+        worker = RealWorker(name, short_calls=short_calls)
         self._workers.append(worker)
         return worker
 

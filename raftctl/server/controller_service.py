@@ -18,14 +18,14 @@ from raftctl.metadata.admin_requests import (
     QuorumReplica,
 )
 from raftctl.metadata.record_codec import pack_records
-from raftctl.metadata.requests import BrokerHeartbeatRequest
+from raftctl.metadata.requests import BrokerHeartbeatRequest, KvPutRequest, KvWriteResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from raftctl.controller.quorum_controller import QuorumController
     from raftctl.metadata.image import MetadataImage
-    from raftctl.metadata.records import Record
+    from raftctl.metadata.records import KvRecord, Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.raft.messages import Offset
     from raftctl.raft.status import QuorumStatus, ReplicaStatus
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 DEFERRED_MAX = 100_000
 """Answers that wait for a commit; heartbeats may be more."""
+PUTS_BYTES_MAX = 1024 * 1024
+"""Puts of one turn of the event loop are appended together up to about this many bytes."""
 LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
 
 
@@ -73,6 +75,11 @@ class ControllerService:
         self._deferred: deque[_Deferred] = deque()
         self._reads: list[_Deferred] = []
         """Asked in this turn of the event loop and to be confirmed."""
+        self._puts: list[tuple[KvPutRequest, Reply]] = []
+        """Asked in this turn of the event loop; decided together at its end, or before what else
+        is asked."""
+        self._puts_deferred = 0
+        """How many more puts wait for a commit than `_deferred` has entries for them."""
         self._last_appended = -1
         self._appended_ms = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -97,17 +104,73 @@ class ControllerService:
         writes would cost as much as deciding on them.
         """
         self._watch_turn()
+        if type(request) is KvPutRequest and self._waiting < DEFERRED_MAX:
+            self._puts.append((request, reply))
+            return
+        self._decide_puts()
         try:
             self._decide(request, reply)
         except KafkaError as error:
             reply(error)
+
+    @property
+    def _waiting(self) -> int:
+        """How many answers wait for a commit, or wait to be decided on."""
+        return len(self._puts) + self._puts_deferred + len(self._deferred)
+
+    def _decide_puts(self) -> None:
+        """Decides on all puts that were asked in this turn."""
+        while self._puts:
+            size, count = 0, 0
+            while count < len(self._puts) and size < PUTS_BYTES_MAX:
+                size += len(self._puts[count][0].value)
+                count += 1
+            some = self._puts[:count]
+            del self._puts[:count]
+            try:
+                self._put_together(some)
+            except KafkaError as error:
+                for _, reply in some:
+                    reply(error)
+
+    def _put_together(self, puts: Sequence[tuple[KvPutRequest, Reply]]) -> None:
+        if not self._controller.active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        decided = self._controller.handle_puts([request for request, _ in puts])
+        records: list[KvRecord] = []
+        replies: list[Reply] = []
+        for outcome, (_, reply) in zip(decided, puts, strict=True):
+            if isinstance(outcome, KafkaError):
+                reply(outcome)
+            else:
+                records.append(outcome)
+                replies.append(reply)
+        if not records:
+            return
+        response = KvWriteResponse(ErrorCode.NONE, self._append(records))
+        self._puts_deferred += len(replies) - 1
+        answer = partial(self._answer_puts, replies)
+        lost = ErrorCode.REQUEST_TIMED_OUT
+        self._deferred.append(_Deferred(self._last_appended, answer, response, lost))
+
+    def _answer_puts(
+        self, replies: Sequence[Reply], answer: ControllerResponse | KafkaError
+    ) -> None:
+        """Answers each put, given the answer to the first of them."""
+        self._puts_deferred -= len(replies) - 1
+        if isinstance(answer, KvWriteResponse):
+            for version, reply in enumerate(replies, answer.version):
+                reply(KvWriteResponse(ErrorCode.NONE, version))
+        elif isinstance(answer, KafkaError):
+            for reply in replies:
+                reply(answer)
 
     def _decide(self, request: ControllerRequest, reply: Reply) -> None:
         if not self._controller.active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         # Heartbeats are few, and to refuse them would fence brokers that live.
         heartbeat = isinstance(request, BrokerHeartbeatRequest)
-        if len(self._deferred) >= DEFERRED_MAX and not heartbeat:
+        if self._waiting >= DEFERRED_MAX and not heartbeat:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         if isinstance(request, DescribeQuorumRequest):
             reply(quorum_response(self._driver.status(), self._runtime.wall_ms()))
@@ -228,12 +291,20 @@ class ControllerService:
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        self._turn_ends = self._unproposed = False
-        self._controller.seal()
-        self._arm_timer()
+        try:
+            self._decide_puts()
+            self._controller.seal()
+            self._turn_ends = self._unproposed = False
+            self._driver.propose()
+            self._arm_timer()
+        except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
+            self._fail(error)
 
     def _fail_deferred(self) -> None:
         waiting = [*self._deferred, *self._reads]
+        asked, self._puts = self._puts, []
+        for _, reply in asked:
+            reply(KafkaError(ErrorCode.NOT_CONTROLLER))
         self._deferred.clear()
         self._reads = []
         _fail_all(waiting)

@@ -97,7 +97,7 @@ class RaftDriver:
         self._draining = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms: int | None = None
+        self._timer_ms = 0
         self._reads: dict[int, asyncio.Future[Offset]] = {}
         self._replies: dict[int, Callable[[Response], None]] = {}
         self._next_token = 0
@@ -157,15 +157,29 @@ class RaftDriver:
         """
         if self._stopped or not self._core.is_leader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        payload = b"".join(payloads)
+        payload = payloads[0] if len(payloads) == 1 else b"".join(payloads)
         if len(payload) > APPEND_BYTES_MAX:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
         if not self._pending:
             self._pending_end_offset = self._core.log.end_offset
-            self._loop.call_soon(self._propose_pending)
+            self._loop.call_soon(self.propose)
         self._pending.append(_Append(payload, len(payloads)))
         self._pending_end_offset = Offset(self._pending_end_offset + len(payloads))
         return Offset(self._pending_end_offset - 1)
+
+    def propose(self) -> None:
+        """Turns what `append` gathered into batches, at the latest at the end of the turn.
+
+        During a transfer of leadership it waits: it is proposed after all, or lost with that.
+        """
+        if not self._pending:
+            return
+        if self._core.is_transferring:
+            self._held = True
+            return
+        pending, self._pending = self._pending, []
+        for payload, count in _shared(pending):
+            self._handle(events.Proposed(payload, count, self._runtime.wall_ms()))
 
     def read_barrier(self) -> asyncio.Future[Offset]:
         """Resolves once this leader knows that everything committed before this call is applied.
@@ -278,9 +292,10 @@ class RaftDriver:
         try:
             while self._queue and not self._stopped:
                 self._handle_one(self._queue.popleft())
+            self._start_flush()
             if self._held and not self._core.is_transferring:
                 self._held = False
-                self._loop.call_soon(self._propose_pending)
+                self._loop.call_soon(self.propose)
             self._arm_timer()
         except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
             self._give_up(error)
@@ -311,33 +326,24 @@ class RaftDriver:
         self._fail(error)
 
     def _arm_timer(self) -> None:
-        deadline_ms = self._core.deadline_ms()
-        if deadline_ms == self._timer_ms or self._stopped:
-            return
+        """Sets the timer unless it fires early enough: to fire early costs less than to set it."""
+        deadline_ms = None if self._stopped else self._core.deadline_ms()
         if self._timer is not None:
+            if deadline_ms is not None and self._timer_ms <= deadline_ms:
+                return
             self._timer.cancel()
-        self._timer_ms = deadline_ms
-        self._timer = None
+            self._timer = None
         if deadline_ms is not None:
+            self._timer_ms = deadline_ms
             # One millisecond is added because `_now_ms` rounds down: a tick must not come early.
             self._timer = self._loop.call_at((deadline_ms + 1) / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self._timer_ms = None
-        self._handle(events.Tick())
-
-    def _propose_pending(self) -> None:
-        """Turns what `append` gathered into batches; nothing is left if leadership was lost.
-
-        During a transfer of leadership it waits: either it is proposed after all, or lost with it.
-        """
-        if self._core.is_transferring:
-            self._held = True
-            return
-        pending, self._pending = self._pending, []
-        for payload, count in _shared(pending):
-            self._handle(events.Proposed(payload, count, self._runtime.wall_ms()))
+        if (self._core.deadline_ms() or 0) > self._now_ms():
+            self._arm_timer()
+        else:
+            self._handle(events.Tick())
 
     # --- effects ----------------------------------------------------------------------------------
 
@@ -345,7 +351,6 @@ class RaftDriver:
         match effect:
             case events.AppendToLog(batch):
                 self._log.append(batch)
-                self._start_flush()
                 if batch.control:
                     self._peers.voters_are(self._core.voters)
             case events.ReplyFetch():
@@ -363,7 +368,6 @@ class RaftDriver:
                 self._persist(state)
             case events.TruncateLog(end_offset):
                 self._log.truncate(end_offset)
-                self._start_flush()
                 self._peers.voters_are(self._core.voters)
             case _:
                 self._perform_snapshot(effect)
@@ -376,7 +380,6 @@ class RaftDriver:
                 self._end_read(token, confirmed=False)
             case events.DeleteLogPrefix(snapshot_id):
                 self._log.delete_prefix(snapshot_id)
-                self._start_flush()
             case events.ResetLog(snapshot_id):
                 self._reset_log(snapshot_id)
             case events.SaveSnapshotChunk():
@@ -388,7 +391,6 @@ class RaftDriver:
 
     def _reset_log(self, snapshot_id: OffsetAndEpoch) -> None:
         self._log.reset(snapshot_id)
-        self._start_flush()
         self._peers.voters_are(self._core.voters)
         image = self._snapshots.take_fetched(snapshot_id)
         for listener in self._listeners:
@@ -401,16 +403,17 @@ class RaftDriver:
             listener.on_leader_changed(epoch, leader_id)
 
     def _start_flush(self) -> None:
-        """Writes and syncs what was appended; appends meanwhile share the next flush."""
-        if self._flushing or not self._log.dirty:
+        """Writes and syncs what was appended; appends meanwhile share the next flush.
+
+        After all effects of an event: a leader's followers then sync the same records meanwhile.
+        """
+        if self._flushing or self._stopped or not self._log.dirty:
             return
         self._flushing = True
         self._when_done(self._log.flush(self._worker), self._flushed)
 
-    def _flushed(self, _: Offset) -> None:
+    def _flushed(self, _: None) -> None:
         self._flushing = False
-        if self._log.dirty:
-            self._start_flush()
         # What the flush itself reports may have been truncated before this callback's turn came.
         self._handle(events.LogFlushed(self._log.flushed_end_offset))
 
@@ -436,7 +439,8 @@ class RaftDriver:
 
     def _reply_fetch(self, effect: events.ReplyFetch) -> None:
         batches = self._log.read(effect.response.fetch_offset, effect.max_bytes)
-        self._reply(effect.token, replace(effect.response, batches=batches))
+        response = effect.response
+        self._reply(effect.token, replace(response, batches=batches) if batches else response)
 
     def _send(self, destination: NodeId, request: Request) -> None:
         # Fetches are many; and unlike the last words of a leader, nobody waits for them to end.

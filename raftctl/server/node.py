@@ -88,7 +88,7 @@ class Node:
         config, runtime = self.config, self._runtime
         await self._check_addresses()
         plugin = load_broker(config.broker_plugin) if config.is_broker else None
-        worker = runtime.worker("metadata-log")
+        worker = runtime.worker("metadata-log", short_calls=True)
         self._cleanup.callback(worker.close)
         replica = await worker.submit(lambda: open_replica(config, runtime))
         self._cleanup.callback(replica.release)

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from raftctl.raft import events
 from raftctl.raft.messages import FetchResponse, FetchSnapshotResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 def without_records(
     happening: events.Event | events.Effect,
 ) -> events.Event | events.Effect:
     """What the story keeps: the records themselves would hold on to megabytes."""
-    match happening:
-        case events.Proposed():
-            return replace(happening, payload=b"")
-        case events.AppendToLog(batch):
-            return events.AppendToLog(replace(batch, payload=b""))
-        case events.ResponseReceived(source, FetchResponse() as response):
-            return events.ResponseReceived(source, replace(response, batches=b""))
-        case events.ResponseReceived(source, FetchSnapshotResponse() as piece):
-            return events.ResponseReceived(source, replace(piece, data=b""))
-        case events.SaveSnapshotChunk():
-            return replace(happening, data=b"")
-    return happening
+    drop = _DROPS.get(type(happening))
+    return happening if drop is None else drop(happening)
+
+
+def _drop_batches(received: events.ResponseReceived) -> events.Event:
+    match received.response:
+        case FetchResponse(batches=batches) as response if batches:
+            return events.ResponseReceived(received.source, replace(response, batches=b""))
+        case FetchSnapshotResponse() as piece:
+            return events.ResponseReceived(received.source, replace(piece, data=b""))
+    return received
+
+
+_DROPS: Mapping[type, Callable[[Any], events.Event | events.Effect]] = {
+    events.Proposed: lambda it: events.Proposed(b"", it.count, it.timestamp_ms),
+    events.AppendToLog: lambda it: events.AppendToLog(replace(it.batch, payload=b"")),
+    events.ResponseReceived: _drop_batches,
+    events.SaveSnapshotChunk: lambda it: replace(it, data=b""),
+}
+"""Few happenings have records, and there are some for each message."""

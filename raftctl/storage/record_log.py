@@ -346,10 +346,10 @@ class RecordLog:
         index = bisect_left([at for _, at in self._epoch_starts], end.offset) - 1
         return self._epoch_starts[index][0] == end.epoch
 
-    def flush(self, worker: Worker) -> asyncio.Future[Offset]:
+    def flush(self, worker: Worker) -> asyncio.Future[None]:
         """Makes durable what is queued; at most one flush may be under way.
 
-        The future resolves with the new `flushed_end_offset`, or with the OSError of the disk,
+        The future resolves when `flushed_end_offset` has risen, or with the OSError of the disk,
         after which nothing more can be flushed: what is on disk is then unknown, and only opening
         the log anew tells.
         """
@@ -357,34 +357,26 @@ class RecordLog:
         self._flushing = True
         perform = partial(self._writer.perform, self._take_pending(), self.end_offset)
         work = worker.submit(perform)
-        flushed: asyncio.Future[Offset] = work.get_loop().create_future()
-        work.add_done_callback(partial(self._performed, flushed, self.end_offset))
-        return flushed
+        # Called before what the caller adds: one turn of the event loop tells both.
+        work.add_done_callback(partial(self._performed, self.end_offset))
+        return work
 
     def _take_pending(self) -> list[Operation]:
         operations, self._pending = self._pending, []
         return operations
 
-    def _performed(
-        self, flushed: asyncio.Future[Offset], end_offset: Offset, work: asyncio.Future[None]
-    ) -> None:
-        error = work.exception()
-        if error is None:
-            self._flushing = False
-            # What was truncated meanwhile may have been appended anew: that is not on disk yet.
-            for operation in self._pending:
-                if isinstance(operation, Cut):
-                    end_offset = min(end_offset, operation.end_offset)
-                elif isinstance(operation, Remove) and operation.end_offset is not None:
-                    end_offset = operation.end_offset
-            self.flushed_end_offset = end_offset
-            self._forget_oldest()
-        if flushed.cancelled():
+    def _performed(self, end_offset: Offset, work: asyncio.Future[None]) -> None:
+        if work.cancelled() or work.exception() is not None:
             return
-        if error is not None:
-            flushed.set_exception(error)
-        else:
-            flushed.set_result(self.flushed_end_offset)
+        self._flushing = False
+        # What was truncated meanwhile may have been appended anew: that is not on disk yet.
+        for operation in self._pending:
+            if isinstance(operation, Cut):
+                end_offset = min(end_offset, operation.end_offset)
+            elif isinstance(operation, Remove) and operation.end_offset is not None:
+                end_offset = operation.end_offset
+        self.flushed_end_offset = end_offset
+        self._forget_oldest()
 
     def _forget_oldest(self) -> None:
         """Drops old batches that are on disk, a quarter of the limit at a time."""

@@ -337,12 +337,16 @@ MUTANTS: list[tuple[object, str, Callable[..., object]]] = [
 ]
 
 
+RARE: dict[Callable[..., object], tuple[int, ...]] = {_trust_late_fetches: (138, 151)}
+"""Seeds that find what few do: here a Fetch has to be slower than an election and a commit."""
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant[2].__name__)
 def test_the_checker_finds_a_broken_core(
     mutant: tuple[object, str, Callable[..., object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(*mutant)
-    for seed in range(60):
+    for seed in RARE.get(mutant[2], range(60)):
         try:
             chaos(seed)
         except (Violation, InvariantViolation):

@@ -117,7 +117,7 @@ class SimRuntime:
         """A version 4 UUID from the node's random source."""
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
-    def worker(self, name: str) -> SimWorker:
+    def worker(self, name: str, *, short_calls: bool = False) -> SimWorker:
         """A worker that belongs to this process."""
         node = self._process.node
         source = stream(self._seed, "worker", node.name, self._process.incarnation, name)

@@ -199,5 +199,5 @@ class FakeRuntime:
     def uuid(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)
 
-    def worker(self, name: str) -> FakeWorker:
+    def worker(self, name: str, *, short_calls: bool = False) -> FakeWorker:
         return FakeWorker()

@@ -213,3 +213,43 @@ def copy(image: MetadataImage) -> MetadataImage:
     delta = MetadataDelta.between_empty_and(image)
     assert delta.image is EMPTY_IMAGE
     return delta.apply(image.offset, image.epoch, image.timestamp_ms)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["", "a", "b", "k" * kv_control.KEY_LENGTH_MAX, "k" * 1025]),
+            st.sampled_from([b"", b"1", bytes(kv_control.VALUE_BYTES_MAX + 1)]),
+        ),
+        max_size=8,
+    )
+)
+def test_puts_together_come_to_what_they_come_to_one_by_one(puts: list[tuple[str, bytes]]) -> None:
+    requests = [KvPutRequest(key, value) for key, value in puts]
+    together = kv_control.handle_puts(EMPTY_IMAGE, requests)
+    assert [_told(outcome) for outcome in together] == [_told(_alone(one)) for one in requests]
+
+
+def _alone(request: KvPutRequest) -> KvRecord | KafkaError:
+    try:
+        (record,) = kv_control.handle_kv(EMPTY_IMAGE, request).records
+    except KafkaError as error:
+        return error
+    assert isinstance(record, KvRecord)
+    return record
+
+
+def _told(outcome: KvRecord | KafkaError) -> object:
+    return (outcome.code, outcome.message) if isinstance(outcome, KafkaError) else outcome
+
+
+def test_puts_together_keep_to_the_bound_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kv_control, "ENTRIES_MAX", 3)
+    delta = MetadataDelta(EMPTY_IMAGE)
+    delta.replay(KvRecord("a", b"0"), 0)
+    requests = [KvPutRequest(key, b"1") for key in ("b", "c", "d", "a")]
+    *taken, refused, known = kv_control.handle_puts(delta, requests)
+    assert taken == [KvRecord("b", b"1"), KvRecord("c", b"1")]
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.POLICY_VIOLATION
+    assert known == KvRecord("a", b"1")

@@ -141,6 +141,7 @@ def test_records_are_sent_at_once_with_what_is_committed() -> None:
     (reply,) = only(ReplyFetch, node.effects)
     assert reply.max_bytes == 1000
     node.ask(fetch_request(2, 1, 1, 1))
+    node.propose()
     (reply,) = only(ReplyFetch, node.effects)
     assert reply.response.high_watermark == 1
 
@@ -156,20 +157,46 @@ def test_a_fetch_waits_for_records() -> None:
 
 
 @pytest.mark.req("Q2")
-def test_a_fetch_waits_for_news_of_commits() -> None:
+def test_an_observers_fetch_waits_for_news_of_commits() -> None:
     node = leader()
     node.propose()
     node.flushed()
-    node.ask(fetch_request(2, 1, 1, 1))
-    node.ask(fetch_request(2, 2, 1, 1, known=2))
-    assert node.core.high_watermark == 2
-    assert only(ReplyFetch, node.effects) == [], "it knows"
-    answer = fetched(node.ask(fetch_request(3, 2, 1, 1, known=1)))
-    assert answer.high_watermark == 2
-    node.propose()
-    node.ask(fetch_request(2, 3, 1, 1, known=2))
+    node.ask(fetch_request(4, 2, 1, 1, known=0))
     waiting = node.token
-    assert [reply.token for reply in only(ReplyFetch, node.flushed())] == [waiting]
+    node.ask(fetch_request(2, 2, 1, 1))
+    assert node.core.high_watermark == 2
+    (reply,) = only(ReplyFetch, node.effects)
+    assert (reply.token, reply.response.high_watermark) == (waiting, 2)
+    node.ask(fetch_request(4, 2, 1, 1, known=2))
+    assert only(ReplyFetch, node.effects) == [], "it knows"
+
+
+@pytest.mark.req("Q2")
+def test_voters_hear_of_commits_with_the_next_records() -> None:
+    node = leader()
+    node.propose()
+    node.flushed()
+    node.ask(fetch_request(2, 2, 1, 1, known=0))
+    assert node.core.high_watermark == 2
+    assert only(ReplyFetch, node.effects) == []
+    node.propose()
+    (reply,) = only(ReplyFetch, node.effects)
+    assert reply.response.high_watermark == 2
+
+
+@pytest.mark.req("Q2")
+def test_voters_hear_of_commits_soon_if_no_records_come() -> None:
+    node = leader()
+    node.propose()
+    node.flushed()
+    node.ask(fetch_request(2, 2, 1, 1, known=0))
+    waiting = node.token
+    node.ask(fetch_request(3, 2, 1, 1, known=2))
+    committed_ms = node.now_ms
+    node.wait()
+    assert node.now_ms == committed_ms + CONFIG.commit_delay_ms
+    (reply,) = only(ReplyFetch, node.effects)
+    assert (reply.token, reply.response.high_watermark) == (waiting, 2), "the other knows"
 
 
 @pytest.mark.req("Q2")

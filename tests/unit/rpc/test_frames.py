@@ -14,7 +14,9 @@ from raftctl.errors import ErrorCode
 from raftctl.metadata import requests
 from raftctl.raft import messages
 from raftctl.rpc.codec import (
+    QUORUM,
     RPC_CODEC,
+    TAGGED,
     Failure,
     FrameError,
     FramePacker,
@@ -50,9 +52,11 @@ def test_frames_travel_alone_and_together(frames: list[tuple[int, Any]]) -> None
 
 
 def test_every_class_has_one_id() -> None:
-    ids = {RPC_CODEC.to_row(Failure(ErrorCode.NONE, ""))[0]}
-    assert ids == {91}
-    assert len(KINDS) == 16 + 18 + 2
+    assert RPC_CODEC.to_row(Failure(ErrorCode.NONE, ""))[0] == 91
+    classes = {*QUORUM.values(), *TAGGED}
+    assert classes == set(KINDS)
+    tagged = [vars(one)["TYPE_ID"] for one in TAGGED]
+    assert len({*QUORUM, *tagged}) == len(classes)
 
 
 @given(st.binary(max_size=80))

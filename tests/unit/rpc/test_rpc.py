@@ -292,7 +292,7 @@ async def test_a_late_answer_is_ignored_and_the_connection_stays(world: World) -
     await world.serve({VoteRequest: late, AllocateProducerIdsRequest: lambda peer, request: ids(1)})
     client = world.client()
     await client.call(AllocateProducerIdsRequest(1, 1), 5000)
-    call = asyncio.create_task(client.call(vote(), 80))
+    call = asyncio.create_task(client.call(vote(), 800))
     await asyncio.sleep(0.02)
     await client.call(AllocateProducerIdsRequest(1, 1), 5000)
     with pytest.raises(RpcTimedOut):

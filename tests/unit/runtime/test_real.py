@@ -156,6 +156,63 @@ async def test_worker_hands_exceptions_over_and_bounds_its_queue(
         worker.submit(fail)
 
 
+async def test_short_calls_run_at_once_while_they_are_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread would cost more than they do; but a disk that stalls holds the loop up once only."""
+    clock = [0.0]
+    monkeypatch.setattr("raftctl.runtime.real.time.perf_counter", lambda: clock[0])
+    worker = real.RealWorker("disk", short_calls=True)
+    threads: list[str] = []
+
+    def call(took_s: float) -> None:
+        threads.append(threading.current_thread().name)
+        clock[0] += took_s
+
+    async def run(took_s: float, count: int) -> list[bool]:
+        """Whether each ran on the thread."""
+        threads.clear()
+        for _ in range(count):
+            await worker.submit(partial(call, took_s))
+        return [name == "disk" for name in threads]
+
+    assert (await run(0.0001, 100))[:1] == [True], "nothing is known of the disk yet"
+    assert await run(0.0001, 1) == [False]
+    future = worker.submit(partial(call, 0.0001))
+    told: list[object] = []
+    future.add_done_callback(told.append)
+    assert told == [], "whoever submitted has gone on before it hears"
+    await future
+    assert await run(1.0, 2) == [False, True]
+    assert all(await run(0.0001, 20))
+    assert (await run(0.0001, 200))[-1:] == [False]
+    worker.close()
+
+
+async def test_a_short_call_that_fails_tells_so_later_and_none_overtakes_another() -> None:
+    worker = real.RealWorker("disk", short_calls=True)
+    for _ in range(100):
+        await worker.submit(lambda: None)
+    gate = threading.Event()
+    worker._average_s = 1.0
+    first = worker.submit(gate.wait)
+    worker._average_s = 0.0
+    seen: list[bool] = []
+    second = worker.submit(lambda: seen.append(first.done()))
+    assert seen == [], "it waits for the one before it"
+    gate.set()
+    await asyncio.gather(first, second)
+    assert len(seen) == 1
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "no disk")
+
+    failing = worker.submit(fail)
+    with pytest.raises(OSError, match="no disk"):
+        await failing
+    worker.close()
+
+
 def test_two_logs_share_nothing() -> None:
     one, two = io.StringIO(), io.StringIO()
     first = real.RealRuntime(one, "info", node_id=1)

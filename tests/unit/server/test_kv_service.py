@@ -13,22 +13,25 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests import (
+    ANY_VERSION,
     KvCasRequest,
     KvGetRequest,
     KvGetResponse,
     KvPutRequest,
     KvWriteResponse,
 )
+from raftctl.server import controller_service
 from raftctl.server.controller_service import ControllerService
 from raftctl.server.loader import MetadataLoader
 from tests.unit.server.parts import ME, Member
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
+    from raftctl.metadata.requests import ControllerResponse
     from raftctl.raft.messages import Offset
 
 
@@ -164,3 +167,79 @@ async def test_losing_leadership_leaves_writes_unknown_and_reads_to_others(
         with pytest.raises(KafkaError) as raised:
             await answer
         assert raised.value.code == code
+
+
+def version_of(answer: asyncio.Future[ControllerResponse]) -> int:
+    response = answer.result()
+    assert isinstance(response, KvWriteResponse)
+    assert response.error is ErrorCode.NONE
+    return response.version
+
+
+@pytest.mark.req("C1", "Q10")
+async def test_a_put_that_is_refused_spoils_none_of_its_turn(active: Active) -> None:
+    start = active.member.log.end_offset
+    first = active.service.handle(KvPutRequest("a", b"1"))
+    refused = active.service.handle(KvPutRequest("", b"2"))
+    last = active.service.handle(KvPutRequest("b", b"3"))
+    await active.member.until(last.done)
+    assert (version_of(first), version_of(last)) == (start, start + 1)
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        await refused
+    only_refused = active.service.handle(KvPutRequest("", b"2"))
+    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+        await only_refused
+    assert active.member.log.end_offset == start + 2
+
+
+@pytest.mark.req("C1", "Q10")
+async def test_what_is_asked_after_a_put_sees_it_also_in_the_same_turn(active: Active) -> None:
+    first = active.service.handle(KvPutRequest("a", b"1"))
+    swapped = active.service.handle(KvCasRequest("a", b"2", ANY_VERSION, b"1"))
+    last = active.service.handle(KvPutRequest("b", b"3"))
+    await active.member.until(last.done)
+    assert swapped.result() == KvWriteResponse(ErrorCode.NONE, version_of(first) + 1)
+    assert version_of(last) == version_of(first) + 2
+    assert active.loader.image.kv["a"].value == b"2"
+
+
+@pytest.mark.req("C1")
+async def test_puts_beyond_a_batch_are_appended_in_pieces(
+    active: Active, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_service, "PUTS_BYTES_MAX", 100)
+    appended: list[int] = []
+    append = active.member.driver.append
+
+    def count(payloads: Sequence[bytes]) -> Offset:
+        appended.append(len(payloads))
+        return append(payloads)
+
+    monkeypatch.setattr(active.member.driver, "append", count)
+    start = active.member.log.end_offset
+    answers = [active.service.handle(KvPutRequest("a", b"x" * 40)) for _ in range(7)]
+    await active.member.until(answers[-1].done)
+    assert appended == [3, 3, 1]
+    assert [version_of(answer) for answer in answers] == list(range(start, start + 7))
+
+
+@pytest.mark.req("C1", "Q10")
+async def test_waiting_puts_are_bounded(active: Active, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_service, "DEFERRED_MAX", 3)
+    taken = [active.service.handle(KvPutRequest("a", b"1")) for _ in range(2)]
+    await active.member.turn()
+    taken.append(active.service.handle(KvPutRequest("a", b"1")))
+    refused = active.service.handle(KvPutRequest("a", b"1"))
+    with pytest.raises(KafkaError, match="THROTTLING_QUOTA_EXCEEDED"):
+        await refused
+    await active.member.until(taken[-1].done)
+    again = active.service.handle(KvPutRequest("a", b"1"))
+    await active.member.until(again.done)
+    assert version_of(again) > version_of(taken[-1])
+
+
+async def test_puts_that_nobody_decided_on_are_for_the_next_controller(active: Active) -> None:
+    answer = active.service.handle(KvPutRequest("a", b"1"))
+    active.service.stop()
+    with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+        await answer

@@ -41,5 +41,6 @@ async def written(disk: FakeDisk, batches: list[Batch], segment_bytes: int = 300
         log.append(one)
     flushed = log.flush(worker)
     await worker.run_all()
-    assert flushed.result() == log.end_offset
+    assert flushed.done()
+    assert log.flushed_end_offset == log.end_offset
     return log
