@@ -17,6 +17,8 @@ from operator import le, lt
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from raftctl.runtime.api import File
 
 _PENDING_BYTES_MAX = 4096
@@ -59,6 +61,10 @@ class _Index(ABC, Generic[E]):
     def is_full(self) -> bool:
         """Whether the segment must be rolled before the next entry."""
         return self._count >= self._count_max
+
+    def warm(self) -> Callable[[], None] | None:
+        """What a worker must call before a look-up; see `File.warm`."""
+        return self._file.warm(0, self._file.size())
 
     def floor(self, key: int) -> E | None:
         """The last entry whose first field is at most `key`."""

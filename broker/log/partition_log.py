@@ -254,14 +254,15 @@ class PartitionLog:
                     return [segment.read(found.position, size)] if size > 0 else []
         return []
 
-    def bytes_between(self, offset: int, end_offset: int) -> int:
-        """How many bytes of batches lie between two offsets, as far as it is cheap to say.
+    def segment_at(self, offset: int) -> Segment:
+        """The segment that holds `offset`, or the first."""
+        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
-        If they lie in different segments the answer is the rest of the first one's, at least 1.
-        """
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """Bytes of batches between two offsets; if they lie in two segments, of the first only."""
         if offset >= end_offset:
             return 0
-        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        segment = self.segment_at(offset)
         try:
             if end_offset >= segment.next_offset:
                 return max(segment.size - segment.position_of(offset), 1)

@@ -25,12 +25,14 @@ from broker.log.records import TimestampOffset
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from raftctl.metadata.topic_config import TopicConfig
     from raftctl.runtime.api import Buffer, File, FileSystem
 
 _SCAN_BYTES = 4096
+RESIDENT_BYTES = 1 << 20
+"""The last bytes of a segment are taken for being in memory, as those just written are."""
 _RECOVERY_BYTES = 1 << 20
 _RELATIVE_OFFSET_MAX = 2**31 - 1
 NO_TIMESTAMP = -1
@@ -211,6 +213,19 @@ class Segment:
     def read(self, position: int, size: int) -> bytes:
         """Bytes as they stand in the file."""
         return self._log.read_at(position, size)
+
+    def warm(self, offset: int, size: int) -> Callable[[], None] | None:
+        """What a worker must call before `size` bytes from `offset` are read; see `File.warm`."""
+        if self.size <= RESIDENT_BYTES or not self.base_offset <= offset < self.next_offset:
+            return None
+        index = self._offsets.warm()
+        if index is not None:
+            return index
+        entry = self._offsets.floor(offset)
+        position = entry.position if entry else 0
+        if position >= self.size - RESIDENT_BYTES:
+            return None
+        return self._log.warm(position, size + _SCAN_BYTES)
 
     def batches(self, position: int = 0) -> Iterator[BatchAt]:
         """The headers of the batches from the one that begins at `position`.

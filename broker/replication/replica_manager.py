@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.replication.ack_flusher import AckFlusher
 from broker.replication.background import Background
+from broker.replication.cold_reads import ColdReads
 from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce
 from broker.replication.fetcher import Fetchers
 from broker.replication.hosted import ALL_IN_SYNC, HostedPartition
@@ -73,6 +74,7 @@ class ReplicaManager:
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
+        self._cold_reads = ColdReads(context.runtime.worker("cold-reads"), self._hosted)
         self._ack_flusher = AckFlusher(self._flushed)
         self._selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._isr = IsrManager(context, self._isr_answered)
@@ -100,6 +102,7 @@ class ReplicaManager:
         await self._background.stop()
         self._produces.close()
         self._fetches.close()
+        self._cold_reads.close()
         await self._logs.stop()
 
     # --- images ---------------------------------------------------------------------------------
@@ -270,6 +273,21 @@ class ReplicaManager:
         """
         if params.replica_id != CONSUMER:
             self._follower_fetched(params, partitions)
+        if self._cold_reads.find(params, partitions) is None:
+            return self._fetch_now(params, partitions)
+        # A task, so that a client that leaves ends it.
+        return self._loop.create_task(self._fetch_warmed(params, partitions))
+
+    async def _fetch_warmed(
+        self, params: FetchParams, partitions: Sequence[FetchPartition]
+    ) -> list[FetchResult]:
+        await self._cold_reads.warm(params, partitions)
+        found = self._fetch_now(params, partitions)
+        return found if isinstance(found, list) else await found
+
+    def _fetch_now(
+        self, params: FetchParams, partitions: Sequence[FetchPartition]
+    ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         urgent = self._selects and self._must_hear(params.replica_id, partitions)
         results = self._read(params, partitions)
         if not partitions or params.max_wait_ms <= 0 or _is_enough(results, params.min_bytes):

@@ -35,6 +35,13 @@ class File(Protocol):
     def read_at(self, position: int, size: int) -> bytes:
         """Returns up to `size` bytes from `position`; fewer only at the end of the file."""
 
+    def warm(self, position: int, size: int) -> Callable[[], None] | None:
+        """What a worker must call so that reading these bytes does not wait for the disk.
+
+        None if they are in memory, as far as it is cheap to say. The call may be made at any time
+        later, also after `close`, and raises `OSError` as a read does.
+        """
+
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites bytes in place; the file grows if they reach past its end."""
 

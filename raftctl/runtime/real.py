@@ -46,6 +46,12 @@ AVERAGED_CALLS = 16
 """After a call that took a second about a hundred short ones are needed to forget it."""
 
 
+_PROBE_BYTES = 64 * 1024
+_WARM_BYTES = 1 << 20
+_READ_AHEAD_BYTES = 4 << 20
+"""Who reads what is not in memory mostly reads on: not each piece should wait for a worker."""
+
+
 class RealFile:
     """A `File` on a descriptor; reads may come from another thread than writes.
 
@@ -100,6 +106,27 @@ class RealFile:
             raise self._named(error) from None
         return data
 
+    def warm(self, position: int, size: int) -> Callable[[], None] | None:
+        """See `File.warm`. Looks at one byte of every few pages, without waiting for any."""
+        end = min(position + size, self._size)
+        if position >= end or all(
+            self._in_memory(at) for at in (*range(position, end, _PROBE_BYTES), end - 1)
+        ):
+            return None
+        # Its own descriptor: by then this one's number may be another file's.
+        descriptor = os.dup(self._descriptor)
+        return _Warming(descriptor, position, min(end + _READ_AHEAD_BYTES, self._size))
+
+    def _in_memory(self, position: int) -> bool:
+        try:
+            os.preadv(self._descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # This file system cannot say.
+            return True
+        return True
+
     def write_at(self, position: int, data: Buffer) -> None:
         """See `File.write_at`."""
         try:
@@ -131,6 +158,31 @@ class RealFile:
         if self._open:
             self._open = False
             os.close(self._descriptor)
+
+
+class _Warming:
+    """Reads a part of a file for nothing but the page cache."""
+
+    def __init__(self, descriptor: int, position: int, end: int) -> None:
+        self._descriptor = descriptor
+        self._position = position
+        self._end = end
+
+    def __call__(self) -> None:
+        try:
+            for position in range(self._position, self._end, _WARM_BYTES):
+                os.pread(self._descriptor, min(_WARM_BYTES, self._end - position), position)
+        finally:
+            self._close()
+
+    def __del__(self) -> None:
+        """It may never be called: the client may have gone."""
+        self._close()
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class RealDirectoryLock:

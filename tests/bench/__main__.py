@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raftctl.bench.figures import report
-from tests.bench import failover, produce, quorum, startup
+from tests.bench import cold_read, failover, produce, quorum, startup
 from tests.bench.kafka import main as kafka
 
 BENCHMARKS = {
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "failover": failover.run,
     "produce": produce.run,
     "quorum": quorum.run,
+    "cold_read": cold_read.run,
 }
 
 

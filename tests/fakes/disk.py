@@ -35,6 +35,9 @@ class FakeFile:
         for buffer in buffers:
             self.current += buffer
 
+    def warm(self, position: int, size: int) -> None:
+        """Everything is in memory."""
+
     def read_at(self, position: int, size: int) -> bytes:
         return bytes(self.current[position : position + size])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.apis.fetch_sessions import FetchSession
+from broker.replication.ack_flusher import AckFlusher
 from broker.replication.fetcher import Fetcher
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition import Partition
@@ -53,6 +54,10 @@ def _count_unflushed(hosted: HostedPartition, now_ms: int) -> bool:
     return moved
 
 
+def _never(flusher: AckFlusher, hosted: HostedPartition) -> None:
+    return None
+
+
 async def _claim_unflushed(fetcher: Fetcher) -> None:
     return None
 
@@ -91,9 +96,10 @@ REPLICAS = (
     ),
     node_mutant(
         "leader_counts_what_it_has_not_flushed",
-        "with flush.on.ack a leader's own log counts before it is on its disk",
+        "with flush.on.ack a leader's own log counts, on its disk or not",
         ("new_partition_leader_has_all_committed", "acknowledged_record_stays"),
         Patch(HostedPartition, "advance", _count_unflushed),
+        Patch(AckFlusher, "request", _never),
         scenario="all_brokers_lose_power",
     ),
     node_mutant(

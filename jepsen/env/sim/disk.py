@@ -149,6 +149,9 @@ class SimFile:
         self._use("read")
         return bytes(self._content.seen[position : position + size])
 
+    def warm(self, position: int, size: int) -> None:
+        """Everything is in memory."""
+
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites bytes; a gap before them reads as zeros."""
         self._use("write")

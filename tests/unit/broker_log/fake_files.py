@@ -43,7 +43,18 @@ class FakeFile:
     def read_at(self, position: int, size: int) -> bytes:
         assert not self._closed
         self._files.reads += 1
+        self._files.cold_reads += self._files.cold
         return bytes(self._node.data[position : position + size])
+
+    def warm(self, position: int, size: int) -> Callable[[], None] | None:
+        if not self._files.cold:
+            return None
+
+        def call() -> None:
+            self._files.cold = False
+            self._files.warmed += 1
+
+        return call
 
     def write_at(self, position: int, data: Buffer) -> None:
         self._node.data[position : position + len(data)] = data
@@ -80,6 +91,10 @@ class FakeFiles:
         self.full = False
         self.broken = False
         self.reads = 0
+        self.cold = False
+        """Whether reads wait for the disk until something has been warmed."""
+        self.cold_reads = 0
+        self.warmed = 0
         self.syncs = 0
         self._durable_names: dict[str, _Node] = {}
 

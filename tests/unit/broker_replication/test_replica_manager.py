@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.log import segment
 from broker.log.record_batch import parse_header
 from broker.types import (
     AppendResult,
@@ -261,6 +262,26 @@ async def test_limits_hold_but_the_first_batch_always_comes_and_partitions_take_
         appended(leader)
         limited = fetch_now(leader, wanted(0, max_bytes=len(BATCH) + 5))
         assert limited.size == len(BATCH) + 5
+
+
+@pytest.mark.req("R10")
+async def test_what_is_not_in_memory_is_read_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "RESIDENT_BYTES", 0)
+    async with World(brokers=1) as world:
+        world.create_topic(partitions=2)
+        leader = world.nodes[1]
+        for partition in (P0, TopicPartition("t", 1)):
+            leader.replicas.append(1, 0, [(partition, BATCH)])
+        leader.files.cold = True
+        both = [wanted(0), wanted(0, partition=TopicPartition("t", 1))]
+        parked = leader.replicas.fetch(params(wait_ms=60_000), both)
+        assert isinstance(parked, asyncio.Future)
+        assert [result.size for result in await parked] == [len(BATCH)] * 2
+        assert (leader.files.warmed, leader.files.cold_reads) == (1, 0)
+        # At the end there is nothing to read, so nothing to wait for.
+        leader.files.cold = True
+        assert fetch_now(leader, wanted(1)).records == []
+        assert leader.files.cold_reads == 0
 
 
 async def test_offsets_out_of_range_and_other_topic_ids() -> None:

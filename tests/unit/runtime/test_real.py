@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import io
 import json
 import os
@@ -236,3 +237,52 @@ def test_a_terminal_gets_key_value_lines() -> None:
     assert "disk_slow" in stream.getvalue()
     assert "sync_ms" in stream.getvalue()
     assert not stream.getvalue().startswith("{")
+
+
+def test_what_is_not_in_memory_is_read_by_whoever_calls_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "file")
+    file = real.RealFileSystem().open(path, create=True)
+    file.append([bytes(300_000)])
+    assert file.warm(0, 300_000) is None
+    assert file.warm(300_000, 10) is None
+    cold_from, read = 200_000, list[tuple[int, int]]()
+    preadv, pread = os.preadv, os.pread
+
+    def cold(descriptor: int, buffers: list[bytearray], position: int, flags: int) -> int:
+        if position >= cold_from:
+            raise BlockingIOError
+        return preadv(descriptor, buffers, position, flags)
+
+    def noted(descriptor: int, size: int, position: int) -> bytes:
+        read.append((position, size))
+        return pread(descriptor, size, position)
+
+    monkeypatch.setattr(os, "preadv", cold)
+    assert file.warm(0, 150_000) is None
+    call, unused = file.warm(150_000, 100_000), file.warm(0, 1 << 30)
+    assert call is not None
+    assert unused is not None
+    file.close()
+    monkeypatch.setattr(os, "pread", noted)
+    call()
+    assert read == [(150_000, 150_000)]
+    descriptors = len(os.listdir("/proc/self/fd"))
+    del unused
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == descriptors - 1
+
+
+def test_a_file_system_that_cannot_say_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = real.RealFileSystem().open(str(tmp_path / "file"), create=True)
+    file.append([bytes(100)])
+
+    def refuse(*_arguments: object) -> int:
+        raise OSError(95, "not supported")
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert file.warm(0, 100) is None
+    file.close()

@@ -1,0 +1,141 @@
+"""How long a read of pages that are not in memory holds up a broker's event loop.
+
+One process: a log of 128 MiB, its pages evicted, read through the `ReplicaManager` in pieces as a
+consumer that catches up does. "With" is the product; "without" reads on the event loop at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broker.log.log_manager import LogManager
+from broker.replication.cold_reads import ColdReads
+from broker.replication.replica_manager import ReplicaManager
+from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
+from raftctl.bench.figures import figure
+from raftctl.metadata.topic_config import topic_defaults
+from raftctl.plugins import BrokerContext
+from raftctl.runtime.real import RealRuntime
+from tests.unit.broker_log.batches import make_batch
+from tests.unit.broker_replication.world import FakeController, World, config
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MEBIBYTE = 1 << 20
+LOG_BYTES = 128 * MEBIBYTE
+BLOCK_BYTES = 512
+BATCH_BYTES = 512 << 10
+PARTITION = TopicPartition("t", 0)
+
+
+class _Measured(ReplicaManager):
+    """Notes how long each step of a fetch holds the event loop."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.held_ms: list[float] = []
+        self.disk_bytes = 0
+        """Read from the disk on the event loop."""
+
+    def _read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> list[FetchResult]:
+        began, blocks = time.perf_counter(), _blocks_read()
+        found = super()._read(params, partitions)
+        self.disk_bytes += (_blocks_read() - blocks) * BLOCK_BYTES
+        self.held_ms.append((time.perf_counter() - began) * 1000)
+        return found
+
+
+class _Blind(ColdReads):
+    """Takes everything for being in memory."""
+
+    def find(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
+        return None
+
+
+def _blocks_read() -> int:
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
+
+
+def run(turns: int) -> dict[str, Any]:
+    """The longest hold of each turn, what the loop read from the disk itself, and the rate."""
+    longest: dict[bool, list[float]] = {True: [], False: []}
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    disk: dict[bool, list[float]] = {True: [], False: []}
+    with tempfile.TemporaryDirectory() as directory:
+        for _ in range(turns):
+            for warms in (True, False):
+                replicas, took_s = asyncio.run(_turn(directory, warms=warms))
+                longest[warms].append(max(replicas.held_ms))
+                disk[warms].append(replicas.disk_bytes / MEBIBYTE)
+                rates[warms].append(LOG_BYTES / MEBIBYTE / took_s)
+    return {
+        "cold_read_longest_hold_with": figure(longest[True], "ms", "below a heartbeat"),
+        "cold_read_longest_hold_without": figure(longest[False], "ms", "for comparison"),
+        "cold_read_from_disk_with": figure(disk[True], "MiB", "0"),
+        "cold_read_from_disk_without": figure(disk[False], "MiB", "for comparison"),
+        "cold_read_rate_with": figure(rates[True], "MiB/s", "as without"),
+        "cold_read_rate_without": figure(rates[False], "MiB/s", "for comparison"),
+    }
+
+
+async def _turn(directory: str, *, warms: bool) -> tuple[_Measured, float]:
+    runtime = RealRuntime(io.StringIO())
+    keys = {"log_dirs": directory, "message_max_bytes": str(2 * BATCH_BYTES)}
+    settings = config(1, **keys)
+    context = BrokerContext(
+        settings, runtime, "cluster", FakeController(), lambda: 1, lambda: -1, _raise
+    )
+    logs = LogManager(runtime, settings.log_dirs, topic_defaults(settings), _raise)
+    replicas = _Measured(context, logs)
+    if not warms:
+        replicas._cold_reads = _Blind(runtime.worker("unused"), replicas.hosted)
+    await replicas.start()
+    world = World(1)
+    world.controller.publish = replicas.apply_delta
+    world.create_topic()
+    _fill(replicas)
+    _evict(Path(directory))
+    began = time.perf_counter()
+    await _read_all(replicas)
+    took_s = time.perf_counter() - began
+    await replicas.stop()
+    runtime.close()
+    return replicas, took_s
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _fill(replicas: ReplicaManager) -> None:
+    log = replicas.hosted[PARTITION].log
+    batch = make_batch([os.urandom(BATCH_BYTES)])
+    while log.size < LOG_BYTES:
+        replicas.append(1, 0, [(PARTITION, batch)])
+
+
+def _evict(directory: Path) -> None:
+    for path in directory.rglob("*.log"):
+        descriptor = os.open(path, os.O_RDWR)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+async def _read_all(replicas: ReplicaManager) -> None:
+    offset, end = 0, replicas.hosted[PARTITION].log.log_end_offset
+    params = FetchParams(-1, -1, 0, 1, 1 << 20, read_committed=False)
+    while offset < end:
+        wanted = FetchPartition(PARTITION, None, -1, offset, -1, 0, 1 << 20)
+        found = replicas.fetch(params, [wanted])
+        result = (found if isinstance(found, list) else await found)[0]
+        assert result.size, result
+        offset += max(result.size // BATCH_BYTES, 1)
