@@ -13,6 +13,7 @@ from broker.apis.dispatch import dispatch
 from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.log import dump
 from broker.log.log_manager import LogManager
 from broker.log.settings import log_settings
 from broker.replication.replica_manager import ReplicaManager
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Endpoint
-    from raftctl.plugins import BrokerContext
+    from raftctl.plugins import BrokerContext, LogTool
 
 
 class KafkaBroker:
     """Durable partitions served over the Kafka protocol; see `raftctl.plugins.Broker`."""
+
+    log_tool: LogTool = dump
+    """Shows the partitions' files to people."""
 
     def __init__(self, context: BrokerContext) -> None:
         config = context.config

@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from raftctl.config import NodeConfig
 from raftctl.errors import ConfigError
 from raftctl.runtime.api import Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Endpoint
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.runtime.api import FileSystem
 
 BROKER_GROUP = "raftctl.brokers"
 
@@ -69,6 +70,43 @@ class Broker(Protocol):
 
     async def stop(self) -> None:
         """Closes listeners, ends tasks, flushes and closes the logs (a clean shutdown)."""
+
+
+class LogTool(Protocol):
+    """How a broker shows the files of its partitions to people; read only (row L10).
+
+    A plug-in that has one gives it as its attribute `log_tool`.
+    """
+
+    def recognises(self, path: str) -> bool:
+        """Whether an absolute path is a partition's directory, or a file in one."""
+
+    def partition_files(self, files: FileSystem, path: str) -> list[str]:
+        """The files to look at: one, a partition's, or those of all partitions below `path`."""
+
+    def dump(
+        self, files: FileSystem, path: str, *, with_records: bool
+    ) -> Iterator[dict[str, Any] | LogProblem]:
+        """What a file holds, in order; a problem ends it."""
+
+    def verify(self, files: FileSystem, path: str) -> Iterator[LogProblem]:
+        """What is wrong with a file."""
+
+
+class LogProblem(NamedTuple):
+    """Something in a partition's files that is not as it must be."""
+
+    path: str
+    position: int
+    """The byte at which it begins."""
+    why: str
+
+
+def log_tools() -> list[LogTool]:
+    """The tools of all installed brokers that have one."""
+    points = sorted(entry_points(group=BROKER_GROUP), key=lambda point: point.name)
+    tools = [getattr(point.load(), "log_tool", None) for point in points]
+    return [tool for tool in tools if tool is not None]
 
 
 def load_broker(name: str) -> type[Broker]:

@@ -90,6 +90,11 @@ class _Index(ABC, Generic[E]):
             return "entries are out of order"
         return None
 
+    def entries(self) -> list[E]:
+        """All entries that are in the file."""
+        data = self._file.read_at(0, self._in_file * self._layout.size)
+        return [self._entry(raw) for raw in self._layout.iter_unpack(data)]
+
     def flush(self) -> None:
         """Hands the waiting entries to the operating system."""
         if self._pending:

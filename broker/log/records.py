@@ -81,6 +81,15 @@ def _record(data: memoryview, start: int, header: BatchHeader) -> tuple[Record, 
     return Record(offset, timestamp, key, has_value, data[start:end], data[tail:end]), end
 
 
+def value_of(record: Record) -> bytes | None:
+    """The record's value; None for a tombstone."""
+    if not record.has_value:
+        return None
+    key_size, at = _varint(record.tail, 0)
+    size, at = _varint(record.tail, at + max(key_size, 0))
+    return bytes(record.tail[at : at + size])
+
+
 def encoded(record: Record, header: BatchHeader) -> bytes:
     """The record's bytes in a batch whose base offset and base timestamp are the header's."""
     body = b"".join(

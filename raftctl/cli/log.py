@@ -1,4 +1,4 @@
-"""`raftctl log`: what stands in a metadata log or in a snapshot of it, batch by batch."""
+"""`raftctl log`: what stands in a metadata log, in a snapshot of it, or in a partition's files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from raftctl.cli.log_files import (
     size_of,
 )
 from raftctl.cli.output import Output, OutputOption, say, say_progress
+from raftctl.cli.partition_log import dump_partition, tool_for, verify
 from raftctl.cli.record_json import plain, record_json
 from raftctl.codec import CodecError
 from raftctl.errors import ConfigError
@@ -28,12 +29,10 @@ if TYPE_CHECKING:
 
 SNAPSHOT_SUFFIX = ".checkpoint"
 
-app = typer.Typer(help="Shows what stands in a metadata log.", no_args_is_help=True)
-
-
-@app.callback()
-def log() -> None:
-    """Keeps the group a group while it has one command."""
+app = typer.Typer(
+    help="Shows what stands in the files of a metadata log or of partitions.", no_args_is_help=True
+)
+app.command()(verify)
 
 
 @app.command()
@@ -41,19 +40,26 @@ def dump(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="PATH", help="A segment, a snapshot, a log directory, or one above it."
+            metavar="PATH",
+            help="A segment, a snapshot, a log directory or one above it, or a partition's file.",
         ),
     ],
     records: Annotated[bool, typer.Option(help="Also the records of each batch.")] = True,
     start: Annotated[int, typer.Option("--from", help="The first offset to show.")] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Prints the batches and records of a metadata log; with JSON, a line for each batch.
+    """Prints the batches and records of a log; with JSON, a line for each batch.
+
+    Of a partition also its indexes, producer snapshots and leader epochs.
 
     Exit status 1 where the log is damaged, after all that is whole before it. The node may be
     running: then the tail may be cut short by a write that is under way. Of a snapshot, which has
     offsets of its own, everything is checked before anything is printed.
     """
+    tool = tool_for(target)
+    if tool is not None:
+        dump_partition(tool, target, records=records, start=start, output=output)
+        return
     try:
         if target.endswith(SNAPSHOT_SUFFIX):
             _dump_snapshot(Path(target), records=records, output=output)

@@ -27,13 +27,15 @@ class _Node:
 
 
 class FakeFile:
-    def __init__(self, files: FakeFiles, node: _Node) -> None:
+    def __init__(self, files: FakeFiles, node: _Node, path: str) -> None:
         self._files = files
+        self._path = path
         self._node = node
         self._closed = False
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         assert not self._closed
+        self._files.check(self._path)
         if self._files.full:
             self._node.data += bytes(buffers[0])[:7]
             raise OSError(28, "no space left")
@@ -42,6 +44,7 @@ class FakeFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         assert not self._closed
+        self._files.check(self._path)
         self._files.reads += 1
         self._files.cold_reads += self._files.cold
         return bytes(self._node.data[position : position + size])
@@ -69,6 +72,7 @@ class FakeFile:
     def sync(self) -> None:
         assert not self._closed
         self._files.syncs += 1
+        self._files.check(self._path)
         if self._files.broken:
             raise OSError(5, "input/output error")
         self._node.durable = bytes(self._node.data)
@@ -90,6 +94,8 @@ class FakeFiles:
         self.directories = {"/"}
         self.full = False
         self.broken = False
+        self.broken_under = "nowhere"
+        """Whatever is below this path cannot be used any more."""
         self.reads = 0
         self.cold = False
         """Whether reads wait for the disk until something has been warmed."""
@@ -98,13 +104,18 @@ class FakeFiles:
         self.syncs = 0
         self._durable_names: dict[str, _Node] = {}
 
+    def check(self, path: str) -> None:
+        if path.startswith(self.broken_under):
+            raise OSError(5, "input/output error", path)
+
     def open(self, path: str, *, create: bool = False) -> FakeFile:
+        self.check(path)
         if path not in self.nodes:
             if not create:
                 raise FileNotFoundError(path)
             assert path.rpartition("/")[0] in self.directories, path
             self.nodes[path] = _Node()
-        return FakeFile(self, self.nodes[path])
+        return FakeFile(self, self.nodes[path], path)
 
     def exists(self, path: str) -> bool:
         return path in self.nodes or path in self.directories
@@ -125,6 +136,7 @@ class FakeFiles:
             path = path.rpartition("/")[0]
 
     def rename(self, source: str, target: str) -> None:
+        self.check(source)
         if source in self.nodes:
             self.nodes[target] = self.nodes.pop(source)
             return

@@ -1,0 +1,164 @@
+"""One of several log directories fails: its logs stop, the others go on (row C14's broker side)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from broker.log.log_manager import LogManager
+from broker.types import TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.topic_config import TopicConfig
+from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
+from tests.unit.broker_log.logs import fill, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.log.partition_log import PartitionLog
+
+FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
+CONFIG = TopicConfig(segment_bytes=1_000, retention_ms=1)
+
+
+class World:
+    """Two directories, a log in each, and what the manager reports."""
+
+    def __init__(self) -> None:
+        self.files = FakeFiles()
+        self.failures: list[BaseException] = []
+        self.reported: list[tuple[str, list[TopicPartition]]] = []
+        runtime = FakeRuntime(self.files)
+        self.manager = LogManager(runtime, ["/d1", "/d2"], CONFIG, self.failures.append)
+        self.manager.directory_failed = lambda path, gone: self.reported.append((path, gone))
+
+    async def start(self) -> tuple[PartitionLog, PartitionLog]:
+        await self.manager.start()
+        logs = [self.manager.create(key, UUID(int=1), CONFIG) for key in (FIRST, SECOND)]
+        for log in logs:
+            fill(log, 30)
+            log.high_watermark = log.log_end_offset
+        await self.settle()
+        return logs[0], logs[1]
+
+    @staticmethod
+    async def settle() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+def refused(use: Callable[[], object]) -> None:
+    with pytest.raises(KafkaError) as raised:
+        use()
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def appends(world: World, log: PartitionLog) -> None:
+    refused(lambda: fill(log, 1))
+
+
+async def reads(world: World, log: PartitionLog) -> None:
+    refused(lambda: read(log, 0))
+
+
+async def searches(world: World, log: PartitionLog) -> None:
+    refused(lambda: log.first_at_or_after(5))
+
+
+async def truncates(world: World, log: PartitionLog) -> None:
+    refused(lambda: log.truncate_to(3))
+
+
+async def restarts(world: World, log: PartitionLog) -> None:
+    refused(lambda: log.restart_at(1_000))
+
+
+async def flushes(world: World, log: PartitionLog) -> None:
+    with pytest.raises(KafkaError):
+        await log.flush_through(log.log_end_offset)
+
+
+async def checkpoints(world: World, log: PartitionLog) -> None:
+    await world.manager.housekeeping.checkpoint()
+
+
+async def retains(world: World, log: PartitionLog) -> None:
+    await world.manager.housekeeping.retain()
+
+
+async def deletes(world: World, log: PartitionLog) -> None:
+    world.manager.delete(log.partition)
+
+
+USES = [appends, reads, searches, truncates, restarts, flushes, checkpoints, retains, deletes]
+
+
+@pytest.mark.req("C14", "L1")
+@pytest.mark.parametrize("use", USES, ids=[use.__name__ for use in USES])
+async def test_whoever_finds_out_the_directory_goes_offline_alone(
+    use: Callable[[World, PartitionLog], object],
+) -> None:
+    world = World()
+    broken, whole = await world.start()
+    world.files.broken_under = "/d1"
+    await use(world, broken)  # type: ignore[misc]
+    assert world.manager.offline_directories == ["/d1"]
+    gone = [] if use is deletes else [FIRST]
+    assert world.reported == [("/d1", gone)]
+    assert world.failures == []
+    if use is not deletes:
+        for again in (lambda: fill(broken, 1), lambda: read(broken, 0), broken.newest):
+            refused(again)
+        # It is still known: nothing may be made anew in its place.
+        assert world.manager.get(FIRST) is broken
+    fill(whole, 1)
+    assert read(whole, 60)[-1] == 60
+    await whole.flush_through(whole.log_end_offset)
+    created = world.manager.create(THIRD, UUID(int=1), CONFIG)
+    assert created.directory == "/d2/t-2"
+    await world.manager.housekeeping.checkpoint()
+    await world.manager.stop()
+    assert ".kafka_cleanshutdown" in world.files.names("/d2")
+    assert ".kafka_cleanshutdown" not in world.files.names("/d1")
+    assert len(world.reported) == 1
+
+
+@pytest.mark.req("C14")
+async def test_a_new_log_goes_where_it_is_taken() -> None:
+    world = World()
+    await world.start()
+    world.files.broken_under = "/d1"
+    created = world.manager.create(THIRD, UUID(int=1), CONFIG)
+    assert created.directory == "/d2/t-2"
+    assert world.reported == [("/d1", [FIRST])]
+    await world.manager.stop()
+
+
+@pytest.mark.req("C14")
+async def test_without_any_directory_the_node_ends() -> None:
+    world = World()
+    first, second = await world.start()
+    world.files.broken_under = "/"
+    for log in (first, second):
+        with pytest.raises(KafkaError):
+            fill(log, 1)
+    assert isinstance(world.failures[0], OSError)
+    refused(lambda: world.manager.create(THIRD, UUID(int=1), CONFIG))
+    await world.manager.stop()
+
+
+@pytest.mark.req("C14")
+async def test_a_directory_that_cannot_be_read_at_the_start_stops_it() -> None:
+    world = World()
+    await world.start()
+    await world.manager.stop()
+    again = World()
+    again.files = world.files
+    world.files.broken_under = "/d1/t-0"
+    runtime = FakeRuntime(world.files)
+    manager = LogManager(runtime, ["/d1", "/d2"], CONFIG, again.failures.append)
+    with pytest.raises(OSError, match="/d1/t-0"):
+        await manager.start()
