@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, say_progress, show, table
 from raftctl.cli.topics import (
     TIMEOUT_S,
     TimeoutOption,
@@ -58,13 +58,16 @@ def offsets(
     wanted = parse_partitions(partitions)
     pattern = parse_topics(topic)
     client = admin_client(bootstrap_server)
-    chosen = _choose(topics_metadata(client, timeout), pattern, wanted)
-    if not chosen:
+    matching = _choose(topics_metadata(client, timeout), pattern, wanted)
+    if not matching:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"no partition matches --topic {topic or '(all)'} --partitions {partitions or '(all)'}",
         )
-    rows = _ask(client, chosen, spec, timeout)
+    chosen = [one for one, leader in matching.items() if leader >= 0]
+    for name, number in (one for one, leader in matching.items() if leader < 0):
+        say_progress(f"{name}-{number} is left out: it has no leader now")
+    rows = _ask(client, chosen, spec, timeout) if chosen else []
     documents = [dict(zip(("topic", "partition", "offset"), row, strict=True)) for row in rows]
     show(output, documents, table(("TOPIC", "PARTITION", "OFFSET"), rows))
 
@@ -105,15 +108,15 @@ def parse_partitions(text: str | None) -> frozenset[int] | None:
 
 def _choose(
     topics: Mapping[str, Any], pattern: re.Pattern[str] | None, wanted: frozenset[int] | None
-) -> list[tuple[str, int]]:
-    """Partitions that have a leader, in order."""
-    return [
-        (name, number)
+) -> dict[tuple[str, int], int]:
+    """The leader of each partition that is asked for, in order; -1 where there is none."""
+    return {
+        (name, number): partition.leader
         for name, metadata in sorted(topics.items())
         if pattern is None or pattern.fullmatch(name)
         for number, partition in sorted(metadata.partitions.items())
-        if (wanted is None or number in wanted) and partition.leader >= 0
-    ]
+        if wanted is None or number in wanted
+    }
 
 
 def _ask(
