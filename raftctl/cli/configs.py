@@ -31,8 +31,7 @@ EntityOption = Annotated[
     Entity, typer.Option("--entity-type", metavar="topic|broker|group", help="Whose configs.")
 ]
 NameOption = Annotated[
-    str,
-    typer.Option("--entity-name", help="The topic, broker id or group; without it all brokers."),
+    str, typer.Option("--entity-name", help="The topic, the broker's id or the group.")
 ]
 SOURCES = {
     1: "topic",
@@ -48,7 +47,7 @@ SOURCES = {
 def describe(
     bootstrap_server: BootstrapOption,
     entity_type: EntityOption,
-    entity_name: NameOption = "",
+    entity_name: NameOption,
     every: Annotated[bool, typer.Option("--all", help="Also what nobody has set.")] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
@@ -76,7 +75,7 @@ def describe(
 def alter(
     bootstrap_server: BootstrapOption,
     entity_type: EntityOption,
-    entity_name: NameOption = "",
+    entity_name: NameOption,
     add: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Sets a config.")
     ] = None,
@@ -108,7 +107,7 @@ def alter(
         [resource], validate_only=validate_only, request_timeout=timeout
     )
     wait_for(futures[resource], timeout)
-    whose = f"{entity_type} {entity_name}" if entity_name else "all brokers"
+    whose = f"{entity_type} {entity_name}"
     done = "could alter" if validate_only else "altered"
     keys = [key for _, key, _ in operations]
     show(output, {"altered": not validate_only, "keys": keys}, f"{done} {whose}: {', '.join(keys)}")
@@ -127,8 +126,8 @@ def _resource(
     from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
     from confluent_kafka.admin._resource import ResourceType
 
-    if not name and kind is not Entity.BROKER:
-        raise ConfigError(f"--entity-name names the {kind}; only brokers can be meant all at once")
+    if not name:
+        raise ConfigError(f"--entity-name is empty: name the {kind}")
     entries = [
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType[operation])
         for operation, key, value in operations or ()

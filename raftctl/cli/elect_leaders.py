@@ -52,7 +52,8 @@ def elect_leaders(
     named = None if all_partitions else [parse_partition(one) for one in partition or ()]
     kind = ElectionType.PREFERRED if election_type == Election.PREFERRED else ElectionType.UNCLEAN
     client = admin_client(bootstrap_server)
-    future = client.elect_leaders(kind, named, operation_timeout=timeout, request_timeout=timeout)
+    # With a timeout of its own the library raises SystemError, so the wait is bounded here.
+    future = client.elect_leaders(kind, named)
     results = [
         {
             "topic": one.topic,

@@ -87,7 +87,7 @@ def reassign_partitions(
 def _generate(
     client: KafkaAdminClient, topics: Sequence[str], broker_ids: Sequence[int], output: Output
 ) -> None:
-    racks = {one["node_id"]: one["rack"] for one in client.describe_cluster()["brokers"]}
+    racks = _racks(client)
     unknown = [str(one) for one in broker_ids if one not in racks]
     if unknown:
         raise ConfigError(f"--broker-list: no broker {', '.join(unknown)} is running")
@@ -232,6 +232,12 @@ def _admin(bootstrap: str, timeout_s: float) -> Iterator[KafkaAdminClient]:
         raise KafkaError(code, str(error)) from None
     finally:
         client.close()
+
+
+def _racks(client: KafkaAdminClient) -> dict[int, str | None]:
+    """Of the brokers that run, by id."""
+    brokers = client.describe_cluster()["brokers"]
+    return {one["broker_id"]: one["rack"] for one in brokers if not one.get("is_fenced")}
 
 
 def _current(client: KafkaAdminClient, plan: Plan) -> Plan:

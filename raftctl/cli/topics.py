@@ -171,6 +171,9 @@ def wait_for(future: Future[T], timeout_s: float) -> T:
 
     try:
         return future.result(timeout_s + 1)
+    except TimeoutError:
+        message = f"no answer within {timeout_s:g} s"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
     except KafkaException as error:
         raise_error(error)
 

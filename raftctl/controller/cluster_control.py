@@ -21,6 +21,7 @@ from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.controller.sessions import Sessions
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import AdminResponse
+from raftctl.metadata.features import eligible_leaders_enabled
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,
@@ -259,6 +260,8 @@ class ClusterControl:
 
         The next one may lack what this one had not flushed, so it is no eligible leader any more.
         """
+        if broker.fenced and not eligible_leaders_enabled(image):
+            return []  # To look at all partitions would find nothing.
         epoch = broker.broker_epoch
         fencing = [BrokerRegistrationChangeRecord(broker.broker_id, epoch, fenced=True)]
         changes = broker_changes(

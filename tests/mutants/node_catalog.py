@@ -185,8 +185,9 @@ def _elect_any_replica(
     active: frozenset[int],
     *,
     unclean: bool,
+    min_isr: int,
 ) -> PartitionChangeRecord | None:
-    return _elect(topic_id, partition_id, partition, active, unclean=True)
+    return _elect(topic_id, partition_id, partition, active, unclean=True, min_isr=min_isr)
 
 
 def _prefer_the_preferred(
@@ -196,10 +197,11 @@ def _prefer_the_preferred(
     active: frozenset[int],
     *,
     unclean: bool,
+    min_isr: int,
 ) -> PartitionChangeRecord | None:
     preferred = partition.replicas[0]
     if preferred not in active or partition.leader in (preferred, NO_LEADER):
-        return _elect(topic_id, partition_id, partition, active, unclean=unclean)
+        return _elect(topic_id, partition_id, partition, active, unclean=unclean, min_isr=min_isr)
     isr = tuple(one for one in partition.replicas if one in active and one in partition.isr)
     isr = isr if preferred in isr else (preferred, *isr)
     return PartitionChangeRecord(topic_id, partition_id, isr=isr, leader=preferred)

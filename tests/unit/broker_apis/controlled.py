@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
+from broker.apis.dispatch import dispatch
+from broker.server.listeners import Listeners
 from raftctl.codec import Codec
 from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 from tests.unit.broker_server.fakes import FakeBroker
 from tests.unit.controller.cluster import Cluster
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from raftctl.controller.config import ControllerConfig
 
 REQUESTS: Codec[ControllerRequest] = Codec.tagged(*get_args(ControllerRequest))
@@ -41,3 +46,22 @@ class ControlledBroker(FakeBroker):
         (answer,) = RESPONSES.unpack_all(RESPONSES.pack(self.cluster.handle(asked)))
         self.publish()
         return answer
+
+
+@asynccontextmanager
+async def listening(config: ControllerConfig | None = None) -> AsyncIterator[ControlledBroker]:
+    """A broker that clients reach on a free port, also under the names of its fellows."""
+    broker = ControlledBroker(config)
+    listeners = Listeners(broker.config, broker.admission, broker.log)
+    (endpoint,) = await listeners.bind(lambda _, frame: dispatch(broker.context, frame))
+    broker.port = endpoint.port
+    for broker_id in (1, 2, 3):
+        broker.cluster.register(broker_id, endpoints=(endpoint,))
+    broker.publish()
+    broker.admission.begin()
+    try:
+        yield broker
+    finally:
+        listeners.close()
+        broker.context.producer_ids.close()
+        await asyncio.sleep(0)

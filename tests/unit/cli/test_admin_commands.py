@@ -1,0 +1,181 @@
+"""The commands of administrators, from the command line to the controller's metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from raftctl.cli.main import BAD_INPUT, FAILED, run
+from tests.unit.broker_apis.controlled import listening
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.broker_apis.controlled import ControlledBroker
+
+
+class CommandLine:
+    """`raftctl` in another thread, so that the broker can answer."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], broker: ControlledBroker) -> None:
+        self._capsys = capsys
+        self._broker = broker
+
+    async def status(self, *arguments: str) -> tuple[int, str, str]:
+        """(exit status, stdout, stderr)"""
+        address = ("--bootstrap-server", self._broker.address)
+        self._capsys.readouterr()
+        status = await asyncio.to_thread(run, [*arguments, *address])
+        told = self._capsys.readouterr()
+        return status, told.out, told.err
+
+    async def json(self, *arguments: str) -> Any:
+        """What a command that succeeds prints."""
+        status, out, err = await self.status(*arguments, "--output", "json")
+        assert status == 0, err
+        return json.loads(out)
+
+
+@pytest.mark.req("C3", "A1")
+async def test_topics_alter(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        broker.cluster.assign("t", (1, 2))
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        status, out, _ = await raftctl.status("topics", "alter", "t", "--partitions", "3")
+        assert (status, out) == (0, "t has 3 partitions\n")
+        assert len(broker.cluster.topic("t").partitions) == 3
+        status, _, err = await raftctl.status("topics", "alter", "t", "--partitions", "2")
+        assert status == FAILED
+        assert "INVALID_PARTITIONS" in err
+        assert "must be above 3" in err
+
+
+@pytest.mark.req("C5", "A1")
+async def test_elect_leaders(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        cluster = broker.cluster
+        cluster.assign("t", (2, 1), (1, 2))
+        cluster.fence(2)
+        cluster.heartbeat(2)
+        cluster.alter(1, cluster.item("t", 1, 2))
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        two = ("--partition", "t:0", "--partition", "t:1")
+        found = await raftctl.json("elect-leaders", *two)
+        assert [one["error"] for one in found] == [None, "ELECTION_NOT_NEEDED"]
+        assert cluster.state("t") == (2, (1, 2))
+        status, _, err = await raftctl.status("elect-leaders", "--partition", "t:9")
+        assert status == FAILED
+        assert "UNKNOWN_TOPIC_OR_PARTITION" in err
+        for arguments in ((), ("--partition", "t"), (*two, "--all-topic-partitions")):
+            status, _, err = await raftctl.status("elect-leaders", *arguments)
+            assert status == BAD_INPUT
+        assert await raftctl.json("elect-leaders", "--all-topic-partitions") == []
+
+
+@pytest.mark.req("C9", "A1")
+async def test_configs(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        broker.cluster.assign("t", (1, 2))
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        topic = ("--entity-type", "topic", "--entity-name", "t")
+        altering = ("configs", "alter", *topic)
+        changes = ("--set", "retention.ms=5", "--append", "cleanup.policy=compact")
+        status, out, _ = await raftctl.status(*altering, *changes)
+        assert (status, out) == (0, "altered topic t: retention.ms, cleanup.policy\n")
+        found = await raftctl.json("configs", "describe", *topic)
+        assert [(one["name"], one["value"], one["source"]) for one in found] == [
+            ("cleanup.policy", "delete,compact", "topic"),
+            ("retention.ms", "5", "topic"),
+        ]
+        assert len(await raftctl.json("configs", "describe", *topic, "--all")) > 30
+        status, out, _ = await raftctl.status(
+            *altering, "--delete", "retention.ms", "--validate-only"
+        )
+        assert (status, out) == (0, "could alter topic t: retention.ms\n")
+        status, _, err = await raftctl.status(*altering, "--set", "retention.ms=x")
+        assert status == FAILED
+        assert "INVALID_CONFIG: Invalid value 'x' for retention.ms" in err
+        one = ("--entity-type", "broker", "--entity-name", "1")
+        await raftctl.status("configs", "alter", *one, "--set", "log.retention.ms=7")
+        found = await raftctl.json("configs", "describe", *one)
+        assert [(one["name"], one["source"]) for one in found] == [("log.retention.ms", "broker")]
+        for wrong in ((), ("--set", "retention.ms")):
+            status, _, _ = await raftctl.status(*altering, *wrong)
+            assert status == BAD_INPUT
+        nobody = ("--entity-type", "topic", "--entity-name", "")
+        status, _, err = await raftctl.status("configs", "describe", *nobody)
+        assert status == BAD_INPUT
+        assert "--entity-name" in err
+
+
+@pytest.mark.req("C7", "A1")
+async def test_reassign_partitions(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    async with listening() as broker:
+        cluster = broker.cluster
+        cluster.assign("t", (1, 2))
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        (tmp_path / "topics.json").write_text('{"version": 1, "topics": [{"topic": "t"}]}')
+        moved = {"topic": "t", "partition": 0, "replicas": [1, 3]}
+        plan_file = tmp_path / "plan.json"
+        plan_file.write_text(json.dumps({"version": 1, "partitions": [moved]}))
+        command = "reassign-partitions"
+        plan = ("--reassignment-json-file", str(plan_file))
+
+        topics = ("--topics-to-move-json-file", str(tmp_path / "topics.json"))
+        found = await raftctl.json(command, "--generate", *topics, "--broker-list", "1,3")
+        (proposed,) = found["proposed"]["partitions"]
+        assert sorted(proposed["replicas"]) == [1, 3]
+        assert found["current"]["partitions"] == [moved | {"replicas": [1, 2]}]
+
+        found = await raftctl.json(command, "--execute", *plan, "--throttle", "1000")
+        assert found["partitions"] == [{"topic": "t", "partition": 0, "result": "begun"}]
+        assert found["rollback"]["partitions"] == [moved | {"replicas": [1, 2]}]
+        assert dict(cluster.image.config(2, "t")) == {
+            "leader.replication.throttled.replicas": "0:1,0:2",
+            "follower.replication.throttled.replicas": "0:3",
+        }
+        rate = "follower.replication.throttled.rate"
+        assert cluster.image.config(4, "3")[rate] == "1000"
+        (listed,) = await raftctl.json(command, "--list")
+        assert (listed["adding_replicas"], listed["removing_replicas"]) == ([3], [2])
+        status, out, err = await raftctl.status(command, "--verify", *plan)
+        assert (status, "in progress" in out) == (FAILED, True)
+        assert "REASSIGNMENT_IN_PROGRESS" in err
+
+        cluster.alter(1, cluster.item("t", 1, 2, 3))
+        broker.publish()
+        (verified,) = await raftctl.json(command, "--verify", *plan)
+        assert verified["status"] == "done"
+        assert not cluster.image.config(2, "t")
+        assert rate not in cluster.image.config(4, "3")
+        status, out, err = await raftctl.status(command, "--cancel", *plan)
+        assert status == FAILED
+        assert "NO_REASSIGNMENT_IN_PROGRESS" in err
+
+
+@pytest.mark.req("C7", "A1")
+async def test_reassign_partitions_with_bad_arguments(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "topics.json").write_text('{"version": 1, "topics": [{"topic": "nowhere"}]}')
+    topics = ("--topics-to-move-json-file", str(tmp_path / "topics.json"))
+    async with listening() as broker:
+        raftctl = CommandLine(capsys, broker)
+        for arguments, expected, told in [
+            ((), BAD_INPUT, "give one of"),
+            (("--list", "--verify"), BAD_INPUT, "give one of"),
+            (("--execute",), BAD_INPUT, "--reassignment-json-file FILE is needed"),
+            (("--execute", "--reassignment-json-file", "/no/file"), BAD_INPUT, "cannot be read"),
+            (("--generate", *topics), BAD_INPUT, "--broker-list"),
+            (("--generate", *topics, "--broker-list", "1,9"), BAD_INPUT, "no broker 9"),
+            (("--generate", *topics, "--broker-list", "1,2"), FAILED, "no topic nowhere"),
+        ]:
+            status, _, err = await raftctl.status("reassign-partitions", *arguments)
+            assert (status, told in err) == (expected, True), (arguments, err)
