@@ -27,7 +27,7 @@ CODECS = {"uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zst
 """The codec by its name in `compression.type`."""
 NAMES = {number: name for name, number in CODECS.items()}
 OPENED_BYTES_MAX = 64 << 20
-_FIRST_GUESS = 8
+_GROWTH = 8
 _GZIP_WINDOW_BITS = 31
 _XERIAL = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
@@ -97,7 +97,12 @@ def _open_into(
 
 
 def _sizes(data: Buffer) -> tuple[int, ...]:
-    return min(_FIRST_GUESS * len(data) + 4096, OPENED_BYTES_MAX), OPENED_BYTES_MAX
+    """Buffers to try. A buffer costs its size, so none is much larger than it must be."""
+    sizes, size = [], _GROWTH * len(data) + 4096
+    while size < OPENED_BYTES_MAX:
+        sizes.append(size)
+        size *= _GROWTH
+    return (*sizes, OPENED_BYTES_MAX)
 
 
 def _open_lz4(data: Buffer) -> Buffer:
