@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from broker.protocol import codec
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from raftctl.metadata.requests import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+    AlterPartitionRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -66,8 +67,10 @@ class TopicController(FakeController):
                 self._producer_ids += _PRODUCER_IDS
                 first = self._producer_ids - _PRODUCER_IDS
                 return AllocateProducerIdsResponse(ErrorCode.NONE, first, _PRODUCER_IDS)
-            case _:
+            case AlterPartitionRequest():
                 return await super().call(request, timeout_ms)
+            case _:
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this controller cannot do that")
 
     def _create(self, name: str, request: CreateTopicsRequest) -> TopicResult:
         known = self.image.topics.by_name(name)
@@ -176,6 +179,8 @@ async def fuzzed() -> AsyncIterator[Target]:
         controller=TopicController(),
         message_max_bytes="10000",
         connections_max_idle_ms=str(IDLE_MS),
+        # The clients have another clock than the broker.
+        log_message_timestamp_after_max_ms=str(2**63 - 1),
     )
     async with world:
         world.create_topic()

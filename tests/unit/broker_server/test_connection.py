@@ -20,7 +20,7 @@ from tests.unit.broker_server.fakes import (
     running,
 )
 
-PRODUCE, FETCH, LIST_OFFSETS, VERSIONS = 0, 1, 2, 18
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, VERSIONS = 0, 1, 2, 3, 18
 ALL_TOPICS = {"topics": None, "allow_auto_topic_creation": False}
 
 
@@ -126,6 +126,29 @@ async def test_queued_max_requests_is_shared_and_the_first_of_a_connection_needs
                 await one.receive(PRODUCE, 9)
         assert broker.admission.permits == 2
         assert await is_served(broker)
+
+
+@pytest.mark.req("R9")
+async def test_what_governs_the_cluster_does_not_queue_behind_produce_and_fetch() -> None:
+    """Heartbeats go to the controllers' own listener; metadata and followers come here."""
+    async with running("t", queued_max_requests="1") as broker:
+        broker.replicas.hold = True
+        async with connected(broker) as full, connected(broker) as waits, connected(broker) as new:
+            for _ in range(4):
+                full.send(PRODUCE, 9, produce_message("t", batch()))
+            waits.send(FETCH, 11, fetch_message("t", offset=99, max_wait_ms=30_000))
+            await settle()
+            assert broker.admission.permits == 0
+            assert len((await new.ask(METADATA, 4, ALL_TOPICS))["topics"]) == 1
+            follower = fetch_message("t", replica_id=2)
+            (topic,) = (await new.ask(FETCH, 11, follower))["responses"]
+            assert topic["partitions"][0]["records"]
+            broker.replicas.hold = False
+            while broker.replicas.held:
+                broker.replicas.release()
+            for _ in range(4):
+                await full.receive(PRODUCE, 9)
+        assert broker.admission.permits == 1
 
 
 @pytest.mark.req("R9")
