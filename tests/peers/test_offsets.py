@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from raftctl.cli.topics import admin_client, create_topic
+from raftctl.localcluster.cluster import ClusterSpec
 from tests.bench.kafka.clusters import kafka_cluster, kafka_jars
 from tests.integration.clusters import raftctl, wait_until
 from tests.peers.test_java import JavaTools
@@ -22,6 +23,8 @@ VERSION = "4.1.0"
 TOPIC = "offsets-agree"
 PARTITIONS = 3
 TIME_MS = 1_700_000_000_000
+# No broker shall be fenced, and its partitions without a leader, because the machine is busy.
+SPEC = ClusterSpec(controllers=1, brokers=1, overrides={"broker.session.timeout.ms": "60000"})
 EXPECTED = {
     "-1": [(0, 4), (1, 1), (2, 0)],
     "-2": [(0, 0), (1, 0), (2, 0)],
@@ -43,7 +46,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap servers of one controller and one broker of Apache Kafka."""
     need("java", "mvn")
     jars = kafka_jars(VERSION, CACHE)
-    cluster = kafka_cluster(tmp_path_factory.mktemp("kafka") / "nodes", jars, nodes=1)
+    cluster = kafka_cluster(tmp_path_factory.mktemp("kafka") / "nodes", jars, SPEC)
     try:
         cluster.start()
         cluster.wait_usable()
