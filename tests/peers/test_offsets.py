@@ -23,6 +23,8 @@ VERSION = "4.1.0"
 TOPIC = "offsets-agree"
 PARTITIONS = 3
 TIME_MS = 1_700_000_000_000
+FOR_EVER = {"retention.ms": "-1"}
+"""Records of that time would be deleted while they are looked at."""
 # No broker shall be fenced, and its partitions without a leader, because the machine is busy.
 SPEC = ClusterSpec(controllers=1, brokers=1, overrides={"broker.session.timeout.ms": "60000"})
 EXPECTED = {
@@ -58,7 +60,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def fill(bootstrap: str, replicas: int) -> None:
     """Partition 0 has four records, the newest by time in the middle; 1 has one, 2 has none."""
     with contextlib.closing(Producer({"bootstrap.servers": bootstrap})) as producer:
-        create_topic(admin_client(bootstrap), TOPIC, PARTITIONS, replicas, {}, 30)
+        create_topic(admin_client(bootstrap), TOPIC, PARTITIONS, replicas, FOR_EVER, 30)
         for partition, after in ((0, 0), (0, 1), (0, 3), (0, 2), (1, 1)):
             producer.produce(TOPIC, b"x", partition=partition, timestamp=TIME_MS + after)
             assert producer.flush(60) == 0
