@@ -22,7 +22,9 @@ def server(cluster: LocalCluster) -> list[str]:
 
 
 def create(server: list[str], topic: str, partitions: int) -> None:
+    # Else records with old timestamps are deleted.
     shape = ["--partitions", str(partitions), "--replication-factor", "3"]
+    shape += ["--config", "retention.ms=-1"]
     made = raftctl("topics", "create", topic, *shape, *server)
     assert made.status == 0, made
 

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from raftctl.cli.topics import admin_client, create_topic
+from raftctl.localcluster.cluster import ClusterSpec
 from tests.bench.kafka.clusters import kafka_cluster, kafka_jars
 from tests.integration.clusters import raftctl, wait_until
 from tests.peers.test_java import JavaTools
@@ -22,6 +23,10 @@ VERSION = "4.1.0"
 TOPIC = "offsets-agree"
 PARTITIONS = 3
 TIME_MS = 1_700_000_000_000
+FOR_EVER = {"retention.ms": "-1"}
+"""Records of that time would be deleted while they are looked at."""
+# No broker shall be fenced, and its partitions without a leader, because the machine is busy.
+SPEC = ClusterSpec(controllers=1, brokers=1, overrides={"broker.session.timeout.ms": "60000"})
 EXPECTED = {
     "-1": [(0, 4), (1, 1), (2, 0)],
     "-2": [(0, 0), (1, 0), (2, 0)],
@@ -43,7 +48,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap servers of one controller and one broker of Apache Kafka."""
     need("java", "mvn")
     jars = kafka_jars(VERSION, CACHE)
-    cluster = kafka_cluster(tmp_path_factory.mktemp("kafka") / "nodes", jars, nodes=1)
+    cluster = kafka_cluster(tmp_path_factory.mktemp("kafka") / "nodes", jars, SPEC)
     try:
         cluster.start()
         cluster.wait_usable()
@@ -55,7 +60,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def fill(bootstrap: str, replicas: int) -> None:
     """Partition 0 has four records, the newest by time in the middle; 1 has one, 2 has none."""
     with contextlib.closing(Producer({"bootstrap.servers": bootstrap})) as producer:
-        create_topic(admin_client(bootstrap), TOPIC, PARTITIONS, replicas, {}, 30)
+        create_topic(admin_client(bootstrap), TOPIC, PARTITIONS, replicas, FOR_EVER, 30)
         for partition, after in ((0, 0), (0, 1), (0, 3), (0, 2), (1, 1)):
             producer.produce(TOPIC, b"x", partition=partition, timestamp=TIME_MS + after)
             assert producer.flush(60) == 0

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from raftctl.localcluster.layout import LocalNode
     from raftctl.localcluster.processes import ProcessRef
 
-NODES = 3
-"""Of each role."""
+SPEC = ClusterSpec(controllers=3, brokers=3)
 REPLICAS = 3
 READY_S = 180.0
 POLL_S = 0.02
@@ -82,16 +81,14 @@ class Cluster:
         directory: Path,
         launch: Launcher,
         format_node: Callable[[NodeConfig, str], object],
-        nodes: int = NODES,
+        spec: ClusterSpec = SPEC,
         start_all: Callable[[LocalCluster], object] | None = None,
     ) -> None:
         """`launch` starts one node, `start_all` all of them if there is a quicker way."""
         self.name = name
         self._launch = launch
         self._start_all = start_all or (lambda nodes: nodes.start_all(launch))
-        self._nodes = LocalCluster.open(
-            directory, ClusterSpec(nodes, nodes), random_uuid_text, format_node
-        )
+        self._nodes = LocalCluster.open(directory, spec, random_uuid_text, format_node)
         self.directory = directory
         self.bootstrap = self._nodes.layout.bootstrap
 
@@ -203,8 +200,8 @@ def _up(nodes: LocalCluster) -> None:
     subprocess.run(up, check=True, capture_output=True, timeout=READY_S)
 
 
-def kafka_cluster(directory: Path, jars: Path, nodes: int = NODES) -> Cluster:
-    """Apache Kafka's with so many nodes of each role, formatted but not started."""
+def kafka_cluster(directory: Path, jars: Path, spec: ClusterSpec = SPEC) -> Cluster:
+    """Apache Kafka's, formatted but not started."""
     class_path = f"{jars}/*"
 
     def launch(properties: Path, log: Path) -> ProcessRef:
@@ -212,7 +209,7 @@ def kafka_cluster(directory: Path, jars: Path, nodes: int = NODES) -> Cluster:
         return start_program([*java, "kafka.Kafka", str(properties)], log)
 
     cluster_ids: set[str] = set()
-    cluster = Cluster("kafka", directory, launch, lambda _, one: cluster_ids.add(one), nodes)
+    cluster = Cluster("kafka", directory, launch, lambda _, one: cluster_ids.add(one), spec)
     for properties in sorted(directory.glob("*/node.properties")):
         tool = ["java", *QUICK_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format"]
         arguments = ["--cluster-id", *cluster_ids, "--config", str(properties)]
