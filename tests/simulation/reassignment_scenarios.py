@@ -46,8 +46,7 @@ async def partition_moves_while_its_leader_dies(world: World) -> None:
         world.kill(f"broker-{leader}")
         await until(lambda: len(acknowledged) > RECORDS // 2)
         cluster.start(f"broker-{leader}")
-        while (await _ask(at, LIST, {"timeout_ms": 1000, "topics": None}))["topics"]:
-            await asyncio.sleep(0.1)
+        await _until_nothing_moves(at)
         await writer.done
         _, moved, _ = await _partition(cluster)
         assert moved == target
@@ -55,6 +54,14 @@ async def partition_moves_while_its_leader_dies(world: World) -> None:
         await world.start("reader", partial(read_and_compare, cluster, acknowledged)).done
 
     await world.start("operator", operator).done
+
+
+async def _until_nothing_moves(address: tuple[str, int]) -> None:
+    for _ in range(1_000):
+        if not (await _ask(address, LIST, {"timeout_ms": 1000, "topics": None}))["topics"]:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("the partition still moves")
 
 
 def _moving(target: list[int]) -> dict[str, Any]:
