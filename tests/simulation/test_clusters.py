@@ -64,3 +64,13 @@ def test_nothing_acknowledged_is_lost_with_the_power_where_acks_all_means_flushe
 ) -> None:
     result = simulator.run(f"tests.simulation.partition_scenarios:{name}", seed)
     assert result.ok, result.output
+
+
+@pytest.mark.req("C7", "C5", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_acknowledged_is_lost_when_a_partition_moves(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    target = "tests.simulation.reassignment_scenarios:partition_moves_while_its_leader_dies"
+    result = simulator.run(target, seed)
+    assert result.ok, result.output

@@ -39,6 +39,8 @@ def _single(field: Field, *, nullable: bool) -> st.SearchStrategy[Any]:
         return st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
     simple: dict[str, st.SearchStrategy[Any]] = {
         "bool": st.booleans(),
+        "uint16": st.integers(0, 2**16 - 1),
+        "float64": st.floats(allow_nan=False),
         "error_code": st.integers(-1, 120),
         "timedelta_i32": st.integers(-(2**31), 2**31 - 1),
         # Whole seconds: the oracle rounds timestamps to them.
