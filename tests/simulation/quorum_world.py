@@ -111,6 +111,8 @@ class QuorumWorld:
         ids = [NodeId(i) for i in range(1, voters + observers + 1)]
         self.machines = {node_id: Machine(node_id) for node_id in ids}
         self.cut: set[tuple[NodeId, NodeId]] = set()
+        self.late_ms: dict[tuple[NodeId, NodeId], int] = {}
+        """What messages on a link take longer than others."""
         self.checker = QuorumChecker(self.machines)
         self.events = 0
         self.tracing = False
@@ -373,7 +375,8 @@ class QuorumWorld:
         for _ in range(copies):
             lost = self.random.random() < self.faults.loss
             if not lost and (source, destination) not in self.cut:
-                self.after(self.random.randint(1, self.faults.delay_ms), deliver)
+                late_ms = self.late_ms.get((source, destination), 0)
+                self.after(late_ms + self.random.randint(1, self.faults.delay_ms), deliver)
 
     # --- for scenarios --------------------------------------------------------------------------
 
