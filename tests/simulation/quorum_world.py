@@ -10,8 +10,11 @@ from __future__ import annotations
 import heapq
 import random
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -215,8 +218,9 @@ class QuorumWorld:
     def _perform(self, machine: Machine, effect: Effect) -> None:
         match effect:
             case AppendToLog(batch):
+                batch = self.checker.same(batch)
                 machine.log.append(batch)
-                self._start_write(machine, effect)
+                self._start_write(machine, AppendToLog(batch))
             case TruncateLog(end_offset):
                 machine.log = [b for b in machine.log if b.end_offset <= end_offset]
                 self._start_write(machine, effect)
@@ -258,7 +262,7 @@ class QuorumWorld:
             self.handle(machine, SnapshotChunkSaved())
             return
         try:
-            batches = [batch for _, batch in decode_batches(machine.part)]
+            batches = [self.checker.same(batch) for _, batch in decode_batches(machine.part)]
         except CorruptBatchError:
             self.handle(machine, SnapshotRefused())
             return
@@ -431,9 +435,8 @@ class QuorumWorld:
 def _with_batches(machine: Machine, response: Response, max_bytes: int) -> FetchResponse:
     assert isinstance(response, FetchResponse)
     data = b""
-    for batch in machine.log:
-        if batch.base_offset < response.fetch_offset:
-            continue
+    start = bisect_left(machine.log, response.fetch_offset, key=attrgetter("base_offset"))
+    for batch in islice(machine.log, start, None):
         encoded = encode_batch(batch)
         if data and len(data) + len(encoded) > max_bytes:
             break
