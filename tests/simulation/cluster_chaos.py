@@ -114,7 +114,7 @@ async def one_hour(world: World) -> None:
         for minute in range(60)
         for fault in plan_faults(source, groups, BURST_MS)
     ]
-    await _Chaos(world, tuple(plan)).run()
+    await Chaos(world, tuple(plan)).run()
 
 
 def _in_turn(kind: str, nodes: tuple[str, ...], every_ms: int, for_ms: int) -> tuple[Fault, ...]:
