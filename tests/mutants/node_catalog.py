@@ -185,8 +185,8 @@ def _elect_any_replica(
     partition: PartitionImage,
     active: frozenset[int],
     *,
-    unclean: bool,
-    min_isr: int,
+    unclean: bool = False,
+    min_isr: int = 0,
 ) -> PartitionChangeRecord | None:
     return _elect(topic_id, partition_id, partition, active, unclean=True, min_isr=min_isr)
 
@@ -197,8 +197,8 @@ def _prefer_the_preferred(
     partition: PartitionImage,
     active: frozenset[int],
     *,
-    unclean: bool,
-    min_isr: int,
+    unclean: bool = False,
+    min_isr: int = 0,
 ) -> PartitionChangeRecord | None:
     preferred = partition.replicas[0]
     if preferred not in active or partition.leader in (preferred, NO_LEADER):

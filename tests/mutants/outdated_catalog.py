@@ -15,14 +15,15 @@ from tests.mutants.mutant import Patch, node_mutant
 if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage
     from raftctl.raft.messages import Offset
+    from raftctl.raft.voters import VoterSet
     from raftctl.storage.snapshots import WrittenSnapshot
 
 
 def _snapshot_without_tail(
-    snapshots: Snapshots, image: MetadataImage, timestamp_ms: int
+    snapshots: Snapshots, image: MetadataImage, timestamp_ms: int, voters: VoterSet | None
 ) -> WrittenSnapshot:
     records = [pack_records([record])[0] for record in image.records()]
-    return snapshots._store.write(id_of(image), timestamp_ms, records[:-1])
+    return snapshots._store.write(id_of(image), timestamp_ms, records[:-1], voters)
 
 
 def _no_barrier(driver: RaftDriver) -> asyncio.Future[Offset]:
