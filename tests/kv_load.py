@@ -46,7 +46,7 @@ class Recorder:
     def assert_linearizable(self) -> None:
         """Judges the whole history."""
         result = check_linearizable(self.history, MODEL)
-        assert result.valid is True, result.failures[0].counterexample
+        assert result.valid is True, f"not linearizable: {result.failures[0].counterexample}"
 
 
 async def use_keys(

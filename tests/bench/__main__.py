@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raftctl.bench.figures import report
-from tests.bench import cold_read, failover, produce, quorum, startup
+from tests.bench import cold_read, failover, produce, quorum, simulator, startup
 from tests.bench.kafka import main as kafka
 
 BENCHMARKS = {
@@ -22,6 +22,7 @@ BENCHMARKS = {
     "produce": produce.run,
     "quorum": quorum.run,
     "cold_read": cold_read.run,
+    "simulator": simulator.run,
 }
 
 

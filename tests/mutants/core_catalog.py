@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raftctl.raft import core as core_module
 from raftctl.raft.campaign import Campaign
@@ -15,12 +15,16 @@ from raftctl.raft.log import ReplicaLog
 from raftctl.raft.messages import NO_NODE, Epoch, Offset
 from raftctl.raft.replica import Replica
 from raftctl.raft.roles import Roles
+from raftctl.raft.voters import VoterSet
 from tests.mutants.mutant import Mutant, Patch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from raftctl.raft.batch import Batch
     from raftctl.raft.events import Reply, SendRequest
     from raftctl.raft.messages import (
+        FetchRequest,
         FetchResponse,
         NodeId,
         OffsetAndEpoch,
@@ -128,6 +132,7 @@ VOTES = (
         "voters compare the lengths of logs before their last epochs",
         ("leader completeness",),
         Patch(core_module, "_rank", _shorter_log_of_newer_epoch_loses),
+        scenario="leaders_die_early",
     ),
     _core(
         "minority_elects",
@@ -290,4 +295,63 @@ COMMITS = (
     ),
 )
 
-CORE_MUTANTS = (*VOTES, *COMMITS)
+# --- voters that change, and reads --------------------------------------------------------------
+
+
+def _keep_removed(leader: Leader) -> None:
+    before = leader._voters
+    _count_voters(leader)
+    for node_id, progress in before.items():
+        leader._voters.setdefault(node_id, progress)
+
+
+def _reached_by_any(voters: VoterSet, values: Iterable[Any]) -> Any:
+    return sorted(values, reverse=True)[voters.majority - 1]
+
+
+def _lead_on_removed(leader: Leader) -> bool:
+    return _count(leader, _ends(leader))
+
+
+def _confirm_at_once(leader: Leader, token: int) -> None:
+    leader._replica.confirm_read(token)
+
+
+def _any_fetch_confirms(leader: Leader, token: int, request: FetchRequest, now_ms: int) -> None:
+    _fetch(leader, token, replace(request, seen_round=leader._reads.round), now_ms)
+
+
+_count_voters = Leader._count_voters
+_fetch = Leader.fetch
+
+VOTERS_AND_READS = (
+    _core(
+        "removed_voter_counts",
+        "the leader goes on counting voters that were removed, for the majority of those that stay",
+        ("durable commit",),
+        Patch(Leader, "_count_voters", _keep_removed),
+        Patch(VoterSet, "reached_by_majority", _reached_by_any),
+    ),
+    _core(
+        "removed_leader_counts",
+        "a leader that was removed goes on counting its own log",
+        ("durable commit",),
+        Patch(Leader, "_commit", _lead_on_removed),
+    ),
+    _core(
+        "read_is_not_confirmed",
+        "a leader answers a read without hearing from anybody",
+        ("linearizable reads",),
+        Patch(Leader, "read", _confirm_at_once),
+        scenario="a_deposed_leader_is_read",
+    ),
+    _core(
+        "any_fetch_confirms_reads",
+        "a Fetch that arrives after the read confirms it, whenever it was sent",
+        ("linearizable reads",),
+        Patch(Leader, "fetch", _any_fetch_confirms),
+        scenario="a_deposed_leader_is_read",
+    ),
+)
+
+CORE_MUTANTS = (*VOTES, *COMMITS, *VOTERS_AND_READS)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIGURE_8_MS = 20_000
+LATE_MS = CONFIG.fetch_timeout_ms + CONFIG.election_timeout_ms // 2
+"""Long enough for another leader, short enough for the old one to believe that it is heard."""
 
 COMPLAINTS = {
     "epochs on disk never shrink": "one vote",
@@ -38,6 +40,8 @@ COMPLAINTS = {
     "committed beyond the log": "monotone commit",
     "is a batch boundary of the own log": "monotone commit",
     "a second answer": "one answer",
+    "a read misses": "linearizable reads",
+    "a snapshot holds": "snapshots",
     "no agreement": "agreement after faults",
     "no commit after": "commit after faults",
     "needless election": "no needless election",
@@ -98,6 +102,21 @@ def leaders_die_early(seed: int) -> None:
             world.start(down.pop(chance.randrange(len(down))))
 
 
+def a_deposed_leader_is_read(seed: int) -> None:
+    """What the old leader hears was sent before its voters elected another: it proves nothing."""
+    world = QuorumWorld(seed, voters=3)
+    assert world.run_until(SETTLE_MS, world.settled), "no agreement before the faults"
+    (old,) = world.leaders()
+    others = [node_id for node_id in world.machines if node_id != old.node_id]
+    world.cut |= {(old.node_id, other) for other in others}
+    world.late_ms = {(other, old.node_id): LATE_MS for other in others}
+    end_ms = world.now_ms + 4 * LATE_MS
+    while world.now_ms < end_ms:
+        world.run_until(world.now_ms + world.random.randint(5, 20))
+        world.propose()
+        world.read(old.node_id)
+
+
 SCENARIOS: dict[str, Callable[[int], None]] = {
     one.__name__: one
     for one in (
@@ -105,6 +124,7 @@ SCENARIOS: dict[str, Callable[[int], None]] = {
         leaders_die_early,
         a_voter_was_cut_off,
         a_leader_hears_nobody,
+        a_deposed_leader_is_read,
     )
 }
 

@@ -25,6 +25,7 @@ from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.record_log import RecordLog
 from tests.mutants.mutant import Patch, node_mutant
+from tests.mutants.outdated_catalog import OUTDATED
 from tests.mutants.replica_catalog import REPLICAS
 from tests.mutants.voter_catalog import VOTER_MUTANTS
 
@@ -184,8 +185,8 @@ def _elect_any_replica(
     partition: PartitionImage,
     active: frozenset[int],
     *,
-    unclean: bool,
-    min_isr: int,
+    unclean: bool = False,
+    min_isr: int = 0,
 ) -> PartitionChangeRecord | None:
     return _elect(topic_id, partition_id, partition, active, unclean=True, min_isr=min_isr)
 
@@ -196,8 +197,8 @@ def _prefer_the_preferred(
     partition: PartitionImage,
     active: frozenset[int],
     *,
-    unclean: bool,
-    min_isr: int,
+    unclean: bool = False,
+    min_isr: int = 0,
 ) -> PartitionChangeRecord | None:
     preferred = partition.replicas[0]
     if preferred not in active or partition.leader in (preferred, NO_LEADER):
@@ -290,7 +291,7 @@ CONTROLLER = (
     node_mutant(
         "unclean_election",
         "without an in-sync replica any active one is elected",
-        ("new_partition_leader_has_all_committed",),
+        ("new_partition_leader_has_all_committed", "new_isr_member_has_all_committed"),
         Patch(partition_change, "elect", _elect_any_replica),
         scenario="replicas_leave_until_none_is_left",
     ),
@@ -453,4 +454,4 @@ PARTITIONS = (
     ),
 )
 
-NODE_MUTANTS = (*DURABLE, *CONTROLLER, *VOTER_MUTANTS, *PARTITIONS, *REPLICAS)
+NODE_MUTANTS = (*DURABLE, *CONTROLLER, *VOTER_MUTANTS, *PARTITIONS, *REPLICAS, *OUTDATED)

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import chaos, controllers_disks_fail
+from tests.simulation.cluster_scenarios import snapshots_bring_back_who_was_away
+from tests.simulation.kv_scenarios import keys_stay_linearizable
 from tests.simulation.partition_scenarios import (
     all_brokers_lose_power,
     both_replicas_crash,
     follower_restarts_then_leader_dies,
     last_replica_standing,
+    replica_returns_empty_while_it_is_proposed,
 )
 from tests.simulation.rig import TIMEOUT_S, Rig
 from tests.simulation.voter_scenarios import changes_compete, removed_voter_is_the_fastest
@@ -159,10 +162,14 @@ SCENARIOS: dict[str, Scenario] = {
         all_brokers_lose_power,
         removed_voter_is_the_fastest,
         changes_compete,
+        replica_returns_empty_while_it_is_proposed,
+        keys_stay_linearizable,
+        snapshots_bring_back_who_was_away,
     )
 }
 
 COMPLAINTS = {
+    "not linearizable": "keys_are_linearizable",
     ", acknowledged ": "acknowledged_record_stays",
     ", a reader saw ": "seen_record_stays",
     " was b": "seen_record_stays",

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.mutants.catalog import CATALOG
 from tests.mutants.core_scenarios import SCENARIOS as CORE_SCENARIOS
 from tests.mutants.core_scenarios import broken_property, try_mutant
 from tests.mutants.node_scenarios import SCENARIOS as NODE_SCENARIOS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.mark.req("J9")
@@ -30,6 +36,28 @@ def test_every_mutant_names_properties_and_a_scenario_and_leaves_nothing_behind(
         after = [vars(patch.owner)[patch.attribute] for patch in mutant.patches]
         assert all(one is not other for one, other in zip(before, planted, strict=True))
         assert all(one is other for one, other in zip(before, after, strict=True))
+
+
+def test_every_planted_function_is_called_as_the_one_in_whose_place_it_stands() -> None:
+    """Else the run fails for another reason than the bug."""
+    wrong = []
+    for mutant in CATALOG:
+        for patch in mutant.patches:
+            original = vars(patch.owner)[patch.attribute]
+            if not inspect.isfunction(original) or not inspect.isfunction(patch.replacement):
+                continue
+            if _shape(original) != (found := _shape(patch.replacement)) and "*" not in found:
+                wrong.append(f"{mutant.name}: {patch.attribute}")
+    assert wrong == []
+
+
+def _shape(function: Callable[..., object]) -> list[str]:
+    """The number of positional parameters and the names of the others; * where there are any."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        return ["*"]
+    named = sorted(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
+    return [str(len(parameters) - len(named)), *named]
 
 
 @pytest.mark.req("J9", "Q11")

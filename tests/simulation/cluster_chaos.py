@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.env.sim.cluster import TIMEOUTS, SimCluster
 from jepsen.env.sim.faults import (
+    BURST_MS,
     DISK_KINDS,
     LINK_KINDS,
     PROCESS_KINDS,
@@ -101,6 +102,19 @@ async def rolling_restart(world: World) -> None:
     cluster = SimCluster(world)
     nodes = (*cluster.broker_names, *cluster.controller_names)
     await Chaos(world, _in_turn("stop", nodes, 3_000, 2_900)).run()
+
+
+async def one_hour(world: World) -> None:
+    """An hour of a cluster's life: every minute a burst of faults, a little load all the time."""
+    source = stream(world.seed, "hour")
+    cluster = SimCluster(world)
+    groups = [cluster.controller_names, cluster.broker_names]
+    plan = [
+        replace(fault, at_ms=fault.at_ms + minute * 60_000)
+        for minute in range(60)
+        for fault in plan_faults(source, groups, BURST_MS)
+    ]
+    await Chaos(world, tuple(plan)).run()
 
 
 def _in_turn(kind: str, nodes: tuple[str, ...], every_ms: int, for_ms: int) -> tuple[Fault, ...]:

@@ -8,11 +8,14 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer, SimCluster
+from jepsen.env.sim.network import Link
 from raftctl.rpc.client import RpcClient
 from raftctl.server.kv_client import CLIENT_ID, KvClient
 from tests.kv_load import ALL, Recorder, use_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
 
@@ -21,7 +24,17 @@ CLIENTS = 6
 that a leader which was deposed and does not know it has somebody to tell what was once true."""
 NO_IDLE_RECORDS = {"metadata.max.idle.interval.ms": "0"}
 """What a leader appends of itself would hold up its answers, and so hide that they are stale."""
-FAULTS = ("cut off the leader", "pause the leader", "kill the leader", "drop one way")
+READERS_ONLY_CHANCE = 0.5
+"""How often a leader in trouble gets no writes: one that it cannot commit holds up its reads."""
+LATE_MS = 1_400.0
+"""More than it takes to elect another leader, less than the old one believes without hearing."""
+FAULTS = (
+    "cut off the leader",
+    "pause the leader",
+    "kill the leader",
+    "drop one way",
+    "hear of before",
+)
 
 
 async def keys_stay_linearizable(world: World) -> None:
@@ -45,7 +58,10 @@ async def keys_stay_linearizable(world: World) -> None:
             await asyncio.sleep(runtime.random.uniform(0.2, 1))
             status = await observer.wait_for(lambda _: True)
             leader = f"controller-{status['leader_id']}"
-            await break_and_heal(world, cluster, fault, leader, runtime.random.uniform(0.5, 4))
+            alone = runtime.random.random() < READERS_ONLY_CHANCE
+            writers = [f"client-{n}" for n in range(cluster.controllers, CLIENTS)] if alone else []
+            seconds = runtime.random.uniform(0.5, 4)
+            await break_and_heal(world, cluster, fault, leader, seconds, writers)
         before = len(recorder.history)
         await asyncio.sleep(5)
         late = recorder.succeeded(before)
@@ -60,27 +76,45 @@ async def keys_stay_linearizable(world: World) -> None:
 
 
 async def break_and_heal(
-    world: World, cluster: SimCluster, fault: str, leader: str, seconds: float
+    world: World,
+    cluster: SimCluster,
+    fault: str,
+    leader: str,
+    seconds: float,
+    writers: Sequence[str] = (),
 ) -> None:
-    """Does one fault to the leader and undoes it. Clients reach every controller all the while."""
+    """Does one fault to the leader and undoes it; `writers` do not reach it either meanwhile.
+
+    All other clients reach every controller all the while.
+    """
     others = [name for name in cluster.controller_names if name != leader]
+    for writer in writers:
+        world.partition(leader, writer)
     match fault:
-        case "cut off the leader":
-            for other in others:
-                world.partition(leader, other)
-        case "drop one way":
-            for other in others:
-                world.block(leader, other)
         case "pause the leader":
             world.pause(leader)
         case "kill the leader":
             world.kill(leader)
+        case _:
+            cut_off(world, fault, leader, others)
     await asyncio.sleep(seconds)
     world.heal()
+    for other in others:
+        world.network.link(other, leader).latency_min_ms = Link().latency_min_ms
     if fault == "pause the leader":
         world.resume(leader)
     elif fault == "kill the leader":
         cluster.start(leader)
+
+
+def cut_off(world: World, fault: str, leader: str, others: Sequence[str]) -> None:
+    """The others do not hear the leader; it hears them, or not, or what they said before."""
+    for other in others:
+        world.block(leader, other)
+        if fault == "cut off the leader":
+            world.block(other, leader)
+        late_ms = LATE_MS if fault == "hear of before" else 0
+        world.network.link(other, leader).latency_min_ms = Link().latency_min_ms + late_ms
 
 
 async def use_controllers(

@@ -9,6 +9,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from jepsen.env.sim.cluster import DATA
+from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.rig import Rig
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ ROUNDS = 3
 SMALL_STEPS = {"replica.fetch.max.bytes": "300"}
 """Who comes back catches up by a few records at a time."""
 FLUSHED = {"flush.on.ack": "true"}
+LATE_MS = 2_000.0
+LONG_SESSIONS = {"broker.session.timeout.ms": "30000"}
 
 
 async def _two_in_sync(rig: Rig) -> tuple[str, str, str]:
@@ -107,4 +111,32 @@ async def all_brokers_lose_power(world: World) -> None:
             await asyncio.sleep(world.random.uniform(0.0, 0.5))
             rig.cluster.start(name)
         await rig.until(rig.whole, "all replicas are in sync")
+    await rig.end()
+
+
+async def replica_returns_empty_while_it_is_proposed(world: World) -> None:
+    """A replica was in sync when its leader asked to add it, and is another broker with an empty
+    log when the controller hears of that.
+    """
+    rig = Rig(world, LONG_SESSIONS)
+    await rig.begin()
+    partition = rig.partition()
+    leader = f"broker-{partition.leader}"
+    name = next(f"broker-{one}" for one in partition.replicas if one != partition.leader)
+    await rig.stop(name)
+    await rig.until(partial(rig.has_in_sync, 2), "a replica left")
+    rig.delay(leader, name, LATE_MS)
+    rig.cluster.start(name)
+    await rig.until(lambda: rig.is_active(name, leader), "the leader knows that it is back")
+    for controller in rig.cluster.controller_names:
+        world.block(leader, controller)
+    rules = rig.rules(leader)
+    await rig.until(lambda: rules.proposal is not None, "the leader wants to add it")
+    await rig.stop(name)
+    world.node(name).disk.remove_tree(f"{DATA}/{TOPIC}-0")
+    rig.cluster.start(name)
+    await rig.until(rig.all_active, "it is back again")
+    world.heal()
+    await rig.until(lambda: rules.proposal is None, "the proposal is answered")
+    rig.delay(leader, name, 0)
     await rig.end()

@@ -16,6 +16,8 @@ one answer             each request is answered once
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from raftctl.raft.events import (
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
     from raftctl.raft.core import RaftCore
     from raftctl.raft.voters import VoterSet
     from tests.simulation.quorum_machine import Machine
+
+
+_end_offset = attrgetter("end_offset")
 
 
 class Violation(AssertionError):
@@ -109,12 +114,17 @@ class QuorumChecker:
         leader = self._leaders.setdefault(epoch, leader_id)
         require(leader == leader_id, f"{leader} and {leader_id} lead epoch {epoch}")
 
+    def same(self, batch: Batch) -> Batch:
+        """The first of all batches equal to this one: identical ones are compared at once."""
+        known = self._batches.setdefault((batch.base_offset, batch.epoch), batch)
+        require(known == batch, "one (offset, epoch) is one batch")
+        return known
+
     def effect(self, machine: Machine, core: RaftCore, effect: Effect, now_ms: int) -> None:
         """An effect is about to be performed."""
         match effect:
             case AppendToLog(batch):
-                known = self._batches.setdefault((batch.base_offset, batch.epoch), batch)
-                require(known == batch, "one (offset, epoch) is one batch")
+                self.same(batch)
             case TruncateLog(end_offset):
                 require(not core.is_leader, "a leader never truncates")
                 require(end_offset >= core.high_watermark, "no truncation below the high watermark")
@@ -161,8 +171,12 @@ class QuorumChecker:
 
     def _offers(self, machine: Machine, response: object) -> None:
         assert isinstance(response, FetchResponse)
-        boundaries = {Offset(0), *(batch.end_offset for batch in machine.history)}
-        require(response.fetch_offset in boundaries, "fetches start at batch boundaries")
+        offset = response.fetch_offset
+        log = machine.log if machine.log and offset >= machine.log[0].base_offset else machine.base
+        at = bisect_left(log, offset, key=_end_offset)
+        at_boundary = at < len(log) and log[at].end_offset == offset
+        at_start = offset == (log[0].base_offset if log is machine.log else 0)
+        require(at_boundary or at_start, "fetches start at batch boundaries")
 
     def _speaks(self, machine: Machine, epoch: Epoch, voted: ReplicaKey | None) -> None:
         state = machine.disk_state
@@ -171,7 +185,8 @@ class QuorumChecker:
             require(voted == state.voted, "a candidate asks before its own vote is on disk")
 
     def _commit(self, machine: Machine, voters: VoterSet, high_watermark: Offset) -> None:
-        log = [batch for batch in machine.history if batch.end_offset <= high_watermark]
+        history = machine.history
+        log = history[: bisect_right(history, high_watermark, key=_end_offset)]
         shared = min(len(log), len(self.committed))
         require(log[:shared] == self.committed[:shared], "a committed batch changed")
         end = log[-1].end_offset if log else 0
@@ -183,9 +198,9 @@ class QuorumChecker:
 
     def look(self, machine: Machine, core: RaftCore) -> None:
         """An event has been handled."""
-        history = machine.history
-        require(core.log.end_offset == (history[-1].end_offset if history else 0), "model")
-        base = machine.base
+        log, base = machine.log, machine.base
+        newest = log or base
+        require(core.log.end_offset == (newest[-1].end_offset if newest else 0), "model")
         require(core.log.start_offset == (base[-1].end_offset if base else 0), "model of the start")
         require(core.high_watermark == self._high_watermarks[machine.node_id], "untold commit")
         require(core.high_watermark <= core.log.end_offset, "committed beyond the log")

@@ -10,8 +10,11 @@ from __future__ import annotations
 import heapq
 import random
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -111,6 +114,8 @@ class QuorumWorld:
         ids = [NodeId(i) for i in range(1, voters + observers + 1)]
         self.machines = {node_id: Machine(node_id) for node_id in ids}
         self.cut: set[tuple[NodeId, NodeId]] = set()
+        self.late_ms: dict[tuple[NodeId, NodeId], int] = {}
+        """What messages on a link take longer than others."""
         self.checker = QuorumChecker(self.machines)
         self.events = 0
         self.tracing = False
@@ -213,8 +218,9 @@ class QuorumWorld:
     def _perform(self, machine: Machine, effect: Effect) -> None:
         match effect:
             case AppendToLog(batch):
+                batch = self.checker.same(batch)
                 machine.log.append(batch)
-                self._start_write(machine, effect)
+                self._start_write(machine, AppendToLog(batch))
             case TruncateLog(end_offset):
                 machine.log = [b for b in machine.log if b.end_offset <= end_offset]
                 self._start_write(machine, effect)
@@ -256,7 +262,7 @@ class QuorumWorld:
             self.handle(machine, SnapshotChunkSaved())
             return
         try:
-            batches = [batch for _, batch in decode_batches(machine.part)]
+            batches = [self.checker.same(batch) for _, batch in decode_batches(machine.part)]
         except CorruptBatchError:
             self.handle(machine, SnapshotRefused())
             return
@@ -373,7 +379,8 @@ class QuorumWorld:
         for _ in range(copies):
             lost = self.random.random() < self.faults.loss
             if not lost and (source, destination) not in self.cut:
-                self.after(self.random.randint(1, self.faults.delay_ms), deliver)
+                late_ms = self.late_ms.get((source, destination), 0)
+                self.after(late_ms + self.random.randint(1, self.faults.delay_ms), deliver)
 
     # --- for scenarios --------------------------------------------------------------------------
 
@@ -428,9 +435,8 @@ class QuorumWorld:
 def _with_batches(machine: Machine, response: Response, max_bytes: int) -> FetchResponse:
     assert isinstance(response, FetchResponse)
     data = b""
-    for batch in machine.log:
-        if batch.base_offset < response.fetch_offset:
-            continue
+    start = bisect_left(machine.log, response.fetch_offset, key=attrgetter("base_offset"))
+    for batch in islice(machine.log, start, None):
         encoded = encode_batch(batch)
         if data and len(data) + len(encoded) > max_bytes:
             break

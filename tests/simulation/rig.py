@@ -9,7 +9,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import Observer, SimCluster
+from jepsen.env.sim.cluster import Observer, SimCluster, node_id
+from jepsen.env.sim.network import Link
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Rig:
         """Starts everything; returns when the topic is written to and read."""
         cluster = self.cluster
         cluster.start_all()
-        await self.until(self._all_active, "all brokers are active")
+        await self.until(self.all_active, "all brokers are active")
         await self.run("admin", self._create)
         self.world.start("writer", partial(self.writer.write, OPERATIONS, PACE_S))
         self.world.start("reader", partial(follow, cluster.bootstrap, self.ledger, 1))
@@ -98,7 +99,8 @@ class Rig:
         topic = None if node is None else node.loader.image.topics.by_name(TOPIC)
         return None if topic is None else topic.partitions[0]
 
-    def _all_active(self) -> bool:
+    def all_active(self) -> bool:
+        """Whether no broker is fenced."""
         node = self.active()
         brokers = () if node is None else node.loader.image.brokers.values()
         return len([broker for broker in brokers if broker.active]) == self.cluster.brokers
@@ -117,6 +119,27 @@ class Rig:
         """Whether another than this controller is active."""
         node = self.active()
         return node is not None and node.config.node_id != controller_id
+
+    async def stop(self, name: str) -> None:
+        """Asks a node to end and waits until it has."""
+        self.world.terminate(name)
+        await self.until(lambda: self.world.node(name).process is None, f"{name} has ended")
+
+    def is_active(self, name: str, observer: str) -> bool:
+        """Whether a broker is not fenced, as another node knows it."""
+        loader = self.cluster.nodes[observer].loader
+        broker = None if loader is None else loader.image.brokers.get(node_id(name))
+        return broker is not None and broker.active
+
+    def rules(self, name: str) -> Any:
+        """The rules of the partition as this broker knows it."""
+        broker: Any = self.cluster.nodes[name].broker
+        (hosted,) = broker.replicas.hosted.values()
+        return hosted.rules
+
+    def delay(self, source: str, target: str, late_ms: float) -> None:
+        """What one node sends to another takes at least so much longer."""
+        self.world.network.link(source, target).latency_min_ms = Link().latency_min_ms + late_ms
 
     def isolate(self, name: str) -> None:
         """Cuts a node off from all other nodes of the cluster, but not from clients."""
