@@ -25,6 +25,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND_TIMEOUT_S = 90
 POLL_S = 0.02
 
+ANY_TIMESTAMP = {
+    "log.retention.ms": "-1",
+    "log.message.timestamp.after.max.ms": str(2**63 - 1),
+}
+"""Keeps records of any time, so that tests can compare times that they chose."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:

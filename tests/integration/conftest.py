@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.clusters import running_cluster
+from tests.integration.clusters import ANY_TIMESTAMP, running_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """3 controllers and 3 brokers, as real processes."""
-    with running_cluster(tmp_path_factory.mktemp("nodes") / "cluster") as running:
+    directory = tmp_path_factory.mktemp("nodes") / "cluster"
+    with running_cluster(directory, overrides=ANY_TIMESTAMP) as running:
         yield running
 
 
