@@ -33,7 +33,7 @@ check: setup
 
 # make test HISTORIES=DIR also judges real histories with known verdicts.
 test: setup
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests --ignore=tests/peers $(if $(HISTORIES),--histories=$(HISTORIES))
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests --ignore=tests/peers $(if $(HISTORIES),--histories=$(HISTORIES))
 
 test-peers: setup
 	$(BIN)/python -m pytest -q tests/peers
