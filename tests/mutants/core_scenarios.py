@@ -108,6 +108,10 @@ def a_deposed_leader_is_read(seed: int) -> None:
     assert world.run_until(SETTLE_MS, world.settled), "no agreement before the faults"
     (old,) = world.leaders()
     others = [node_id for node_id in world.machines if node_id != old.node_id]
+    # Data under way to the others at the cut makes them send one more Fetch, which is late.
+    for _ in range(world.random.randint(1, 3)):
+        world.propose()
+        world.run_until(world.now_ms + world.random.randint(0, 3 * world.faults.delay_ms))
     world.cut |= {(old.node_id, other) for other in others}
     world.late_ms = {(other, old.node_id): LATE_MS for other in others}
     end_ms = world.now_ms + 4 * LATE_MS

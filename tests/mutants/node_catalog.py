@@ -286,7 +286,7 @@ CONTROLLER = (
         "a preferred replica that comes back takes over, in sync or not",
         ("new_isr_member_has_all_committed", "new_partition_leader_has_all_committed"),
         Patch(partition_change, "elect", _prefer_the_preferred),
-        scenario="acknowledgement_is_lost",
+        scenario="preferred_replica_comes_back_slowly",
     ),
     node_mutant(
         "unclean_election",

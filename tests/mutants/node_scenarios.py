@@ -16,6 +16,7 @@ from tests.simulation.cluster_chaos import chaos, controllers_disks_fail
 from tests.simulation.cluster_scenarios import snapshots_bring_back_who_was_away
 from tests.simulation.kv_scenarios import keys_stay_linearizable
 from tests.simulation.partition_scenarios import (
+    SMALL_STEPS,
     all_brokers_lose_power,
     both_replicas_crash,
     follower_restarts_then_leader_dies,
@@ -86,10 +87,18 @@ async def replicas_leave_until_none_is_left(world: World) -> None:
 
 async def broker_comes_back_slowly(world: World) -> None:
     """A replica comes back, and what others send it, and what it writes, takes its time."""
+    await _comes_back_slowly(world, lambda replicas, leader: _others(replicas, leader)[0])
+
+
+async def preferred_replica_comes_back_slowly(world: World) -> None:
+    """The first of the assignment comes back long before it has what was written meanwhile."""
+    await _comes_back_slowly(world, lambda replicas, _: replicas[0])
+
+
+async def _comes_back_slowly(world: World, pick: Callable[[tuple[int, ...], int], int]) -> None:
     rig = Rig(world)
     await rig.begin()
-    partition = rig.partition()
-    name = next(f"broker-{one}" for one in partition.replicas if one != partition.leader)
+    name = f"broker-{pick(rig.partition().replicas, rig.partition().leader)}"
     world.kill(name)
     await rig.until(partial(rig.has_in_sync, 2), "a replica left")
     await asyncio.sleep(world.random.uniform(0.2, 0.6))
@@ -104,6 +113,23 @@ async def broker_comes_back_slowly(world: World) -> None:
     for link in links:
         link.latency_extra_mean_ms = latency_ms
     await rig.end()
+
+
+async def follower_catches_up_in_small_steps(world: World) -> None:
+    """A follower that was away is told of a high watermark that it has yet to reach."""
+    rig = Rig(world, SMALL_STEPS)
+    await rig.begin()
+    name = f"broker-{_others(rig.partition().replicas, rig.partition().leader)[0]}"
+    world.kill(name)
+    await rig.until(partial(rig.has_in_sync, 2), "a replica left")
+    written = len(rig.ledger.acknowledged)
+    await rig.until(lambda: len(rig.ledger.acknowledged) > written + 10, "the writer goes on")
+    rig.cluster.start(name)
+    await rig.end()
+
+
+def _others(replicas: tuple[int, ...], leader: int) -> list[int]:
+    return [one for one in replicas if one != leader]
 
 
 async def controller_is_isolated(world: World) -> None:
@@ -155,6 +181,8 @@ SCENARIOS: dict[str, Scenario] = {
         acknowledgement_is_lost,
         replicas_leave_until_none_is_left,
         broker_comes_back_slowly,
+        preferred_replica_comes_back_slowly,
+        follower_catches_up_in_small_steps,
         controller_is_isolated,
         follower_restarts_then_leader_dies,
         both_replicas_crash,

@@ -71,7 +71,7 @@ REPLICAS = (
         "a follower takes over its leader's high watermark, whatever it has itself",
         ("high_watermark_is_within_the_log",),
         Patch(Partition, "follow_high_watermark", _believe_the_leader),
-        scenario="follower_restarts_then_leader_dies",
+        scenario="follower_catches_up_in_small_steps",
     ),
     node_mutant(
         "high_watermark_goes_back",
