@@ -76,8 +76,8 @@ class Replica(Protocol):
         """Its log."""
 
 
-def lacks(committed: Log, replica: Replica) -> str | None:
-    """Whether a replica has not all that is committed, or something else instead."""
-    if replica.log_end < committed.end_offset:
-        return f"{replica.node_id} ends at {replica.log_end}, committed to {committed.end_offset}"
-    return committed.conflict(replica.read(0, committed.end_offset))
+def lacks(committed: Log, replica: Replica, end_offset: int) -> str | None:
+    """Whether a replica lacks what is committed below an offset, or has something else instead."""
+    if replica.log_end < end_offset:
+        return f"{replica.node_id} ends at {replica.log_end}, committed to {end_offset}"
+    return committed.conflict(replica.read(0, end_offset))

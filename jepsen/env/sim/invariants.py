@@ -191,7 +191,7 @@ def new_leader_has_all_committed(history: QuorumHistory, change: QuorumChange) -
     """Leader completeness: nobody is elected who lacks a committed batch."""
     if not change.begins_to_lead:
         return None
-    return lacks(history.committed, change.after)
+    return lacks(history.committed, change.after, history.committed.end_offset)
 
 
 def all_committed_stays_durable_on_a_majority(history: QuorumHistory) -> str | None:

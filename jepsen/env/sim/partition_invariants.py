@@ -34,6 +34,8 @@ class PartitionHistory:
     """What one partition's replicas did so far."""
 
     committed: Log = field(default_factory=Log)
+    committed_in: dict[int, int] = field(default_factory=dict)
+    """Up to where records were committed in each leader epoch."""
     leaders: dict[int, int] = field(default_factory=dict)
     views: dict[int, PartitionView] = field(default_factory=dict)
     forgetful: set[int] = field(default_factory=set)
@@ -118,6 +120,7 @@ def committed_record_is_on_the_isr(
     if after.high_watermark <= history.committed.end_offset:
         return None
     history.committed.commit(after.read(history.committed.end_offset, after.high_watermark))
+    history.committed_in[after.leader_epoch] = after.high_watermark
     for member in after.isr if after.leads else ():
         replica = history.views.get(member)
         if replica is None or member in history.forgetful:
@@ -142,15 +145,21 @@ def high_watermark_waits_for_min_isr(
 def new_partition_leader_has_all_committed(
     history: PartitionHistory, change: PartitionChange
 ) -> str | None:
-    """A clean election chooses a replica that has every committed record."""
+    """A clean election chooses a replica that has what was committed in earlier leader epochs.
+
+    Who hears late of an epoch that is over already may lack what later ones have committed.
+    """
     if not change.begins_to_lead:
         return None
-    return lacks(history.committed, change.after)
+    epoch = change.after.leader_epoch
+    ends = (end for earlier, end in history.committed_in.items() if earlier < epoch)
+    return lacks(history.committed, change.after, max(ends, default=0))
 
 
 def every_replica_has_all_committed(history: PartitionHistory) -> str | None:
     """At rest: every replica has caught up with all that was ever committed."""
-    found = (lacks(history.committed, view) for view in history.views.values())
+    committed = history.committed
+    found = (lacks(committed, view, committed.end_offset) for view in history.views.values())
     return next((complaint for complaint in found if complaint), None)
 
 

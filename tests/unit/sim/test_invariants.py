@@ -328,6 +328,17 @@ def test_a_leader_that_lacks_a_committed_record() -> None:
     assert partitions.caught(view) == "new_partition_leader_has_all_committed"
 
 
+def test_a_leader_of_an_epoch_that_is_over_may_lack_what_was_committed_since() -> None:
+    partitions = led()
+    partitions.see(hosted(1, LOG[:2], leads=True, high_watermark=4))
+    partitions.see(hosted(2, leads=True, leader_epoch=3, high_watermark=5, isr=(2,)))
+    partitions.see(hosted(3, LOG[:2], leads=True, leader_epoch=2))
+    assert (
+        partitions.caught(hosted(1, LOG[:2], leads=True, leader_epoch=4, high_watermark=4))
+        == "new_partition_leader_has_all_committed"
+    )
+
+
 def test_a_committed_record_that_changes() -> None:
     partitions = led()
     partitions.see(hosted(1, leads=True, high_watermark=5))
