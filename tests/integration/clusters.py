@@ -15,6 +15,7 @@ import psutil
 
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from raftctl.localcluster.ports import serves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -98,13 +99,15 @@ def wait_until(
 
 
 def wait_healthy(cluster: LocalCluster, timeout_s: float = 60) -> None:
-    """Waits until every broker is active and every replica in sync."""
+    """Waits until every broker serves and is active, and every replica is in sync."""
 
     def is_healthy() -> bool:
         status = cluster.status()
         leader = status.leader
         return (
-            leader is not None
+            # Controllers take a broker that was killed for active until its session ends.
+            all(serves(broker.port, timeout_s=1) for broker in cluster.layout.brokers)
+            and leader is not None
             and leader["under_replicated_partitions"] == 0
             and leader["offline_partitions"] == 0
             and len(status.active_brokers) == len(cluster.layout.brokers)
