@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=Path,
         help="A folder of real histories with known verdicts, which are no part of the project.",
     )
+
+
+def pytest_configure() -> None:
+    """Has interrupts heard by the programs that tests start.
+
+    A shell starts what runs in its background with SIGINT ignored, which children inherit.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
