@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci mutants fuzz bench bench-kafka docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci mutants fuzz bench bench-kafka bench-scale docs clean
 
 setup: .venv/.dev
 
@@ -62,6 +62,10 @@ bench: setup
 # Beside Apache Kafka, which needs Java and Maven: make bench-kafka ONLY="produce_acks_all latency".
 bench-kafka: setup
 	$(BIN)/python -m tests.bench kafka --output out/bench-kafka.json $(if $(ONLY),--only $(ONLY)) $(if $(FULL),--full)
+
+# Controllers alone, up to two million partitions: make bench-scale PARTITIONS=100000.
+bench-scale: setup
+	$(BIN)/python -m tests.bench.scale.main --output out/bench-scale.json $(if $(PARTITIONS),--up-to $(PARTITIONS))
 
 docs: setup
 	$(BIN)/python -m raftctl.cli.reference

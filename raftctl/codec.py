@@ -17,6 +17,7 @@ import enum
 import math
 import types
 import typing
+from functools import lru_cache
 from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -202,10 +203,15 @@ def _to_float(value: Any) -> float:
     return float(value)
 
 
+@lru_cache(maxsize=4096)
+def _uuid_of(data: bytes) -> UUID:
+    return UUID(bytes=data)
+
+
 def _to_uuid(value: Any) -> UUID:
     if type(value) is not bytes or len(value) != 16:
         raise _WrongTypeError("16 bytes of a UUID expected")
-    return UUID(bytes=value)
+    return _uuid_of(value)
 
 
 def _to_member(enumeration: type[enum.IntEnum]) -> Convert:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raftctl.controller.partition_change import broker_changes
 from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.controller.sessions import Sessions
 from raftctl.errors import ErrorCode, KafkaError
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     from raftctl.controller.config import ControllerConfig
     from raftctl.controller.sessions import Session
+    from raftctl.controller.settling import PartitionSettler
     from raftctl.metadata.admin_requests import UnregisterBrokerRequest
     from raftctl.metadata.image import BrokerImage, MetadataImage
 
@@ -56,8 +56,9 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
 class ClusterControl:
     """Registrations and heartbeats of brokers on the active controller."""
 
-    def __init__(self, config: ControllerConfig) -> None:
+    def __init__(self, config: ControllerConfig, settler: PartitionSettler) -> None:
         self._config = config
+        self._settler = settler
         self._sessions = Sessions(config.session_timeout_ms)
 
     def claim(self, image: MetadataImage, now_ms: int) -> None:
@@ -96,17 +97,21 @@ class ClusterControl:
 
         The same incarnation again changes its registration and keeps its epoch. Errors:
         INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and DUPLICATE_BROKER_REGISTRATION while
-        another incarnation of the broker has a session.
+        another incarnation of the broker has a session, or partitions have not given it up yet.
         """
         broker = image.brokers.get(request.broker_id)
         try:
             self._check_registration(image, request, broker, now_ms)
         except KafkaError as error:
             return ControllerResult((), RegisterBrokerResponse(error.code, error.message, -1))
-        self._sessions.open(request.broker_id, now_ms)
         if broker is not None and broker.incarnation_id == request.incarnation_id:
+            self._sessions.open(request.broker_id, now_ms)
             return self._amend(request, broker)
         fencing = [] if broker is None else self._bury(image, broker)
+        if self._settler.is_pending(request.broker_id):
+            self._sessions.close(request.broker_id)  # that of the last incarnation
+            return ControllerResult(tuple(fencing), _not_yet(request.broker_id))
+        self._sessions.open(request.broker_id, now_ms)
         record = RegisterBrokerRecord(
             request.broker_id,
             request.incarnation_id,
@@ -202,12 +207,12 @@ class ClusterControl:
         caught_up = request.metadata_offset >= broker.broker_epoch
         if request.want_shut_down:
             return self._let_go(image, broker)
-        if request.want_fence or not caught_up:
+        if request.want_fence or not caught_up or self._settler.is_pending(broker.broker_id):
             return _answer([], caught_up=caught_up, fenced=True)
         change = BrokerRegistrationChangeRecord(
             broker.broker_id, broker.broker_epoch, fenced=False, in_controlled_shutdown=False
         )
-        changes = broker_changes(image, {broker.broker_id: True}, self._config.topic_defaults)
+        changes = self._settler.begin(image, {broker.broker_id: True})
         return _answer([change, *changes], caught_up=True, fenced=False)
 
     def _heartbeat_of_active(
@@ -222,6 +227,8 @@ class ClusterControl:
     def _heartbeat_of_leaving(
         self, image: MetadataImage, broker: BrokerImage, session: Session
     ) -> ControllerResult:
+        if self._settler.is_pending(broker.broker_id):
+            return _answer([], caught_up=True, fenced=False)
         if session.drained_offset is None:
             session.drained_offset = image.offset
         active = [one for one in sorted(image.brokers) if image.brokers[one].active]
@@ -231,8 +238,9 @@ class ClusterControl:
 
     def _drain(self, image: MetadataImage, broker: BrokerImage) -> ControllerResult:
         """Takes its leaders from the broker; if there are none, it may stop at once."""
-        changes = broker_changes(image, {broker.broker_id: False}, self._config.topic_defaults)
-        if all(change.leader == LEADER_UNCHANGED for change in changes):
+        changes = self._settler.begin(image, {broker.broker_id: False})
+        led = any(change.leader != LEADER_UNCHANGED for change in changes)
+        if not led and not self._settler.is_pending(broker.broker_id):
             return self._let_go(image, broker)
         change = BrokerRegistrationChangeRecord(
             broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
@@ -253,23 +261,19 @@ class ClusterControl:
             for broker in brokers
         ]
         leaving = {broker.broker_id: False for broker in brokers}
-        return [*fencing, *broker_changes(image, leaving, self._config.topic_defaults)]
+        return [*fencing, *self._settler.begin(image, leaving)]
 
     def _bury(self, image: MetadataImage, broker: BrokerImage) -> list[Record]:
         """The end of an incarnation: it is perhaps not fenced yet, and what it led must move first.
 
         The next one may lack what this one had not flushed, so it is no eligible leader any more.
         """
-        if broker.fenced and not eligible_leaders_enabled(image):
+        forgotten = not eligible_leaders_enabled(image) or self._settler.has_forgotten(broker)
+        if broker.fenced and forgotten:
             return []  # To look at all partitions would find nothing.
         epoch = broker.broker_epoch
         fencing = [BrokerRegistrationChangeRecord(broker.broker_id, epoch, fenced=True)]
-        changes = broker_changes(
-            image,
-            {broker.broker_id: False},
-            self._config.topic_defaults,
-            forgetful=broker.broker_id,
-        )
+        changes = self._settler.begin(image, {broker.broker_id: False}, forgetful=broker)
         return [*([] if broker.fenced else fencing), *changes]
 
 
@@ -298,6 +302,11 @@ def _check_directories(image: MetadataImage, request: RegisterBrokerRequest) -> 
             raise KafkaError(
                 ErrorCode.INVALID_REGISTRATION, f"Broker {other} has one of the log directories"
             )
+
+
+def _not_yet(broker_id: int) -> RegisterBrokerResponse:
+    message = f"Partitions still have to give up the last incarnation of broker {broker_id}"
+    return RegisterBrokerResponse(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message, -1)
 
 
 def _answer(

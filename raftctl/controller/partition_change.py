@@ -22,13 +22,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from raftctl.controller.broker_partitions import partitions_of
 from raftctl.metadata.features import eligible_leaders_enabled
 from raftctl.metadata.records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
 from raftctl.metadata.topic_config import topic_config
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
     from uuid import UUID
 
     from raftctl.metadata.image import MetadataImage, PartitionImage
@@ -128,9 +127,9 @@ def _new(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...] | N
     return None if before == after else after
 
 
-def _without_eligible(partition: PartitionImage, broker_id: int) -> PartitionImage:
-    """Takes the broker from the eligible leaders, unless nobody else is left."""
-    others = tuple(one for one in partition.elr if one != broker_id)
+def without_eligible(partition: PartitionImage, brokers: Collection[int]) -> PartitionImage:
+    """Takes the brokers from the eligible leaders, unless nobody else is left."""
+    others = tuple(one for one in partition.elr if one not in brokers)
     return replace(partition, elr=others) if others or partition.isr else partition
 
 
@@ -151,36 +150,6 @@ class TopicRules:
             unclean = config.unclean_leader_election_enable
             self._rules[topic] = ElectionRules(unclean, min_isr)
         return self._rules[topic]
-
-
-def broker_changes(
-    image: MetadataImage,
-    becoming_active: Mapping[int, bool],
-    defaults: TopicConfig,
-    *,
-    forgetful: int | None = None,
-) -> list[PartitionChangeRecord]:
-    """What follows for all partitions when these brokers become active, or cease to be.
-
-    The broker `forgetful` has begun a new life and may have lost what it had not flushed.
-    """
-    before = active_brokers(image)
-    joining = [broker_id for broker_id in becoming_active if becoming_active[broker_id]]
-    active = before.difference(becoming_active).union(joining)
-    rules = TopicRules(image, defaults)
-    records = []
-    for topic, partition_id, partition in partitions_of(image.topics, becoming_active):
-        unclean, min_isr = rules.of(topic.name)
-        if forgetful is not None and min_isr:
-            after = _without_eligible(settled(partition, active, rules.of(topic.name)), forgetful)
-            record = change_record(topic.topic_id, partition_id, partition, after)
-        else:
-            record = elect(
-                topic.topic_id, partition_id, partition, active, unclean=unclean, min_isr=min_isr
-            )
-        if record is not None:
-            records.append(record)
-    return records
 
 
 def active_brokers(image: MetadataImage) -> frozenset[int]:

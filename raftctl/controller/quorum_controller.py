@@ -34,6 +34,7 @@ from raftctl.controller.reassignment import alter_reassignments
 from raftctl.controller.replication_control import alter_partitions
 from raftctl.controller.result import ControllerResult
 from raftctl.controller.scram_control import alter_scram
+from raftctl.controller.settling import PartitionSettler
 from raftctl.controller.topic_control import TopicControl
 from raftctl.errors import invariant
 from raftctl.metadata.admin_requests import (
@@ -92,6 +93,9 @@ _ADMINISTRATION: Mapping[type, Callable[[MetadataImage, Any, TopicConfig], Contr
 }
 
 
+_AT_ONCE_MS = 0
+
+
 class _Uncommitted(NamedTuple):
     """The records up to `last_offset`, replayed."""
 
@@ -105,7 +109,8 @@ class QuorumController:
 
     def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
         self._config = config
-        self._cluster = ClusterControl(config)
+        self._settler = PartitionSettler(config)
+        self._cluster = ClusterControl(config, self._settler)
         self._topics = TopicControl(config, rng)
         self._balancer = LeaderBalancer(config)
         self._active = False
@@ -145,9 +150,10 @@ class QuorumController:
         self._committed_image = image
         self._cluster.claim(image, now_ms)
         self._balancer.start(now_ms)
+        settling = self._settler.start(image)
         if METADATA_VERSION_FEATURE in image.features:
-            return []
-        return [FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION)]
+            return [*settling]
+        return [FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION), *settling]
 
     def renounce(self) -> None:
         """Gives up being active and everything that is not committed."""
@@ -155,6 +161,7 @@ class QuorumController:
         self._uncommitted.clear()
         self._open = None
         self._cluster.renounce()
+        self._settler.stop()
         self._balancer.stop()
 
     def handle(self, request: ControllerRequest, now_ms: int) -> ControllerResult:
@@ -191,14 +198,20 @@ class QuorumController:
         return handle_puts(self._open or self.image, requests)
 
     def tick(self, now_ms: int) -> list[Record]:
-        """What is due by now: silent brokers are fenced, or else leaders are balanced."""
+        """What is due by now, the first of: silent brokers are fenced, partitions settled, leaders
+
+        balanced. One at a time: each starts from the image, which shows nothing of the other yet.
+        """
         invariant(self._active, "only the active controller has deadlines")
-        # One at a time: each starts from the image, which shows nothing of the other yet.
         fencing = self._cluster.fence_silent(self.image, now_ms)
-        return fencing or [*self._balancer.tick(self.image, now_ms)]
+        if fencing or self._settler.busy:
+            return fencing or [*self._settler.go_on(self.image)]
+        return [*self._balancer.tick(self.image, now_ms)]
 
     def deadline_ms(self) -> int | None:
         """When to call `tick`; None while nothing can become due."""
+        if self._settler.busy:
+            return _AT_ONCE_MS
         deadlines = (self._cluster.deadline_ms(), self._balancer.deadline_ms())
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 

@@ -9,7 +9,7 @@ from broker.log.producer_state import ProducerStates
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition import IsrProposal, Partition
 from broker.replication.replica_manager import ReplicaManager
-from raftctl.controller import partition_change, replication_control
+from raftctl.controller import partition_change, replication_control, settling
 from raftctl.controller.cluster_control import ClusterControl
 from raftctl.controller.quorum_controller import QuorumController
 from raftctl.errors import ErrorCode, KafkaError
@@ -285,14 +285,14 @@ CONTROLLER = (
         "preferred_replica_leads",
         "a preferred replica that comes back takes over, in sync or not",
         ("new_isr_member_has_all_committed", "new_partition_leader_has_all_committed"),
-        Patch(partition_change, "elect", _prefer_the_preferred),
+        Patch(settling, "elect", _prefer_the_preferred),
         scenario="preferred_replica_comes_back_slowly",
     ),
     node_mutant(
         "unclean_election",
         "without an in-sync replica any active one is elected",
         ("new_partition_leader_has_all_committed", "new_isr_member_has_all_committed"),
-        Patch(partition_change, "elect", _elect_any_replica),
+        Patch(settling, "elect", _elect_any_replica),
         scenario="replicas_leave_until_none_is_left",
     ),
     node_mutant(

@@ -82,7 +82,7 @@ class Cluster:
         """Time passes until then, with a tick at each deadline on the way, as the service does."""
         records: list[Record] = []
         while (deadline_ms := self.controller.deadline_ms()) is not None and deadline_ms < now_ms:
-            records += self.late_tick(deadline_ms)
+            records += self.late_tick(max(deadline_ms, self.now_ms))
         return records + self.late_tick(now_ms)
 
     def late_tick(self, now_ms: int) -> list[Record]:

@@ -1,0 +1,194 @@
+"""`python -m tests.bench.scale.main`: one quorum that grows to millions of partitions (row C13).
+
+Three controllers with their disks, and brokers that are only heard of (`fleet.py`). Prints a line
+for each size and writes JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from raftctl.bench.figures import report
+from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.errors import ErrorCode
+from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from raftctl.metadata.admin_requests import DescribeQuorumRequest
+from raftctl.metadata.requests import CreateTopicsRequest, NewTopic
+from tests.bench.scale.fleet import SESSION_MS, Controllers, Pings, SilentBroker
+
+SIZES = (1_000, 10_000, 100_000, 500_000, 1_000_000, 2_000_000)
+BROKERS = 30
+PARTITIONS = 100
+REQUEST_TOPICS = 10
+REQUESTS_UNDER_WAY = 2
+CRASH_TOGETHER = 10
+QUIET_S = 3.0
+"""For what follows from brokers that came back."""
+TIMEOUTS = {
+    "broker.session.timeout.ms": str(SESSION_MS),
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+class Scale:
+    """One quorum and what was measured of it."""
+
+    def __init__(self, cluster: LocalCluster, controllers: Controllers) -> None:
+        self._cluster = cluster
+        self._controllers = controllers
+        self._brokers = [SilentBroker(controllers, number) for number in range(1, BROKERS + 1)]
+        self._pings = Pings(controllers)
+        self._topics = 0
+        self.rows: list[dict[str, Any]] = []
+
+    async def run(self, sizes: list[int]) -> None:
+        """Grows to each size in turn and measures there."""
+        await asyncio.gather(*(broker.start() for broker in self._brokers))
+        for size in sizes:
+            row = {"partitions": size, **await self._grow(size)}
+            row |= await self._measure()
+            row["live_brokers_fenced"] = sum(len(one.fenced_s) for one in self._brokers)
+            self.rows.append(row)
+            sys.stdout.write(json.dumps(row) + "\n")
+            sys.stdout.flush()
+        await self._pings.stop()
+
+    async def _grow(self, size: int) -> dict[str, Any]:
+        before, began = self._topics, perf_counter()
+        self._pings.longest_ms()
+        wanted = size // PARTITIONS
+
+        async def create() -> None:
+            while self._topics < wanted:
+                first = self._topics
+                self._topics = min(wanted, first + REQUEST_TOPICS)
+                names = [f"topic-{number:05}" for number in range(first, self._topics)]
+                topics = tuple(NewTopic(name, PARTITIONS, 3) for name in names)
+                answer = await self._controllers.call(CreateTopicsRequest(topics))
+                failed = [one for one in answer.topics if one.error != ErrorCode.NONE]
+                if failed:
+                    raise RuntimeError(f"{failed[0]}")
+
+        await asyncio.gather(*(create() for _ in range(REQUESTS_UNDER_WAY)))
+        taken_s = perf_counter() - began
+        return {
+            "created_per_s": round((self._topics - before) * PARTITIONS / taken_s),
+            "create_longest_wait_ms": round(self._pings.longest_ms(), 1),
+        }
+
+    async def _measure(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"active_rss_mib": self._resident_mib()}
+        found["crash_s"] = round(await self._crash(self._brokers[:1]), 2)
+        found["crash_longest_wait_ms"] = round(self._pings.longest_ms(), 1)
+        began = perf_counter()
+        await self._brokers[1].leave()
+        found["controlled_shutdown_s"] = round(perf_counter() - began, 2)
+        found["shutdown_longest_wait_ms"] = round(self._pings.longest_ms(), 1)
+        await self._brokers[1].start()
+        found["crash_of_10_s"] = round(await self._crash(self._brokers[:CRASH_TOGETHER]), 2)
+        found["one_topic_ms"] = round(await self._one_topic_ms(), 1)
+        found |= await self._fail_over()
+        return found
+
+    def _resident_mib(self) -> float:
+        process = self._cluster.process(self._cluster.layout.node(self._controllers.active))
+        text = Path(f"/proc/{process.pid if process else 'self'}/status").read_text()
+        return round(int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) / 1024, 1)
+
+    async def _crash(self, brokers: list[SilentBroker]) -> float:
+        """Seconds from the end of the sessions until no partition counts on the dead any more.
+
+        That is when their next incarnations are taken.
+        """
+        for broker in brokers:
+            await broker.crash()
+        began = perf_counter()
+        await asyncio.sleep(SESSION_MS / 1000)
+        await asyncio.gather(*(broker.start() for broker in brokers))
+        return perf_counter() - began - SESSION_MS / 1000
+
+    async def _one_topic_ms(self) -> float:
+        await asyncio.sleep(QUIET_S)
+        taken = []
+        for number in range(5):
+            topic = NewTopic(f"one-{self._topics}-{number}", 1, 3)
+            began = perf_counter()
+            await self._controllers.call(CreateTopicsRequest((topic,)))
+            taken.append((perf_counter() - began) * 1000)
+        return sorted(taken)[2]
+
+    async def _fail_over(self) -> dict[str, Any]:
+        """Kills the active controller; then starts it again."""
+        node = self._cluster.layout.node(self._controllers.active)
+        began = perf_counter()
+        self._cluster.kill(node)
+        await self._controllers.find_active()
+        elected_s = perf_counter() - began
+        await self._controllers.call(CreateTopicsRequest((NewTopic(f"after-{began}", 1, 3),)))
+        committed_s = perf_counter() - began
+        began = perf_counter()
+        self._cluster.start(node)
+        await self._caught_up(node.address)
+        return {
+            "kill_to_active_s": round(elected_s, 2),
+            "kill_to_commit_s": round(committed_s, 2),
+            "restart_s": round(perf_counter() - began, 2),
+        }
+
+    async def _caught_up(self, address: str) -> None:
+        """Waits until the leader counts the node's replica at its own end of the log."""
+        while True:
+            answer = await self._controllers.call(DescribeQuorumRequest())
+            ends = sorted(one.log_end_offset for one in answer.voters)
+            if ends[0] >= answer.high_watermark:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def _run(sizes: list[int], directory: Path) -> list[dict[str, Any]]:
+    cluster = LocalCluster.open(
+        directory / "cluster",
+        ClusterSpec(3, 1, overrides=TIMEOUTS),
+        random_uuid_text,
+        format_storage,
+    )
+    layout = cluster.layout
+    try:
+        for node in layout.controllers:
+            cluster.start(node)
+        addresses = {node.node_id: node.address for node in layout.controllers}
+        controllers = Controllers(addresses, layout.cluster_id)
+        await controllers.find_active()
+        scale = Scale(cluster, controllers)
+        try:
+            await scale.run(sizes)
+        finally:
+            await controllers.close()
+        return scale.rows
+    finally:
+        cluster.kill_all()
+
+
+def main() -> None:
+    """Measures at growing sizes."""
+    parser = argparse.ArgumentParser(prog="tests.bench.scale", description=__doc__)
+    parser.add_argument("--up-to", type=int, default=SIZES[-1], metavar="PARTITIONS")
+    parser.add_argument("--output", type=Path, default=Path("out/bench-scale.json"))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="raftctl-scale-") as directory:
+        sizes = [size for size in SIZES if size <= arguments.up_to]
+        rows = asyncio.run(_run(sizes, Path(directory)))
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps({**report({}), "rows": rows}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Partitions of a broker that comes or goes are settled in slices, and nobody hurries ahead."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftctl.controller.config import ControllerConfig
+from raftctl.errors import ErrorCode
+from raftctl.metadata.admin_requests import (
+    UPGRADE,
+    FeatureUpdate,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+from raftctl.metadata.features import ELR_FEATURE
+from raftctl.metadata.records import NO_LEADER, BrokerRegistrationChangeRecord
+from tests.unit.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster
+
+pytestmark = pytest.mark.req("C2", "C13")
+PARTITIONS = 7
+SLICE = 2
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Broker 1 leads all partitions; two of them are a slice."""
+    config = ControllerConfig(
+        cluster_id=CLUSTER_ID,
+        session_timeout_ms=SESSION_MS,
+        leader_rebalance=False,
+        slice_changes_max=SLICE,
+    )
+    cluster = Cluster(config)
+    cluster.start(1, 2, 3)
+    cluster.assign("a", *[(1, 2)] * PARTITIONS)
+    return cluster
+
+
+def led_by(cluster: Cluster, broker_id: int) -> int:
+    return sum(one.leader == broker_id for _, one in cluster.topic("a").items())
+
+
+def settle(cluster: Cluster) -> int:
+    """Ticks until nothing is due at once; returns how many that took."""
+    ticks = 0
+    while cluster.controller.deadline_ms() == 0:
+        assert len(cluster.late_tick(cluster.now_ms)) <= SLICE
+        ticks += 1
+    return ticks
+
+
+def test_what_fits_into_a_slice_stands_in_one_batch(cluster: Cluster) -> None:
+    cluster.assign("b", (3, 2), (3, 2))
+    cluster.fence(3)
+    assert cluster.state("b", 0) == cluster.state("b", 1) == (2, (2,))
+
+
+def test_the_rest_follows_slice_by_slice(cluster: Cluster) -> None:
+    cluster.fence(1)
+    assert cluster.image.brokers[1].fenced
+    assert led_by(cluster, 1) == PARTITIONS - SLICE
+    assert settle(cluster) == 3
+    assert led_by(cluster, 2) == PARTITIONS
+
+
+def test_a_slice_also_ends_with_what_was_looked_at() -> None:
+    config = ControllerConfig(
+        cluster_id=CLUSTER_ID, session_timeout_ms=SESSION_MS, slice_looked_at_max=3
+    )
+    cluster = Cluster(config)
+    cluster.start(1, 2)
+    for name in ("a", "b"):
+        cluster.assign(name, *[(2, 1)] * 4)
+    cluster.assign("c", (1, 2))
+    cluster.fence(1)
+    ticks = 0
+    while cluster.controller.deadline_ms() == 0:
+        cluster.late_tick(0)
+        ticks += 1
+    assert ticks >= 3
+    assert cluster.state("c") == (2, (2,))
+
+
+def test_a_broker_is_not_unfenced_before_partitions_have_given_it_up(cluster: Cluster) -> None:
+    cluster.fence(1)
+    assert cluster.heartbeat(1).fenced
+    settle(cluster)
+    assert not cluster.heartbeat(1).fenced
+
+
+def test_a_new_incarnation_waits_until_partitions_have_given_up_the_last(cluster: Cluster) -> None:
+    cluster.now_ms = SESSION_MS - 1
+    for other in (2, 3):
+        cluster.heartbeat(other)
+    cluster.now_ms = SESSION_MS
+    response = cluster.register(1, 1)
+    assert (response.error, response.broker_epoch) == (ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1)
+    assert "give up" in response.message
+    assert cluster.image.brokers[1].fenced  # it has begun
+    settle(cluster)
+    assert led_by(cluster, 1) == 0
+    assert cluster.register(1, 1).error == ErrorCode.NONE
+
+
+def test_an_unregistered_broker_comes_back_when_its_partitions_are_settled(
+    cluster: Cluster,
+) -> None:
+    cluster.admin(UnregisterBrokerRequest(1))
+    assert cluster.register(1, 1).error == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    settle(cluster)
+    assert cluster.register(1, 1).error == ErrorCode.NONE
+
+
+def test_a_broker_is_let_go_when_the_last_slice_is_done(cluster: Cluster) -> None:
+    assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    for other in (2, 3):
+        cluster.heartbeat(other)
+    assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    settle(cluster)
+    cluster.heartbeat(1, want_shut_down=True)
+    for other in (2, 3):
+        cluster.heartbeat(other)
+    assert cluster.heartbeat(1, want_shut_down=True).should_shut_down
+    assert led_by(cluster, 2) == PARTITIONS
+
+
+def test_what_changes_during_a_pass_is_looked_at_by_the_next(cluster: Cluster) -> None:
+    cluster.fence(1)
+    cluster.fence(2)
+    settle(cluster)
+    assert led_by(cluster, NO_LEADER) == PARTITIONS
+    assert not cluster.heartbeat(2).fenced
+    settle(cluster)
+    assert led_by(cluster, 2) == PARTITIONS
+
+
+def test_the_next_active_controller_goes_on(cluster: Cluster) -> None:
+    cluster.fence(1)
+    cluster.controller.committed(cluster.image.offset)
+    cluster.controller.renounce()
+    assert cluster.controller.deadline_ms() is None
+    cluster.claim(cluster.image)
+    assert led_by(cluster, 2) == 2 * SLICE
+    settle(cluster)
+    assert led_by(cluster, 2) == PARTITIONS
+
+
+def test_a_topic_deleted_meanwhile_is_passed_over(cluster: Cluster) -> None:
+    cluster.assign("b", *[(1, 2)] * PARTITIONS)
+    cluster.fence(1)
+    cluster.delete(("a", None))
+    settle(cluster)
+    assert all(one.leader == 2 for _, one in cluster.topic("b").items())
+
+
+def test_silent_brokers_are_fenced_between_slices(cluster: Cluster) -> None:
+    cluster.tick(SESSION_MS - 1)
+    cluster.heartbeat(2)
+    cluster.fence(1)
+    records = cluster.late_tick(SESSION_MS)
+    assert [type(one) for one in records] == [BrokerRegistrationChangeRecord]
+    assert cluster.image.brokers[3].fenced
+
+
+def test_a_forgetful_incarnation_is_no_eligible_leader_any_more(cluster: Cluster) -> None:
+    update = FeatureUpdate(ELR_FEATURE, 1, UPGRADE)
+    cluster.admin(UpdateFeaturesRequest((update,)))
+    cluster.create_topic("b", *[(3, 2)] * 5, configs=(("min.insync.replicas", "2"),))
+    cluster.fence(2)
+    settle(cluster)
+    assert all(one.elr == (2,) for _, one in cluster.topic("b").items())
+    cluster.now_ms = SESSION_MS
+    for other in (1, 3):
+        cluster.heartbeat(other)
+    refused = 0
+    while cluster.register(2, 1).error == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+        refused += 1
+        assert refused <= 2
+        settle(cluster)
+    assert refused == 1
+    assert all(one.elr == () for _, one in cluster.topic("b").items())
