@@ -61,7 +61,39 @@ def elect(
 def settled(
     partition: PartitionImage, active: frozenset[int], rules: ElectionRules
 ) -> PartitionImage:
-    """The partition as it should be for the brokers that are active; its epochs are as before."""
+    """The partition as it should be for the brokers that are active; its epochs are as before.
+
+    A leader from outside the ISR may be all that a reassignment has waited for.
+    """
+    return completed(_elected(partition, active, rules), active, rules)
+
+
+def completed(
+    partition: PartitionImage, active: frozenset[int], rules: ElectionRules
+) -> PartitionImage:
+    """The partition without the replicas to be removed, if all to be added are in sync.
+
+    Otherwise, and if it does not move, as it is.
+    """
+    removing = partition.removing_replicas
+    isr = tuple(one for one in partition.isr if one not in removing)
+    moving = bool(removing or partition.adding_replicas)
+    if not moving or not isr or not set(partition.adding_replicas) <= set(isr):
+        return partition
+    moved = replace(
+        partition,
+        replicas=tuple(one for one in partition.replicas if one not in removing),
+        isr=isr,
+        elr=tuple(one for one in partition.elr if one not in removing),
+        adding_replicas=(),
+        removing_replicas=(),
+    )
+    return _elected(moved, active, rules)
+
+
+def _elected(
+    partition: PartitionImage, active: frozenset[int], rules: ElectionRules
+) -> PartitionImage:
     # Without eligible leaders those of before, if there are any, are as good as in sync.
     last = partition.isr or partition.elr
     isr = tuple(filter(active.__contains__, partition.isr if rules.min_isr else last))

@@ -24,6 +24,7 @@ from raftctl.controller.partition_change import (
     TopicRules,
     active_brokers,
     change_record,
+    completed,
     settled,
 )
 from raftctl.controller.result import admin_result
@@ -106,29 +107,6 @@ def _begun(
     return replace(
         before, replicas=target + removing, adding_replicas=adding, removing_replicas=removing
     )
-
-
-def completed(
-    partition: PartitionImage, active: frozenset[int], rules: ElectionRules
-) -> PartitionImage:
-    """The partition without the replicas to be removed, if all to be added are in sync.
-
-    Otherwise, and if it does not move, as it is.
-    """
-    removing = partition.removing_replicas
-    isr = tuple(one for one in partition.isr if one not in removing)
-    moving = bool(removing or partition.adding_replicas)
-    if not moving or not isr or not set(partition.adding_replicas) <= set(isr):
-        return partition
-    moved = replace(
-        partition,
-        replicas=tuple(one for one in partition.replicas if one not in removing),
-        isr=isr,
-        elr=tuple(one for one in partition.elr if one not in removing),
-        adding_replicas=(),
-        removing_replicas=(),
-    )
-    return settled(moved, active, rules)
 
 
 def _cancelled(

@@ -13,8 +13,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.controller.cluster_control import check_broker_epoch
-from raftctl.controller.partition_change import TopicRules, active_brokers, eligible_leaders
-from raftctl.controller.reassignment import completed, reassignment_record
+from raftctl.controller.partition_change import (
+    TopicRules,
+    active_brokers,
+    completed,
+    eligible_leaders,
+)
+from raftctl.controller.reassignment import reassignment_record
 from raftctl.controller.result import ControllerResult
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import LEADER_UNCHANGED

@@ -79,6 +79,7 @@ class SilentBroker:
         self._broker_id = broker_id
         self._epoch = -1
         self._leaving = False
+        self._unfenced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.fenced_s: list[float] = []
         """When it was told that it is fenced although it is alive: never, if all is well."""
@@ -100,9 +101,9 @@ class SilentBroker:
                 break
             await asyncio.sleep(RETRY_S)
         self._epoch = answer.broker_epoch
-        while (await self._heartbeat()).fenced:
-            await asyncio.sleep(RETRY_S)
+        self._unfenced.clear()
         self._task = asyncio.create_task(self._live())
+        await self._unfenced.wait()
 
     async def _heartbeat(self) -> Any:
         return await self._controllers.call(
@@ -115,9 +116,15 @@ class SilentBroker:
                 answer = await self._heartbeat()
                 if answer.should_shut_down:
                     return
-                if answer.fenced and not self._leaving:
-                    self.fenced_s.append(perf_counter())
-            await asyncio.sleep(RETRY_S if self._leaving else HEARTBEAT_S)
+                self._heard(fenced=answer.fenced)
+            hurries = self._leaving or not self._unfenced.is_set()
+            await asyncio.sleep(RETRY_S if hurries else HEARTBEAT_S)
+
+    def _heard(self, *, fenced: bool) -> None:
+        if not fenced:
+            self._unfenced.set()
+        elif self._unfenced.is_set() and not self._leaving:
+            self.fenced_s.append(perf_counter())
 
     async def leave(self) -> None:
         """Shuts down in order; returns when the controller lets it go."""

@@ -155,7 +155,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(name=NAMES, isr=st.lists(BROKERS, max_size=4), stale=st.sampled_from((0, 0, 0, 1)))
     def alter(self, name: str, isr: list[int], stale: int) -> None:
         topic = self.image.topics.by_name(name)
-        if topic is None or topic.partitions[0].leader == NO_LEADER:
+        if topic is None or topic.partitions[0].leader not in self.image.brokers:
             return
         before = topic.partitions[0]
         (result,) = self.cluster.alter(before.leader, self.cluster.item(name, *isr))

@@ -6,8 +6,10 @@ import pytest
 
 from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import (
+    UNCLEAN_ELECTION,
     AlterReassignmentsRequest,
     CreatePartitionsRequest,
+    ElectLeadersRequest,
     NewPartitions,
     Outcome,
     Reassignment,
@@ -140,6 +142,16 @@ def test_brokers_come_and_go_meanwhile(cluster: Cluster) -> None:
     cluster.heartbeat(4)
     cluster.alter(1, cluster.item("t", 1, 3, 4))
     assert state(cluster) == ((3, 4), (), ())
+
+
+def test_an_unclean_leader_may_be_all_that_was_waited_for(cluster: Cluster) -> None:
+    move(cluster, 3)
+    cluster.fence(2)
+    cluster.fence(1)
+    assert cluster.state("t") == (NO_LEADER, (1,))
+    cluster.handle(ElectLeadersRequest(UNCLEAN_ELECTION, (("t", 0),)))
+    assert cluster.state("t") == (3, (3,))
+    assert state(cluster) == ((3,), (), ())
 
 
 def test_eligible_leaders_that_are_removed_are_forgotten(cluster: Cluster) -> None:
