@@ -12,15 +12,19 @@ import asyncio
 import json
 import sys
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 from raftctl.errors import ErrorCode
 from raftctl.metadata.requests import KvPutRequest, KvWriteResponse
-from raftctl.rpc.channel import Channel
-from raftctl.rpc.codec import HELLO_ID, PATH, PROTOCOL_VERSION, Hello
+from raftctl.rpc.client import open_channel
+from raftctl.rpc.codec import PROTOCOL_VERSION, Hello
+from raftctl.rpc.connector import LoopConnector
 from raftctl.server.kv_client import CLIENT_ID
+
+if TYPE_CHECKING:
+    from raftctl.rpc.channel import Channel
 
 KEY_COUNT = 1000
 REPLY_TIMEOUT_S = 30.0
@@ -39,24 +43,27 @@ class Load:
         self._began: dict[int, float] = {}
         """When each put under way was sent, by correlation id."""
         self._sent = 0
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.taken: list[float] = []
         """Seconds from put to reply, of the replies within the measured time."""
 
     async def run(self) -> None:
         """Keeps as many puts under way as asked for until the time is over."""
+        running = asyncio.create_task(self._channel.run(self._take))
         self._send(self._outstanding)
-        while self._began:
-            async with asyncio.timeout(REPLY_TIMEOUT_S):
-                frames = await self._channel.receive()
-            if frames is None:
-                raise ConnectionError("the leader has closed the connection")
-            self._take(frames)
+        async with asyncio.timeout(self._until - perf_counter() + REPLY_TIMEOUT_S):
+            await asyncio.wait([running, self._done], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+            raise ConnectionError("the leader has closed the connection")
+        running.cancel()
 
     def _send(self, count: int) -> None:
-        now = perf_counter()
-        for number in range(self._sent, self._sent + count):
-            self._began[number + 1] = now
-            self._channel.send(number + 1, self._requests[number % KEY_COUNT])
+        first, now = self._sent + 1, perf_counter()
+        numbers = range(first, first + count)
+        self._began.update(dict.fromkeys(numbers, now))
+        requests = [self._requests[number % KEY_COUNT] for number in numbers]
+        self._channel.send_all(numbers, requests)
         self._sent += count
 
     def _take(self, frames: list[tuple[int, Any]]) -> None:
@@ -70,14 +77,14 @@ class Load:
                 self.taken.append(now - began)
         if now < self._until:
             self._send(len(frames))
+        elif not self._began:
+            self._done.set_result(None)
 
 
 async def _run(arguments: argparse.Namespace) -> list[float]:
-    async with aiohttp.ClientSession() as session:
-        socket = await session.ws_connect(f"http://{arguments.leader}{PATH}", max_msg_size=0)
-        channel = Channel(socket)
-        channel.send(HELLO_ID, Hello(PROTOCOL_VERSION, arguments.cluster_id, CLIENT_ID))
-        await channel.receive()
+    async with aiohttp.ClientSession(connector=LoopConnector()) as session:
+        hello = Hello(PROTOCOL_VERSION, arguments.cluster_id, CLIENT_ID)
+        channel = await open_channel(session, arguments.leader, hello)
         load = Load(channel, arguments)
         try:
             await load.run()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from raftctl.codec import Codec, CodecError
+from raftctl.codec import Codec
 from raftctl.metadata.records import Record
 
 if TYPE_CHECKING:
@@ -21,9 +21,11 @@ def pack_records(records: Iterable[Record]) -> list[bytes]:
     return [RECORD_CODEC.pack(record) for record in records]
 
 
+def pack_payload(records: Iterable[Record]) -> bytes:
+    """The payload of a batch of these records."""
+    return RECORD_CODEC.pack_all(records)
+
+
 def unpack_records(payload: bytes, count: int) -> list[Record]:
     """The `count` records of a batch's payload. Raises CodecError if it holds anything else."""
-    records = list(RECORD_CODEC.unpack_all(payload))
-    if len(records) != count:
-        raise CodecError(f"a batch of {count} records holds {len(records)}")
-    return records
+    return RECORD_CODEC.unpack_many(payload, count)

@@ -54,6 +54,12 @@ class Batch:
         return Offset(self.base_offset + self.count)
 
 
+def without_payload(batch: Batch) -> Batch:
+    """What the batch says of itself."""
+    base, epoch, count = batch.base_offset, batch.epoch, batch.count
+    return Batch(base, epoch, count, batch.timestamp_ms, batch.control, b"")
+
+
 def encode_batch(batch: Batch) -> bytes:
     """The batch as it stands in the log and on the wire."""
     body = _BODY.pack(

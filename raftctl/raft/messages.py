@@ -167,6 +167,24 @@ class FetchResponse:
     leader_endpoint: LeaderEndpoint | None = None
 
 
+def with_batches(response: FetchResponse, batches: bytes) -> FetchResponse:
+    """The response with these batches. Spelled out, since `replace` takes several times as long."""
+    return FetchResponse(
+        response.error,
+        response.epoch,
+        response.leader_id,
+        response.fetch_offset,
+        response.high_watermark,
+        response.diverging,
+        response.snapshot_id,
+        response.log_start_offset,
+        batches,
+        response.fetch_id,
+        response.round,
+        response.leader_endpoint,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class FetchSnapshotRequest:
     """A replica that the log does not reach back to asks for a piece of a snapshot (KIP-630)."""

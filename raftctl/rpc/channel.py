@@ -1,28 +1,38 @@
-"""One WebSocket as both ends use it: frames out without waiting, frames in by the message.
+"""One WebSocket as both ends use it: frames out without waiting, frames in as they arrive.
 
 `send` never blocks: frames gather until the end of the event loop's turn and go out together, but
 for the quorum's own messages, which go at once with all before them: they are few, and everybody
-waits for them. While more than a bound waits for a peer that does not read, nothing more is
-received from it.
+waits for them. What arrives is handed over in the same turn, without a task. While more than a
+bound waits for a peer that does not read, nothing more is received from it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from types import coroutine
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType
 
-from raftctl.rpc.codec import QUORUM, FrameError, FramePacker, FrameUnpacker
+from raftctl.errors import InvariantViolation
+from raftctl.rpc.codec import (
+    MESSAGE_BYTES_MAX,
+    QUORUM,
+    FrameError,
+    FramePacker,
+    FrameUnpacker,
+)
+from raftctl.rpc.stream import MessageStream
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Callable, Sequence
 
     from aiohttp import ClientWebSocketResponse
     from aiohttp.web import WebSocketResponse
+
+    Take = Callable[[list[tuple[int, Any]]], None]
+    """Takes (correlation id, object) of each frame of a message."""
 
 OUTGOING_BYTES_MAX = 64 * 1024 * 1024
 """What may wait for a slow reader before its own frames are left unread."""
@@ -34,31 +44,59 @@ URGENT = frozenset(QUORUM.values())
 
 
 class Channel:
-    """Frames over one open WebSocket."""
+    """Frames over one WebSocket, which is closed through aiohttp as it was opened."""
 
-    def __init__(self, socket: WebSocketResponse | ClientWebSocketResponse) -> None:
-        """To be made on the event loop."""
+    def __init__(
+        self,
+        socket: WebSocketResponse | ClientWebSocketResponse,
+        transport: asyncio.Transport,
+        *,
+        masks: bool,
+    ) -> None:
+        """To be made on the event loop while the peer is silent; nothing is read before `run`.
+
+        It `masks` at a client's end.
+        """
         self._socket = socket
         self._packer = FramePacker()
         self._unpacker = FrameUnpacker()
         self._loop = asyncio.get_running_loop()
+        self._stream = MessageStream(
+            transport,
+            masks=masks,
+            message_bytes_max=MESSAGE_BYTES_MAX,
+            on_message=self._received,
+            on_writable=self._write,
+        )
+        self._stream.pause_reading()
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._write_due = False
         """Whether `_write` is called at the end of this turn."""
-        self._room: asyncio.Future[None] | None = None
+        self._sent: asyncio.Future[None] | None = None
+        """Resolves when nothing is queued any more."""
         self._closed = False
-        self._waiting: asyncio.Task[None] | None = None
-        """Waits until the peer has read what was written, then goes on writing."""
+        self._congested = False
+        """Whether reading is paused until the peer has read more."""
+        self._take: Take | None = None
+        self._runner: asyncio.Task[Any] | None = None
+        self._error: BaseException | None = None
+        """Why `run` ends, if not because the connection did."""
 
     def send(self, correlation_id: int, message: object) -> None:
         """Queues a frame; after the end of the connection it is dropped."""
-        if self._closed:
-            return
-        frame = self._packer.pack(correlation_id, message)
-        self._outgoing.append(frame)
-        self._outgoing_bytes += len(frame)
-        if type(message) in URGENT:
+        if not self._closed:
+            self._queue(self._packer.pack(correlation_id, message), at_once=type(message) in URGENT)
+
+    def send_all(self, correlation_ids: Sequence[int], messages: Sequence[object]) -> None:
+        """Queues a frame for each message and sends them at once: many make up for a turn."""
+        if not self._closed:
+            self._queue(self._packer.pack_all(correlation_ids, messages), at_once=True)
+
+    def _queue(self, frames: bytes, *, at_once: bool) -> None:
+        self._outgoing.append(frames)
+        self._outgoing_bytes += len(frames)
+        if at_once:
             self._write()
         elif not self._write_due:
             self._write_due = True
@@ -74,46 +112,22 @@ class Channel:
         self._write()
 
     def _write(self) -> None:
-        """Hands to the socket what is queued, as far as the peer reads.
-
-        Writing waits only for a slow peer, so its coroutine is driven from here: a task for each
-        message would cost more than the message, and come a turn of the event loop later.
-        """
-        while self._outgoing and self._waiting is None and not self._closed:
-            writing = self._socket.send_bytes(self._take())
-            try:
-                awaited = writing.send(None)
-            except StopIteration:
-                continue
-            except (ConnectionError, aiohttp.ClientError):
-                self._end()
-            else:
-                self._waiting = self._loop.create_task(self._wait(writing, awaited))
-
-    async def _wait(self, writing: Coroutine[Any, Any, None], awaited: object) -> None:
+        """Hands to the transport what is queued, as far as the peer reads."""
         try:
-            await _rest(writing, awaited)
-        except (ConnectionError, aiohttp.ClientError):
-            self._end()
-        finally:
-            self._waiting = None
-        self._write()
-        self._make_room()
+            while self._outgoing and not self._stream.full:
+                self._stream.send(self._gathered())
+        except ConnectionError:
+            # Whoever receives learns of the end of the connection too, and deals with it.
+            self._closed = True
+            self._outgoing.clear()
+            self._outgoing_bytes = 0
+        if not self._outgoing and self._sent is not None and not self._sent.done():
+            self._sent.set_result(None)
+        if self._congested and not self.congested:
+            self._congested = False
+            self._stream.resume_reading()
 
-    def _end(self) -> None:
-        """Whoever receives learns of the end of the connection too, and deals with it."""
-        self._closed = True
-        self._outgoing.clear()
-        self._outgoing_bytes = 0
-        self._make_room()
-
-    def _make_room(self) -> None:
-        if self._room is not None and not self.congested:
-            if not self._room.done():
-                self._room.set_result(None)
-            self._room = None
-
-    def _take(self) -> bytes:
+    def _gathered(self) -> bytes:
         if self._outgoing_bytes <= GATHERED_BYTES:
             frames, self._outgoing = self._outgoing, []
             self._outgoing_bytes = 0
@@ -127,15 +141,43 @@ class Channel:
         self._outgoing_bytes -= size
         return data
 
-    async def receive(self) -> list[tuple[int, Any]] | None:
-        """The next frames, (correlation id, object); None when the connection has ended.
+    async def run(self, take: Take, heartbeat_s: float | None = None) -> None:
+        """Hands over frames as they arrive until the connection has ended.
 
-        Raises FrameError for what is no frame.
+        With `heartbeat_s` an idle peer is asked for a sign of life so often, and given up if none
+        comes. Raises FrameError for what is no frame, and whatever `take` raises.
         """
-        while self.congested and not self._closed:
-            self._room = self._loop.create_future()
-            await self._room
-        message = await self._socket.receive()
+        self._take, self._runner = take, asyncio.current_task()
+        beat = None if heartbeat_s is None else self._loop.create_task(self._beat(heartbeat_s))
+        self._stream.resume_reading()
+        try:
+            while (frames := self._frames_of(await self._socket.receive())) is not None:
+                take(frames)
+        except asyncio.CancelledError:
+            if self._error is None or (self._runner is not None and self._runner.uncancel()):
+                raise
+            raise self._error from None
+        finally:
+            self._take = None
+            if beat is not None:
+                beat.cancel()
+
+    def _received(self, message: memoryview) -> None:
+        """A message has arrived, in a turn that belongs to nobody."""
+        if self._take is None or self._error is not None:
+            return
+        try:
+            self._take(self._unpacker.unpack(message))
+        except (Exception, InvariantViolation) as error:  # noqa: BLE001 - `run` raises it
+            self._error = error
+            if self._runner is not None:
+                self._runner.cancel()
+        if self.congested and not self._closed:
+            self._congested = True
+            self._stream.pause_reading()
+
+    def _frames_of(self, message: aiohttp.WSMessage) -> list[tuple[int, Any]] | None:
+        """What came another way than usual: in pieces, as text, or the end, which is None."""
         if message.type is WSMsgType.BINARY:
             return self._unpacker.unpack(message.data)
         if message.type is WSMsgType.TEXT:
@@ -144,30 +186,22 @@ class Channel:
             raise FrameError(str(message.data))
         return None
 
+    async def _beat(self, heartbeat_s: float) -> None:
+        while self._stream.heard:
+            self._stream.heard = False
+            await asyncio.sleep(heartbeat_s)
+            if not self._stream.heard:
+                self._stream.ping()
+                await asyncio.sleep(heartbeat_s / 2)
+        self._stream.abort()
+
     async def close(self, code: int = WSCloseCode.OK, reason: str = "") -> None:
         """Sends what is queued, if that is possible soon, and closes the connection."""
         self._closed = True
-        self._make_room()
-        if self._waiting is not None:
-            self._waiting.cancel()
-            await asyncio.wait([self._waiting])
         with contextlib.suppress(ConnectionError, aiohttp.ClientError, TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                while self._outgoing:
-                    await self._socket.send_bytes(self._take())
+                self._write()
+                if self._outgoing:
+                    self._sent = self._loop.create_future()
+                    await self._sent
                 await self._socket.close(code=code, message=reason.encode()[:120])
-
-
-@coroutine
-def _rest(begun: Coroutine[Any, Any, None], awaited: object) -> Generator[object, Any, None]:
-    """Awaits the rest of a coroutine that was begun outside of a task and waits for `awaited`."""
-    try:
-        while True:
-            try:
-                yield awaited
-            except BaseException as error:  # noqa: BLE001 - also a cancellation is for the rest
-                awaited = begun.throw(error)
-            else:
-                awaited = begun.send(None)
-    except StopIteration:
-        return

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
+from aiohttp import WSMsgType
 
 from raftctl.rpc.channel import CLOSE_TIMEOUT_S, Channel
 from raftctl.rpc.codec import (
@@ -23,6 +24,8 @@ from raftctl.rpc.codec import (
     PROTOCOL_VERSION,
     Failure,
     FrameError,
+    FramePacker,
+    FrameUnpacker,
     Hello,
 )
 from raftctl.rpc.connector import LoopConnector
@@ -171,29 +174,7 @@ class RpcClient:
             self._session = aiohttp.ClientSession(
                 connector=LoopConnector(), cookie_jar=aiohttp.DummyCookieJar()
             )
-        socket = await self._session.ws_connect(
-            f"http://{self._peer}{PATH}",
-            timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
-            max_msg_size=MESSAGE_BYTES_MAX,
-            compress=0,
-        )
-        channel = Channel(socket)
-        try:
-            channel.send(HELLO_ID, self._hello)
-            await self._greet(channel)
-        except BaseException:
-            await channel.close()
-            raise
-        return channel
-
-    async def _greet(self, channel: Channel) -> None:
-        match await channel.receive():
-            case [(_, Hello())]:
-                return
-            case [(_, Failure(code, message))]:
-                raise RpcRefused(code, message)
-            case _:
-                raise FrameError("no hello came back")
+        return await open_channel(self._session, self._peer, self._hello)
 
     def _attempted(self, attempt: asyncio.Task[_Link]) -> None:
         self._attempt = None
@@ -311,16 +292,18 @@ class _Link:
         """Receives until the connection ends, then fails the calls that are left."""
         why = "connection lost"
         try:
-            while (frames := await self._channel.receive()) is not None:
-                self._received_at = self._loop.time()
-                for correlation_id, response in frames:
-                    self._resolve(correlation_id, response)
-                self._client.answered()
+            await self._channel.run(self._take)
         except FrameError as error:
             why = f"malformed answer: {error}"
         finally:
             self._fail_calls(why)
             await self._channel.close()
+
+    def _take(self, frames: list[tuple[int, Any]]) -> None:
+        self._received_at = self._loop.time()
+        for correlation_id, response in frames:
+            self._resolve(correlation_id, response)
+        self._client.answered()
 
     def end(self, why: str) -> None:
         """Fails the calls under way and has the receiving task close the connection."""
@@ -347,6 +330,41 @@ class _Link:
             call.done(RpcRefused(response.error, response.message))
         else:
             call.done(response)
+
+
+async def open_channel(session: aiohttp.ClientSession, peer: str, hello: Hello) -> Channel:
+    """Connects to `host:port` and says hello; the session has a `LoopConnector`.
+
+    Raises RpcRefused, FrameError for an answer that is none, ClientError or OSError.
+    """
+    socket = await session.ws_connect(
+        f"http://{peer}{PATH}",
+        timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
+        max_msg_size=MESSAGE_BYTES_MAX,
+        compress=0,
+    )
+    connector = session.connector
+    transport = connector.transport if isinstance(connector, LoopConnector) else None
+    try:
+        await socket.send_bytes(FramePacker().pack(HELLO_ID, hello))
+        _check_hello(await socket.receive())
+        if transport is None or transport.is_closing():
+            raise FrameError("the connection has ended")
+    except BaseException:
+        await socket.close()
+        raise
+    return Channel(socket, transport, masks=True)
+
+
+def _check_hello(message: aiohttp.WSMessage) -> None:
+    frames = FrameUnpacker().unpack(message.data) if message.type is WSMsgType.BINARY else []
+    match frames:
+        case [(_, Hello())]:
+            return
+        case [(_, Failure(code, why))]:
+            raise RpcRefused(code, why)
+        case _:
+            raise FrameError("no hello came back")
 
 
 def _settle(future: asyncio.Future[Any], outcome: object) -> None:

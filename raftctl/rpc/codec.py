@@ -8,14 +8,17 @@ message. The first frame each way is a `Hello`, with correlation id 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import msgpack
 
-from raftctl.codec import Codec, CodecError, by_type_id
+from raftctl.codec import Codec, CodecError, by_type_id, pack_rows
 from raftctl.errors import ErrorCode
 from raftctl.metadata import requests
 from raftctl.raft import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PATH = "/rpc"
 PROTOCOL_VERSION = 1
@@ -87,9 +90,20 @@ class FramePacker:
     def pack(self, correlation_id: int, message: object) -> bytes:
         """The bytes of one frame."""
         frame: bytes = self._packer.pack((correlation_id, *RPC_CODEC.to_row(message)))
-        if len(frame) > SCRATCH_BYTES_MAX:
-            self._packer = msgpack.Packer()  # the old one would keep a buffer of this size
+        self._bound_scratch(frame)
         return frame
+
+    def pack_all(self, correlation_ids: Sequence[int], messages: Sequence[object]) -> bytes:
+        """The bytes of several frames, one after the other."""
+        to_row = RPC_CODEC.to_row
+        pairs = zip(correlation_ids, messages, strict=True)
+        frames = pack_rows(self._packer, [(number, *to_row(message)) for number, message in pairs])
+        self._bound_scratch(frames)
+        return frames
+
+    def _bound_scratch(self, packed: bytes) -> None:
+        if len(packed) > SCRATCH_BYTES_MAX:
+            self._packer = msgpack.Packer()  # the old one would keep a buffer of this size
 
 
 class FrameUnpacker:
@@ -105,7 +119,7 @@ class FrameUnpacker:
         )
         self._fed_bytes = 0
 
-    def unpack(self, data: bytes) -> list[tuple[int, Any]]:
+    def unpack(self, data: bytes | memoryview) -> list[tuple[int, Any]]:
         """(correlation id, object) of each frame. Raises FrameError, after which it is useless."""
         self._fed_bytes += len(data)
         frames = []

@@ -15,6 +15,8 @@ from aiohttp.connector import BaseConnector
 from raftctl.errors import invariant
 
 if TYPE_CHECKING:
+    import asyncio
+
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ClientRequest
     from aiohttp.tracing import Trace
@@ -23,13 +25,16 @@ if TYPE_CHECKING:
 class LoopConnector(BaseConnector):
     """Connects with `loop.create_connection(factory, host, port)`."""
 
+    transport: asyncio.Transport | None = None
+    """Of the newest connection."""
+
     async def _create_connection(
         self, req: ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> ResponseHandler:
         host, port = req.url.raw_host or "", req.url.port or 0
         invariant(bool(host and port) and not req.is_ssl(), "peers are plain HTTP host:port")
         try:
-            _, protocol = await self._loop.create_connection(self._factory, host, port)
+            self.transport, protocol = await self._loop.create_connection(self._factory, host, port)
         except OSError as error:
             raise ClientConnectorError(req.connection_key, error) from error
         return protocol

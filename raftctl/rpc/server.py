@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import WSCloseCode, web
@@ -29,7 +30,7 @@ from raftctl.rpc.codec import (
 from raftctl.runtime.api import bind_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
 
     Handler = Callable[[int, Any], Any]
     Answerer = Callable[[int, Any, Callable[[Any], None]], None]
+    ManyAnswerer = Callable[[int, Sequence[Any], Callable[[Sequence[Any]], None]], None]
 
+TOGETHER_MAX = 128
+"""Requests that are handed over at once, half of what a busy client has under way: so the followers
+have work while the leader decides on the rest."""
 REQUESTS_MAX = 4096
 """Requests of one connection that wait for their answers."""
 HELLO_TIMEOUT_S = 2.0
@@ -62,6 +67,7 @@ class RpcServer:
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id)
         self._handlers: dict[type, Handler] = {}
         self._answerers: dict[type, Answerer] = {}
+        self._many: dict[type, ManyAnswerer] = {}
         self._connections: dict[_Connection, None] = {}
 
     def handle(self, request_class: type, handler: Handler) -> None:
@@ -77,6 +83,15 @@ class RpcServer:
         invariant(request_class not in self._answerers, f"one for {request_class.__name__}")
         self._answerers[request_class] = answerer
 
+    def answer_many(self, request_class: type, answerer: ManyAnswerer) -> None:
+        """Registers `answerer(peer_node_id, requests, reply)` for requests that come in numbers.
+
+        It gets those that stand next to each other in a message, at most `TOGETHER_MAX`, and raises
+        or calls `reply` once, now or later, with a response or a KafkaError for each, in order.
+        """
+        invariant(request_class not in self._many, f"one for {request_class.__name__}")
+        self._many[request_class] = answerer
+
     def mount(self, application: web.Application) -> None:
         """Adds the route; the application closes the connections when it shuts down."""
         application.router.add_get(PATH, self._serve)
@@ -88,17 +103,20 @@ class RpcServer:
 
     async def _serve(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(
-            timeout=CLOSE_TIMEOUT_S,
-            heartbeat=HEARTBEAT_S,
-            compress=False,
-            max_msg_size=MESSAGE_BYTES_MAX,
+            timeout=CLOSE_TIMEOUT_S, compress=False, max_msg_size=MESSAGE_BYTES_MAX
         )
+        if request.transport is None or not socket.can_prepare(request).ok:
+            await socket.prepare(request)  # refuses
+            return socket
+        # Before the peer is told that it may speak, so that not a byte gets past it.
+        channel = Channel(socket, request.transport, masks=False)
         await socket.prepare(request)
         connection = _Connection(
-            Channel(socket),
+            channel,
             self._hello,
             self._handlers,
             self._answerers,
+            self._many,
             self._log,
             self._fail,
         )
@@ -125,6 +143,7 @@ class _Connection:
         hello: Hello,
         handlers: dict[type, Handler],
         answerers: dict[type, Answerer],
+        many: dict[type, ManyAnswerer],
         log: FilteringBoundLogger,
         fail: Callable[[BaseException], None] | None,
     ) -> None:
@@ -133,22 +152,26 @@ class _Connection:
         self._hello = hello
         self._handlers = handlers
         self._answerers = answerers
+        self._many = many
         self._log = log
         self._peer_id = -1
+        self._patience = asyncio.timeout(None)
+        """How long to wait for the peer's hello."""
         self._asked = 0
         """Requests of answerers that wait for their answers."""
         self._waiting: dict[asyncio.Future[Any], None] = {}
 
     async def run(self) -> None:
         """Greets, then dispatches until the connection ends. Raises FrameError."""
-        async with asyncio.timeout(HELLO_TIMEOUT_S) as patience:
-            frames = await self.channel.receive()
-            patience.reschedule(None)
-            while frames is not None:
-                first = 0 if self._peer_id >= 0 else self._greet(frames)
-                for correlation_id, request in frames[first:]:
-                    self._dispatch(correlation_id, request)
-                frames = await self.channel.receive()
+        async with asyncio.timeout(HELLO_TIMEOUT_S) as self._patience:
+            await self.channel.run(self._take, HEARTBEAT_S)
+
+    def _take(self, frames: list[tuple[int, Any]]) -> None:
+        if self._peer_id >= 0:
+            self._dispatch_all(frames)
+        else:
+            self._patience.reschedule(None)
+            self._dispatch_all(frames[self._greet(frames) :])
 
     def _greet(self, frames: list[tuple[int, Any]]) -> int:
         """Checks the peer's hello and answers it; returns how many frames that took."""
@@ -178,14 +201,46 @@ class _Connection:
             return Failure(ErrorCode.INVALID_REQUEST, f"{hello.node_id} is no node id")
         return None
 
+    def _dispatch_all(self, frames: list[tuple[int, Any]]) -> None:
+        for request_class, run in groupby(frames, _class_of_request):
+            answerer = self._many.get(request_class)
+            if answerer is None:
+                for correlation_id, request in run:
+                    self._dispatch(correlation_id, request)
+                continue
+            while some := list(islice(run, TOGETHER_MAX)):
+                correlation_ids, requests = zip(*some, strict=True)
+                self._dispatch_many(answerer, correlation_ids, requests)
+
+    def _dispatch_many(
+        self, answerer: ManyAnswerer, correlation_ids: Sequence[int], requests: Sequence[Any]
+    ) -> None:
+        self._expect(len(requests))
+        reply = partial(self._reply_many, correlation_ids)
+        try:
+            answerer(self._peer_id, requests, reply)
+        except (Exception, InvariantViolation) as error:  # noqa: BLE001 - `_failure` reports it
+            reply([error] * len(requests))
+
+    def _reply_many(self, correlation_ids: Sequence[int], answers: Sequence[object]) -> None:
+        self._asked -= len(correlation_ids)
+        told = [
+            self._failure(answer) if isinstance(answer, BaseException) else answer
+            for answer in answers
+        ]
+        self.channel.send_all(correlation_ids, told)
+
+    def _expect(self, count: int) -> None:
+        if self._asked + count > REQUESTS_MAX:
+            raise FrameError(f"more than {REQUESTS_MAX} requests wait for an answer")
+        self._asked += count
+
     def _dispatch(self, correlation_id: int, request: object) -> None:
         answerer = self._answerers.get(type(request))
         if answerer is None:
             self._handle(correlation_id, request)
             return
-        if self._asked >= REQUESTS_MAX:
-            raise FrameError(f"more than {REQUESTS_MAX} requests wait for an answer")
-        self._asked += 1
+        self._expect(1)
         try:
             answerer(self._peer_id, request, partial(self._reply, correlation_id))
         except (Exception, InvariantViolation) as error:  # noqa: BLE001 - `_failure` reports it
@@ -244,6 +299,10 @@ class _Connection:
         for answer in self._waiting:
             if isinstance(answer, asyncio.Task):
                 answer.cancel()
+
+
+def _class_of_request(frame: tuple[int, object]) -> type:
+    return type(frame[1])
 
 
 async def start_http(

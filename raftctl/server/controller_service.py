@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
@@ -17,11 +18,11 @@ from raftctl.metadata.admin_requests import (
     DescribeQuorumResponse,
     QuorumReplica,
 )
-from raftctl.metadata.record_codec import pack_records
+from raftctl.metadata.record_codec import pack_payload
 from raftctl.metadata.requests import BrokerHeartbeatRequest, KvPutRequest, KvWriteResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from raftctl.controller.quorum_controller import QuorumController
     from raftctl.metadata.image import MetadataImage
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from raftctl.server.loader import MetadataLoader
 
     Reply = Callable[[ControllerResponse | KafkaError], None]
+    ReplyMany = Callable[[Sequence[ControllerResponse | KafkaError]], None]
 
 DEFERRED_MAX = 100_000
 """Answers that wait for a commit; heartbeats may be more."""
@@ -47,6 +49,13 @@ class _Deferred(NamedTuple):
     reply: Reply
     response: ControllerResponse
     lost: ErrorCode
+
+
+class _Puts(NamedTuple):
+    """Puts that are answered together, by one call with an answer for each."""
+
+    requests: Sequence[KvPutRequest]
+    reply: ReplyMany
 
 
 class ControllerService:
@@ -75,11 +84,11 @@ class ControllerService:
         self._deferred: deque[_Deferred] = deque()
         self._reads: list[_Deferred] = []
         """Asked in this turn of the event loop and to be confirmed."""
-        self._puts: list[tuple[KvPutRequest, Reply]] = []
+        self._puts: list[_Puts] = []
         """Asked in this turn of the event loop; decided together at its end, or before what else
         is asked."""
-        self._puts_deferred = 0
-        """How many more puts wait for a commit than `_deferred` has entries for them."""
+        self._puts_waiting = 0
+        """How many puts have no answer yet."""
         self._last_appended = -1
         self._appended_ms = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -103,67 +112,88 @@ class ControllerService:
         commit, THROTTLING_QUOTA_EXCEEDED if too much waits already. A future for each of many
         writes would cost as much as deciding on them.
         """
-        self._watch_turn()
         if type(request) is KvPutRequest and self._waiting < DEFERRED_MAX:
-            self._puts.append((request, reply))
+            self.answer_puts((request,), lambda answers: reply(answers[0]))
             return
+        self._watch_turn()
         self._decide_puts()
         try:
             self._decide(request, reply)
         except KafkaError as error:
             reply(error)
 
+    def answer_puts(self, requests: Sequence[KvPutRequest], reply: ReplyMany) -> None:
+        """Does what `answer` does for several puts, with one call of `reply` for all of them.
+
+        Those that are refused are told so when the others are committed.
+        """
+        if self._waiting >= DEFERRED_MAX:
+            reply([KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)] * len(requests))
+            return
+        self._watch_turn()
+        self._puts.append(_Puts(requests, reply))
+        self._puts_waiting += len(requests)
+
     @property
     def _waiting(self) -> int:
         """How many answers wait for a commit, or wait to be decided on."""
-        return len(self._puts) + self._puts_deferred + len(self._deferred)
+        return self._puts_waiting + len(self._deferred)
 
     def _decide_puts(self) -> None:
         """Decides on all puts that were asked in this turn."""
         while self._puts:
             size, count = 0, 0
             while count < len(self._puts) and size < PUTS_BYTES_MAX:
-                size += len(self._puts[count][0].value)
+                size += sum([len(request.value) for request in self._puts[count].requests])
                 count += 1
             some = self._puts[:count]
             del self._puts[:count]
             try:
                 self._put_together(some)
             except KafkaError as error:
-                for _, reply in some:
-                    reply(error)
+                self._reply_puts(some, [error for group in some for _ in group.requests])
 
-    def _put_together(self, puts: Sequence[tuple[KvPutRequest, Reply]]) -> None:
+    def _put_together(self, groups: Sequence[_Puts]) -> None:
         if not self._controller.active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        decided = self._controller.handle_puts([request for request, _ in puts])
-        records: list[KvRecord] = []
-        replies: list[Reply] = []
-        for outcome, (_, reply) in zip(decided, puts, strict=True):
-            if isinstance(outcome, KafkaError):
-                reply(outcome)
-            else:
-                records.append(outcome)
-                replies.append(reply)
+        requests = [request for group in groups for request in group.requests]
+        decided = self._controller.handle_puts(requests)
+        records = [outcome for outcome in decided if not isinstance(outcome, KafkaError)]
         if not records:
+            self._reply_puts(groups, [one for one in decided if isinstance(one, KafkaError)])
             return
         response = KvWriteResponse(ErrorCode.NONE, self._append(records))
-        self._puts_deferred += len(replies) - 1
-        answer = partial(self._answer_puts, replies)
+        self._puts_waiting -= 1  # `_deferred` has one for all of them
+        answer = partial(self._answer_puts, groups, decided)
         lost = ErrorCode.REQUEST_TIMED_OUT
         self._deferred.append(_Deferred(self._last_appended, answer, response, lost))
 
     def _answer_puts(
-        self, replies: Sequence[Reply], answer: ControllerResponse | KafkaError
+        self,
+        groups: Sequence[_Puts],
+        decided: Sequence[KvRecord | KafkaError],
+        first: ControllerResponse | KafkaError,
     ) -> None:
-        """Answers each put, given the answer to the first of them."""
-        self._puts_deferred -= len(replies) - 1
-        if isinstance(answer, KvWriteResponse):
-            for version, reply in enumerate(replies, answer.version):
-                reply(KvWriteResponse(ErrorCode.NONE, version))
-        elif isinstance(answer, KafkaError):
-            for reply in replies:
-                reply(answer)
+        """Answers each put, given the answer to the first that was written."""
+        self._puts_waiting += 1
+        written: Iterator[ControllerResponse | KafkaError] = repeat(first)
+        if isinstance(first, KvWriteResponse):
+            versions = range(first.version, first.version + len(decided))
+            written = map(partial(KvWriteResponse, ErrorCode.NONE), versions)
+        answers = [one if isinstance(one, KafkaError) else next(written) for one in decided]
+        self._reply_puts(groups, answers)
+
+    def _reply_puts(
+        self, groups: Sequence[_Puts], answers: Sequence[ControllerResponse | KafkaError]
+    ) -> None:
+        self._puts_waiting -= len(answers)
+        if len(groups) == 1:
+            groups[0].reply(answers)
+            return
+        end = 0
+        for group in groups:
+            begin, end = end, end + len(group.requests)
+            group.reply(answers[begin:end])
 
     def _decide(self, request: ControllerRequest, reply: Reply) -> None:
         if not self._controller.active:
@@ -270,7 +300,7 @@ class ControllerService:
             return self._last_appended + 1
         self._watch_turn()
         self._unproposed = True
-        self._last_appended = self._driver.append(pack_records(records))
+        self._last_appended = self._driver.append_payload(pack_payload(records), len(records))
         self._appended_ms = self._now_ms()
         try:
             self._controller.appended(
@@ -303,8 +333,8 @@ class ControllerService:
     def _fail_deferred(self) -> None:
         waiting = [*self._deferred, *self._reads]
         asked, self._puts = self._puts, []
-        for _, reply in asked:
-            reply(KafkaError(ErrorCode.NOT_CONTROLLER))
+        undecided = KafkaError(ErrorCode.NOT_CONTROLLER)
+        self._reply_puts(asked, [undecided for group in asked for _ in group.requests])
         self._deferred.clear()
         self._reads = []
         _fail_all(waiting)

@@ -10,19 +10,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.raft import events
 from raftctl.raft.batch import BATCH_BYTES_MAX, HEADER_BYTES
-from raftctl.raft.messages import BeginQuorumEpochRequest, ChangeVotersRequest, FetchRequest, Offset
+from raftctl.raft.messages import (
+    BeginQuorumEpochRequest,
+    ChangeVotersRequest,
+    FetchRequest,
+    Offset,
+    with_batches,
+)
 from raftctl.rpc.client import RpcError, RpcUnreachable
+from raftctl.server.appends import Append, shared
 from raftctl.server.story import without_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from raftctl.metadata.image import MetadataImage
     from raftctl.raft.batch import Batch
@@ -41,13 +47,6 @@ CHANGES = get_args(ChangeVotersRequest)
 STORY_EVENTS_MAX = 200
 APPEND_BYTES_MAX = BATCH_BYTES_MAX - HEADER_BYTES
 """Of one `append`, which is never split."""
-SHARED_BATCH_BYTES_MAX = 1024 * 1024
-"""Appends share a batch up to this size."""
-
-
-class _Append(NamedTuple):
-    payload: bytes
-    record_count: int
 
 
 class RaftListener(Protocol):
@@ -101,7 +100,7 @@ class RaftDriver:
         self._reads: dict[int, asyncio.Future[Offset]] = {}
         self._replies: dict[int, Callable[[Response], None]] = {}
         self._next_token = 0
-        self._pending: list[_Append] = []
+        self._pending: list[Append] = []
         self._pending_end_offset = Offset(0)
         self._held = False
         """Whether a transfer of leadership keeps back what is pending."""
@@ -150,21 +149,23 @@ class RaftDriver:
     def append(self, payloads: Sequence[bytes]) -> Offset:
         """Appends packed records as the leader; returns the offset of the last.
 
-        The records of one call stand in one batch, so all of them commit or none; calls made during
-        one turn of the event loop share batches. They may still be lost with the leadership; they
-        are safe when `on_committed` passes them. Raises KafkaError: NOT_CONTROLLER unless this node
-        leads, RECORD_LIST_TOO_LARGE for more than a batch can hold.
+        The records of one call stand in one batch: all commit or none. Calls made during one turn
+        of the event loop share batches. They are safe when `on_committed` passes them. KafkaError:
+        NOT_CONTROLLER unless this node leads, RECORD_LIST_TOO_LARGE for more than a batch holds.
         """
+        return self.append_payload(b"".join(payloads), len(payloads))
+
+    def append_payload(self, payload: bytes, record_count: int) -> Offset:
+        """Does what `append` does with records that are packed one after the other already."""
         if self._stopped or not self._core.is_leader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        payload = payloads[0] if len(payloads) == 1 else b"".join(payloads)
         if len(payload) > APPEND_BYTES_MAX:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
         if not self._pending:
             self._pending_end_offset = self._core.log.end_offset
             self._loop.call_soon(self.propose)
-        self._pending.append(_Append(payload, len(payloads)))
-        self._pending_end_offset = Offset(self._pending_end_offset + len(payloads))
+        self._pending.append(Append(payload, record_count))
+        self._pending_end_offset = Offset(self._pending_end_offset + record_count)
         return Offset(self._pending_end_offset - 1)
 
     def propose(self) -> None:
@@ -178,7 +179,7 @@ class RaftDriver:
             self._held = True
             return
         pending, self._pending = self._pending, []
-        for payload, count in _shared(pending):
+        for payload, count in shared(pending):
             self._handle(events.Proposed(payload, count, self._runtime.wall_ms()))
 
     def read_barrier(self) -> asyncio.Future[Offset]:
@@ -292,7 +293,8 @@ class RaftDriver:
         try:
             while self._queue and not self._stopped:
                 self._handle_one(self._queue.popleft())
-            self._start_flush()
+                if not self._queue:
+                    self._start_flush()
             if self._held and not self._core.is_transferring:
                 self._held = False
                 self._loop.call_soon(self.propose)
@@ -306,7 +308,7 @@ class RaftDriver:
         if self._pending and self._may_change_voters(event):
             # What `append` has promised offsets to stands in the log before the voters' record.
             pending, self._pending = self._pending, []
-            for payload, count in _shared(pending):
+            for payload, count in shared(pending):
                 self._step(events.Proposed(payload, count, self._runtime.wall_ms()))
         self._step(event)
 
@@ -405,7 +407,7 @@ class RaftDriver:
     def _start_flush(self) -> None:
         """Writes and syncs what was appended; appends meanwhile share the next flush.
 
-        After all effects of an event: a leader's followers then sync the same records meanwhile.
+        After all effects of all events: a leader's followers sync the same records meanwhile.
         """
         if self._flushing or self._stopped or not self._log.dirty:
             return
@@ -418,11 +420,11 @@ class RaftDriver:
         self._handle(events.LogFlushed(self._log.flushed_end_offset))
 
     def _persist(self, state: events.QuorumState) -> None:
-        future = self._worker.submit(lambda: self._states.save(state))
-        self._when_done(future, lambda _: self._handle(events.QuorumStatePersisted()))
+        saved = self._worker.submit(lambda: self._states.save(state))
+        self._when_done(saved, lambda _: self._handle(events.QuorumStatePersisted()))
 
     def _when_done(self, future: asyncio.Future[T], then: Callable[[T], None]) -> None:
-        """Feeds a write's result back; a write that failed is the end of this node."""
+        """Feeds a write's result back, at once if it is there; one that failed ends this node."""
 
         def done(future: asyncio.Future[T]) -> None:
             try:
@@ -432,7 +434,10 @@ class RaftDriver:
             except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
                 self._give_up(error)
 
-        future.add_done_callback(done)
+        if future.done():
+            done(future)
+        else:
+            future.add_done_callback(done)
 
     def _reply(self, token: int, response: Response) -> None:
         self._replies.pop(token)(response)
@@ -440,7 +445,7 @@ class RaftDriver:
     def _reply_fetch(self, effect: events.ReplyFetch) -> None:
         batches = self._log.read(effect.response.fetch_offset, effect.max_bytes)
         response = effect.response
-        self._reply(effect.token, replace(response, batches=batches) if batches else response)
+        self._reply(effect.token, with_batches(response, batches) if batches else response)
 
     def _send(self, destination: NodeId, request: Request) -> None:
         # Fetches are many; and unlike the last words of a leader, nobody waits for them to end.
@@ -483,18 +488,3 @@ class RaftDriver:
 def _resolve(future: asyncio.Future[Response], response: Response) -> None:
     if not future.done():  # else whoever asked has given up
         future.set_result(response)
-
-
-def _shared(appends: Sequence[_Append]) -> Iterator[_Append]:
-    """Joins appends that follow each other up to the size of a shared batch; splits none."""
-    payloads: list[bytes] = []
-    size = count = 0
-    for append in appends:
-        if payloads and size + len(append.payload) > SHARED_BATCH_BYTES_MAX:
-            yield _Append(b"".join(payloads), count)
-            payloads, size, count = [], 0, 0
-        payloads.append(append.payload)
-        size += len(append.payload)
-        count += append.record_count
-    if payloads:
-        yield _Append(b"".join(payloads), count)

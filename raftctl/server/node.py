@@ -16,7 +16,7 @@ from aiohttp import web
 from raftctl.controller.config import ControllerConfig
 from raftctl.controller.quorum_controller import QuorumController
 from raftctl.errors import ConfigError, InvariantViolation, KafkaError
-from raftctl.metadata.requests import ControllerRequest
+from raftctl.metadata.requests import ControllerRequest, KvPutRequest
 from raftctl.plugins import BrokerContext, load_broker
 from raftctl.raft import messages
 from raftctl.raft.messages import NO_NODE, LeaderEndpoint, Voter
@@ -242,6 +242,9 @@ class Node:
             rpc.answer(request, lambda _, request, reply: driver.answer(request, reply))
         for request in get_args(ControllerRequest):
             rpc.answer(request, lambda _, request, reply: service.answer(request, reply))
+        rpc.answer_many(
+            KvPutRequest, lambda _, requests, reply: service.answer_puts(requests, reply)
+        )
         api = AdminApi(
             node_id=config.node_id,
             cluster_id=replica.cluster_id,

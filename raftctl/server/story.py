@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from raftctl.raft import events
-from raftctl.raft.messages import FetchResponse, FetchSnapshotResponse
+from raftctl.raft.batch import without_payload
+from raftctl.raft.messages import FetchResponse, FetchSnapshotResponse, with_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ def without_records(
 def _drop_batches(received: events.ResponseReceived) -> events.Event:
     match received.response:
         case FetchResponse(batches=batches) as response if batches:
-            return events.ResponseReceived(received.source, replace(response, batches=b""))
+            return events.ResponseReceived(received.source, with_batches(response, b""))
         case FetchSnapshotResponse() as piece:
             return events.ResponseReceived(received.source, replace(piece, data=b""))
     return received
@@ -31,7 +32,7 @@ def _drop_batches(received: events.ResponseReceived) -> events.Event:
 
 _DROPS: Mapping[type, Callable[[Any], events.Event | events.Effect]] = {
     events.Proposed: lambda it: events.Proposed(b"", it.count, it.timestamp_ms),
-    events.AppendToLog: lambda it: events.AppendToLog(replace(it.batch, payload=b"")),
+    events.AppendToLog: lambda it: events.AppendToLog(without_payload(it.batch)),
     events.ResponseReceived: _drop_batches,
     events.SaveSnapshotChunk: lambda it: replace(it, data=b""),
 }

@@ -349,7 +349,7 @@ class RecordLog:
     def flush(self, worker: Worker) -> asyncio.Future[None]:
         """Makes durable what is queued; at most one flush may be under way.
 
-        The future resolves when `flushed_end_offset` has risen, or with the OSError of the disk,
+        The future is resolved when `flushed_end_offset` has risen, or with the OSError of the disk,
         after which nothing more can be flushed: what is on disk is then unknown, and only opening
         the log anew tells.
         """
@@ -357,8 +357,11 @@ class RecordLog:
         self._flushing = True
         perform = partial(self._writer.perform, self._take_pending(), self.end_offset)
         work = worker.submit(perform)
-        # Called before what the caller adds: one turn of the event loop tells both.
-        work.add_done_callback(partial(self._performed, self.end_offset))
+        if work.done():  # a quick disk: the caller need not wait for a turn of the event loop
+            self._performed(self.end_offset, work)
+        else:
+            # Called before what the caller adds: one turn tells both.
+            work.add_done_callback(partial(self._performed, self.end_offset))
         return work
 
     def _take_pending(self) -> list[Operation]:

@@ -99,7 +99,20 @@ anything = st.one_of(
 @given(st.lists(anything, max_size=5))
 def test_round_trip(values: list[Any_]) -> None:
     assert [CODEC.unpack(CODEC.pack(value)) for value in values] == values
-    assert list(CODEC.unpack_all(CODEC.pack_all(values))) == values
+    packed = CODEC.pack_all(values)
+    assert packed == b"".join(CODEC.pack(value) for value in values)
+    assert list(CODEC.unpack_all(packed)) == CODEC.unpack_many(packed, len(values)) == values
+
+
+@pytest.mark.parametrize("count", [15, 16, 65_535, 65_536])
+def test_many_objects_are_packed_and_unpacked_at_once(count: int) -> None:
+    values: list[Any_] = [Nothing()] * count
+    packed = CODEC.pack_all(values)
+    assert len(packed) == 2 * count
+    assert CODEC.unpack_many(packed, count) == values
+    for wrong in (count - 1, count + 1, 2**31 - 1, -1):
+        with pytest.raises(CodecError):
+            CODEC.unpack_many(packed, wrong)
 
 
 def test_every_record_and_request_can_travel() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Any, get_args
 from uuid import UUID
 
@@ -51,6 +52,15 @@ def test_frames_travel_alone_and_together(frames: list[tuple[int, Any]]) -> None
     unpacker = FrameUnpacker()
     assert [frame for data in packed for frame in unpacker.unpack(data)] == frames
     assert unpacker.unpack(b"".join(packed)) == frames
+    numbers, sent = zip(*frames, strict=True)
+    assert packer.pack_all(numbers, sent) == b"".join(packed)
+
+
+@given(st.builds(messages.FetchResponse), st.binary())
+def test_a_fetch_is_answered_with_the_records_and_nothing_else_changed(
+    response: messages.FetchResponse, batches: bytes
+) -> None:
+    assert messages.with_batches(response, batches) == replace(response, batches=batches)
 
 
 def test_every_class_has_one_id() -> None:

@@ -21,11 +21,12 @@ from raftctl.raft.messages import (
     OffsetAndEpoch,
     TransferLeadershipRequest,
 )
+from raftctl.server import appends
 from raftctl.server import driver as driver_module
 from tests.unit.server.parts import Member
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from raftctl.raft.messages import Request, Response
 
@@ -80,7 +81,7 @@ async def test_what_is_appended_in_one_turn_shares_a_batch_and_a_flush(leader: M
 async def test_the_records_of_one_append_stay_together(
     leader: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_module, "SHARED_BATCH_BYTES_MAX", 10)
+    monkeypatch.setattr(appends, "SHARED_BATCH_BYTES_MAX", 10)
     end = leader.log.end_offset
     for payloads in ([b"12345", b"6789"], [b"abc"], [b"d"] * 30, [b"e"], [b"f"]):
         end = leader.driver.append(payloads)
@@ -169,6 +170,30 @@ def _granted(request: Request, *, pre_vote: bool) -> Response:
 
     assert isinstance(request, VoteRequest)
     return VoteResponse(request.epoch, NO_NODE, True, pre_vote, ReplicaKey(NodeId(2), None))
+
+
+@pytest.mark.req("Q3")
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_disk_that_is_done_at_once_is_heard_at_once(
+    leader: Member, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """As a quick one is: see decision 0007."""
+
+    def submit(call: Callable[[], object]) -> asyncio.Future[object]:
+        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        try:
+            done.set_result(call())
+        except OSError as error:
+            done.set_exception(error)
+        return done
+
+    monkeypatch.setattr(leader.worker, "submit", submit)
+    leader.disk.error = OSError(errno.EIO, "the disk is broken") if fails else None
+    before = leader.driver.high_watermark
+    last = leader.driver.append([b"a"])
+    leader.driver.propose()
+    assert leader.driver.high_watermark == (before if fails else last + 1)
+    assert leader.failures == ([leader.disk.error] if fails else [])
 
 
 # --- failures ---------------------------------------------------------------------------------

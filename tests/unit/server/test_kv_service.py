@@ -193,6 +193,34 @@ async def test_a_put_that_is_refused_spoils_none_of_its_turn(active: Active) -> 
 
 
 @pytest.mark.req("C1", "Q10")
+async def test_groups_of_puts_are_answered_with_one_call_each(active: Active) -> None:
+    start = active.member.log.end_offset
+    answers: list[list[str]] = []
+
+    def note(group: Sequence[ControllerResponse | KafkaError]) -> None:
+        answers.append(
+            [f"{one.version - start}" if isinstance(one, KvWriteResponse) else "" for one in group]
+        )
+
+    def puts(*keys: str) -> list[KvPutRequest]:
+        return [KvPutRequest(key, b"1") for key in keys]
+
+    active.service.answer_puts(puts("a", "", "b"), note)
+    active.service.answer_puts(puts("a"), note)
+    active.service.answer_puts(puts("", "c"), note)
+    await active.member.until(lambda: len(answers) == 3)
+    assert answers == [["0", "", "1"], ["2"], ["", "3"]]
+    assert active.loader.image.kv["a"].version == start + 2
+    active.service.answer_puts(puts("d", ""), note)
+    await active.member.turn()
+    await active.member.driver.resign()
+    active.service.answer_puts(puts("e", "e"), note)
+    await active.member.until(lambda: len(answers) == 5)
+    assert answers[3:] == [["", ""], ["", ""]]
+    assert active.service._waiting == 0
+
+
+@pytest.mark.req("C1", "Q10")
 async def test_what_is_asked_after_a_put_sees_it_also_in_the_same_turn(active: Active) -> None:
     first = active.service.handle(KvPutRequest("a", b"1"))
     swapped = active.service.handle(KvCasRequest("a", b"2", ANY_VERSION, b"1"))
@@ -209,13 +237,13 @@ async def test_puts_beyond_a_batch_are_appended_in_pieces(
 ) -> None:
     monkeypatch.setattr(controller_service, "PUTS_BYTES_MAX", 100)
     appended: list[int] = []
-    append = active.member.driver.append
+    append = active.member.driver.append_payload
 
-    def count(payloads: Sequence[bytes]) -> Offset:
-        appended.append(len(payloads))
-        return append(payloads)
+    def count(payload: bytes, record_count: int) -> Offset:
+        appended.append(record_count)
+        return append(payload, record_count)
 
-    monkeypatch.setattr(active.member.driver, "append", count)
+    monkeypatch.setattr(active.member.driver, "append_payload", count)
     start = active.member.log.end_offset
     answers = [active.service.handle(KvPutRequest("a", b"x" * 40)) for _ in range(7)]
     await active.member.until(answers[-1].done)

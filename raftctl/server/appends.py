@@ -1,0 +1,33 @@
+"""Records on their way into the log: appends that follow each other share batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SHARED_BATCH_BYTES_MAX = 1024 * 1024
+"""Appends share a batch up to this size."""
+
+
+class Append(NamedTuple):
+    """Packed records, one after the other, that stand in one batch."""
+
+    payload: bytes
+    record_count: int
+
+
+def shared(appends: Sequence[Append]) -> Iterator[Append]:
+    """Joins appends that follow each other up to the size of a shared batch; splits none."""
+    payloads: list[bytes] = []
+    size = count = 0
+    for append in appends:
+        if payloads and size + len(append.payload) > SHARED_BATCH_BYTES_MAX:
+            yield Append(b"".join(payloads), count)
+            payloads, size, count = [], 0, 0
+        payloads.append(append.payload)
+        size += len(append.payload)
+        count += append.record_count
+    if payloads:
+        yield Append(b"".join(payloads), count)
