@@ -237,15 +237,16 @@ class Leader:
             self._answer_empty(oldest)
 
     def _has_news(self, request: FetchRequest) -> bool:
-        """Whether there are records to send, or commits that an observer does not know of.
+        """Whether there are records for a voter to make durable, or commits for an observer.
 
         Voters hear of commits with the next records or a little later: nobody waits for what they
         apply, and an answer for each commit, with the Fetch that follows, is half of all messages.
+        Nobody waits for what observers have either: they get records together with their commit,
+        and not before it, in one answer instead of two.
         """
-        if self._replica.log.end_offset > request.fetch_from.offset:
-            return True
-        is_voter = request.replica in self._replica.voters
-        return (not is_voter and self._has_commits(request)) or self._has_round(request)
+        if request.replica not in self._replica.voters:
+            return self._has_commits(request)
+        return self._replica.log.end_offset > request.fetch_from.offset or self._has_round(request)
 
     def _has_commits(self, request: FetchRequest) -> bool:
         return self._replica.high_watermark > request.high_watermark
@@ -265,8 +266,7 @@ class Leader:
 
     def _has_round(self, request: FetchRequest) -> bool:
         """Whether a read waits for this voter to see its round."""
-        unseen = len(self._reads) > 0 and request.seen_round < self._reads.round
-        return unseen and request.replica in self._replica.voters
+        return len(self._reads) > 0 and request.seen_round < self._reads.round
 
     def _expect(self, deadline_ms: int) -> None:
         earliest = self._waiting_deadline_ms

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.env.sim.cluster import TIMEOUTS, SimCluster
+from jepsen.env.sim.cluster import SimCluster
 from jepsen.env.sim.faults import (
     BURST_MS,
     DISK_KINDS,
@@ -105,7 +105,10 @@ async def rolling_restart(world: World) -> None:
 
 
 async def one_hour(world: World) -> None:
-    """An hour of a cluster's life: every minute a burst of faults, a little load all the time."""
+    """An hour of a cluster's life with the default timeouts, and a little load all the time.
+
+    Every minute brings a burst of faults.
+    """
     source = stream(world.seed, "hour")
     cluster = SimCluster(world)
     groups = [cluster.controller_names, cluster.broker_names]
@@ -114,7 +117,7 @@ async def one_hour(world: World) -> None:
         for minute in range(60)
         for fault in plan_faults(source, groups, BURST_MS)
     ]
-    await Chaos(world, tuple(plan)).run()
+    await DefaultsChaos(world, tuple(plan)).run()
 
 
 def _in_turn(kind: str, nodes: tuple[str, ...], every_ms: int, for_ms: int) -> tuple[Fault, ...]:
@@ -260,8 +263,7 @@ class Chaos:
 
     @property
     def _leader_timeout_s(self) -> float:
-        timeout_ms = int(TIMEOUTS["controller.quorum.election.timeout.ms"])
-        return ELECTION_TIMEOUTS_TO_LEADER * timeout_ms / 1000
+        return ELECTION_TIMEOUTS_TO_LEADER * self.cluster.election_timeout_s
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -338,3 +340,12 @@ class Chaos:
         )
         self._losing_power = safe
         return safe
+
+
+class DefaultsChaos(Chaos):
+    """With what is in force where nothing is configured."""
+
+    def make_cluster(self, world: World, overrides: Mapping[str, str]) -> SimCluster:
+        """A cluster without any setting but its addresses."""
+        del overrides
+        return SimCluster(world, timeouts={})

@@ -45,6 +45,7 @@ TIMEOUTS = {
     "broker.session.timeout.ms": "1500",
     "replica.lag.time.max.ms": "3000",
 }
+"""Shorter than by default, so that more happens in the time of a run."""
 
 
 @dataclass
@@ -60,6 +61,8 @@ class SimCluster:
     controllers: int = 3
     brokers: int = 3
     overrides: Mapping[str, str] = field(default_factory=dict)
+    timeouts: Mapping[str, str] = field(default_factory=lambda: TIMEOUTS)
+    """An empty mapping leaves the defaults in force."""
     cluster_id: str = uuid_text(parse_uuid("c2ltdWxhdGVkLWNsdXN0ZQ"))
     watch: bool = True
     dynamic: bool = False
@@ -84,6 +87,12 @@ class SimCluster:
     def broker_names(self) -> list[str]:
         """The names of the brokers' nodes."""
         return [f"broker-{1 + i}" for i in range(self.brokers)]
+
+    @property
+    def election_timeout_s(self) -> float:
+        """How long a campaign lasts at least."""
+        config = make_config(self._values(self.controller_names[0]))
+        return config.controller_quorum_election_timeout_ms / 1000
 
     @property
     def bootstrap(self) -> list[str]:
@@ -186,7 +195,7 @@ class SimCluster:
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener}://{name}:{port}",
             "log.dirs": DATA,
-            **TIMEOUTS,
+            **self.timeouts,
             **self.overrides,
         }
 

@@ -3,7 +3,7 @@
 An endpoint outlives a paused process (the kernel goes on buffering) and dies with a killed one. A
 flow is one direction of one connection: whatever is sent arrives once and in order, late if the
 link is slow, after the heal if it is blocked, never if an end vanished. What arrives is handled by
-the network; the process learns of it through a handle of its own.
+the network; a process that runs looks at it in the same turn, a paused one when it goes on.
 Source: RFC 9293 (segments, reset, half-closed connections), without loss, since loss only delays.
 """
 
@@ -16,6 +16,8 @@ import os
 import zlib
 from collections import deque
 from typing import TYPE_CHECKING
+
+from jepsen.env.sim.process import ProcessState
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,6 +32,7 @@ WINDOW_BYTES = 256 * 1024
 SEGMENT_BYTES_MAX = 64 * 1024
 HEADER_BYTES = 40
 LOOPBACK_LATENCY_S = 0.000_02
+RUNNING = ProcessState.RUNNING
 
 
 def os_error(number: int, what: str = "") -> OSError:
@@ -57,7 +60,7 @@ class Flow:
         else:
             arrival_s = network.arrival_s(self._link, size + HEADER_BYTES)
         self._arrival_s = max(self._arrival_s, arrival_s)
-        network.loop.call_at(self._arrival_s, self._arrive, deliver, context=network.context)
+        network.loop.deliver_at(self._arrival_s, self._arrive, deliver)
 
     def drain(self) -> None:
         """Delivers what stalled, if the link lets it through now."""
@@ -206,17 +209,17 @@ class Endpoint:
             return
         self._unread.append(segment)
         self._unread_bytes += len(segment)
-        self.notify()
+        self._tell()
 
     def on_window(self, size: int) -> None:
         """The peer has consumed `size` bytes."""
         self._credit_bytes += size
-        self.notify()
+        self._tell()
 
     def on_end(self) -> None:
         """The peer sends no more."""
         self.end_of_stream = True
-        self.notify()
+        self._tell()
 
     def on_reset(self) -> None:
         """The peer, or the network between, has dropped the connection."""
@@ -226,6 +229,26 @@ class Endpoint:
             )
             self.error = os_error(errno.ECONNRESET)
             self.notify()
+
+    def _tell(self) -> None:
+        """Lets the process look now, as its loop would after the arrival of a segment."""
+        process = self._process
+        if self.wake is None or self._waking is not None:
+            return
+        if process is None or process.state is not RUNNING:
+            self.notify()
+            return
+        loop = self._flow.network.loop
+        loop.handles_run += 1
+        try:
+            self.context.run(self.wake)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as a handle of the process would
+            failure = {"message": "the transport failed", "exception": error}
+            self.context.run(loop.call_exception_handler, failure)
+        if process.watch is not None:
+            process.watch()
 
     def _wake(self) -> None:
         self._waking = None

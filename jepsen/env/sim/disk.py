@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from jepsen.env.sim.connection import os_error
 from raftctl.errors import ConfigError
@@ -28,6 +28,18 @@ SYNC_MAX_S = 0.002
 SECTOR_BYTES = 512
 """What is written wholly or not at all."""
 LOCK_NAME = ".lock"
+
+
+class DurableFile(Protocol):
+    """What a crash leaves of a file; to be looked at only."""
+
+    @property
+    def rewrites(self) -> int:
+        """While it stays the same, bytes are only added at the end."""
+
+    @property
+    def durable(self) -> bytearray:
+        """The bytes."""
 
 
 @dataclass(slots=True)
@@ -54,6 +66,8 @@ class _Content:
     seen: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[_Write] = field(default_factory=list)
+    rewrites: int = 0
+    """How often bytes that were durable may have changed: else all that is new is at the end."""
 
     def change(self, write: _Write) -> None:
         """Writes what readers see at once; a crash may take it back until `sync`."""
@@ -63,8 +77,12 @@ class _Content:
     def sync(self) -> None:
         """Makes everything written so far durable."""
         for write in self.unsynced:
-            write.apply(self.durable)
+            self._make_durable(write)
         self.unsynced.clear()
+
+    def _make_durable(self, write: _Write) -> None:
+        self.rewrites += write.data is None or write.position < len(self.durable)
+        write.apply(self.durable)
 
     def crash(self, random: random.Random) -> None:
         """Keeps what was synced and, by chance, some of what was not: whole, torn or none."""
@@ -74,7 +92,7 @@ class _Content:
                 continue
             if fate < 2 / 3 and write.data:
                 write = self._torn(write.position, write.data, random)
-            write.apply(self.durable)
+            self._make_durable(write)
         self.unsynced.clear()
         self.seen = bytearray(self.durable)
 
@@ -94,6 +112,7 @@ class _Content:
 
     def put_byte(self, position: int, value: int) -> None:
         """A byte changes at rest, without any write."""
+        self.rewrites += 1
         for content in (self.seen, self.durable):
             if position < len(content):
                 content[position] = value
@@ -385,8 +404,8 @@ class SimDisk:
         self._cost_s += self._random.uniform(SYNC_MIN_S, SYNC_MAX_S) * self.slowness
         self._on_sync(detail)
 
-    def durable(self, path: str) -> dict[str, bytes]:
-        """Name and content of each file in a directory as even the worst crash leaves them.
+    def durable(self, path: str) -> dict[str, DurableFile]:
+        """The files of a directory by name, in order, as even the worst crash leaves them.
 
         Empty if the directory itself is not durable.
         """
@@ -396,7 +415,7 @@ class SimDisk:
         if not isinstance(here, _Directory):
             return {}
         entries = sorted(here.durable.items())
-        return {name: bytes(e.durable) for name, e in entries if isinstance(e, _Content)}
+        return {name: e for name, e in entries if isinstance(e, _Content)}
 
     def take_cost_s(self) -> float:
         """The virtual seconds spent since the last call, for the worker to wait."""

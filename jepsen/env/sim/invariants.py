@@ -55,7 +55,7 @@ class QuorumHistory:
 
     voters: tuple[VoterKey, ...]
     """Those of whoever committed last."""
-    durable_entries: Callable[[VoterKey], Mapping[int, Entry]]
+    durable_entries: Callable[[VoterKey], dict[int, Entry]]
     durable_vote: Callable[[int], tuple[int, int]]
     leaders: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
@@ -181,8 +181,8 @@ def _has(disk: Mapping[int, Entry], entry: Entry) -> bool:
 def flushed_is_durable(history: QuorumHistory, change: QuorumChange) -> str | None:
     """What a voter promises to have is on its disk, also after an fsync has failed (row Q12)."""
     node_id, flushed = change.after.node_id, change.after.flushed_end
-    entries = history.durable_entries((node_id, None)).values() if flushed is not None else ()
-    end = max((entry.end_offset for entry in entries), default=None)
+    entries = history.durable_entries((node_id, None)) if flushed is not None else {}
+    end = next((entry.end_offset for entry in reversed(entries.values())), None)
     right = end is None or flushed is None or end >= flushed
     return None if right else f"{node_id} takes {flushed} for durable, its disk ends at {end}"
 

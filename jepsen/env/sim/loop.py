@@ -78,6 +78,24 @@ class SimFuture(asyncio.Future[T]):
         return self._serial
 
 
+class Delivery(asyncio.Handle):
+    """A call of the network's own, which belongs to no process; nothing of a handle but the call.
+
+    What it raises ends the run: that is a bug of the simulation, or what a watcher has found.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[[T], object], argument: T) -> None:
+        # Deliveries are many, and cost half as much without what a handle keeps for others.
+        self._callback = callback
+        self._args = (argument,)
+        self._cancelled = False
+
+    def _run(self) -> None:
+        self._callback(*self._args)
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """An asyncio event loop on virtual time. `network` is set by the world that owns it."""
 
@@ -90,7 +108,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._now_s = START_S
         self._over = False
         self._queue: deque[tuple[Process | None, asyncio.Handle]] = deque()
-        self._timers: list[tuple[float, int, Process | None, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, Process | None, asyncio.Handle]] = []
         self._timers_cancelled = 0
         self._serials = itertools.count(1)
         self._handles_max = handles_max
@@ -153,6 +171,13 @@ class SimLoop(asyncio.BaseEventLoop):
         process = where.get(current_process)
         heapq.heappush(self._timers, (when, next(self._serials), process, handle))
         return handle
+
+    def deliver_at(self, when: float, callback: Callable[[T], object], argument: T) -> None:
+        """Calls `callback(argument)` for the network at the virtual time `when`, in no process."""
+        if self._over:
+            raise RuntimeError("the world is over")
+        delivery = Delivery(callback, argument)
+        heapq.heappush(self._timers, (when, next(self._serials), None, delivery))
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future whose hash does not depend on its address."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.env.sim.committed import Entry
 from jepsen.env.sim.invariants import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from uuid import UUID
 
-    from jepsen.env.sim.disk import SimDisk
+    from jepsen.env.sim.disk import DurableFile, SimDisk
     from jepsen.env.sim.properties import Properties
     from raftctl.metadata.image import MetadataImage
     from raftctl.raft.voters import VoterSet
@@ -56,7 +56,7 @@ def quorum_history(
     directory = f"{data}/{METADATA_LOG_NAME}"
     readers = {node_id: _DurableLog(disk, directory) for node_id, disk in disks.items()}
 
-    def durable_entries(voter: VoterKey) -> Mapping[int, Entry]:
+    def durable_entries(voter: VoterKey) -> dict[int, Entry]:
         node_id, directory_id = voter
         # What votes is a disk: another one in the same node is another voter.
         is_there = directory_id in (None, directory_ids.get(node_id))
@@ -79,11 +79,19 @@ def _entry(batch: Batch) -> Entry:
 
 
 def _durable_vote(disk: SimDisk, directory: str) -> tuple[int, int]:
-    content = disk.durable(directory).get(QUORUM_STATE)
-    if content is None:
+    file = disk.durable(directory).get(QUORUM_STATE)
+    if file is None:
         return NO_VOTE
-    fields = json.loads(content)
+    fields = json.loads(bytes(file.durable))
     return fields["epoch"], fields["voted_id"]
+
+
+class _Segment(NamedTuple):
+    """A file of the log, and how much of it has been decoded."""
+
+    file: DurableFile
+    rewrites: int
+    position: int
 
 
 class _DurableLog:
@@ -93,33 +101,36 @@ class _DurableLog:
         self._disk = disk
         self._directory = directory
         self._entries: dict[int, Entry] = {}
-        self._segments: dict[str, bytes] = {}
+        self._segments: dict[str, _Segment] = {}
 
-    def entries(self) -> Mapping[int, Entry]:
-        """The whole batches by base offset."""
-        files = self._disk.durable(self._directory)
-        segments = {name: data for name, data in files.items() if name.endswith(LOG_SUFFIX)}
-        grown = set(self._segments) <= set(segments) and all(
-            segments[name].startswith(known) for name, known in self._segments.items()
+    def entries(self) -> dict[int, Entry]:
+        """The whole batches by base offset, in order."""
+        found = self._disk.durable(self._directory)
+        files = {name: file for name, file in found.items() if name.endswith(LOG_SUFFIX)}
+        stands = all(
+            files.get(name) is known.file and known.file.rewrites == known.rewrites
+            for name, known in self._segments.items()
         )
-        if not grown:
+        if not stands:
             self._entries, self._segments = {}, {}
-        for name in sorted(segments):
-            known = self._segments.get(name, b"")
-            if len(known) < len(segments[name]):
-                whole = self._decode(segments[name], len(known))
-                self._segments[name] = segments[name][:whole]
+        for name, file in files.items():
+            known = self._segments.get(name)
+            position = known.position if known else 0
+            if known is None or position < len(file.durable):
+                position += self._decode(bytes(file.durable[position:]))
+                self._segments[name] = _Segment(file, file.rewrites, position)
         return self._entries
 
-    def _decode(self, data: bytes, position: int) -> int:
-        """Notes the batches from there on; returns where the last whole one ends."""
+    def _decode(self, data: bytes) -> int:
+        """Notes the batches; returns where the last whole one ends."""
+        end = 0
         try:
-            for at, batch in decode_batches(data, position):
+            for at, batch in decode_batches(data):
                 self._entries[batch.base_offset] = _entry(batch)
-                position = at + HEADER_BYTES + len(batch.payload)
+                end = at + HEADER_BYTES + len(batch.payload)
         except CorruptBatchError as error:
             return error.position
-        return position
+        return end
 
 
 _PartitionState = tuple[bool, int, int, int, tuple[int, ...]]

@@ -273,10 +273,38 @@ def test_voters_are_reminded_until_they_have_fetched() -> None:
 @pytest.mark.req("Q5")
 def test_observers_are_answered_but_never_counted() -> None:
     node = leader()
-    assert fetched(node.ask(fetch_request(9, 0, 0, 1))).error is ErrorCode.NONE
     node.ask(fetch_request(9, 1, 1, 1))
     node.ask(fetch_request(8, 1, 1, 1))
     assert node.core.high_watermark == 0
+    node.ask(fetch_request(2, 1, 1, 1))
+    assert fetched(node.ask(fetch_request(9, 0, 0, 1))).error is ErrorCode.NONE
+
+
+@pytest.mark.req("Q5")
+def test_observers_get_records_with_their_commit_and_not_before() -> None:
+    node = leader()
+    assert node.ask(fetch_request(9, 0, 0, 1)) is None
+    waiting = node.token
+    node.propose()
+    node.flushed()
+    assert only(ReplyFetch, node.effects) == []
+    node.ask(fetch_request(2, 2, 1, 1))
+    (reply,) = only(ReplyFetch, node.effects)
+    assert (reply.token, reply.response.fetch_offset, reply.response.high_watermark) == (
+        waiting,
+        0,
+        2,
+    )
+
+
+@pytest.mark.req("Q5")
+def test_an_observer_is_not_kept_waiting_for_ever_where_nothing_commits() -> None:
+    node = leader()
+    node.ask(fetch_request(9, 0, 0, 1, wait_ms=100))
+    waiting = node.token
+    node.wait(100)
+    (reply,) = only(ReplyFetch, node.effects)
+    assert (reply.token, reply.response.high_watermark) == (waiting, 0)
 
 
 @pytest.mark.req("Q5")
