@@ -9,7 +9,8 @@ from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.models import Register
 from jepsen.history import Op, OpType
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.requests import ANY_VERSION, KvCasRequest, KvGetRequest, KvPutRequest
+from raftctl.metadata.kv_requests import ANY_VERSION
+from raftctl.metadata.requests import KvCasRequest, KvGetRequest, KvPutRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,8 @@ from raftctl.cli.controllers import TIMEOUT_S, ControllersOption, TimeoutOption,
 from raftctl.cli.output import Output, OutputOption, show
 from raftctl.cli.record_json import value_json
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.metadata.kv_requests import ANY_VERSION, NO_VERSION
 from raftctl.metadata.requests import (
-    ANY_VERSION,
-    NO_VERSION,
     KvCasRequest,
     KvDeleteRequest,
     KvGetRequest,

@@ -21,6 +21,7 @@ from raftctl.metadata.admin_requests import (
 )
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import (
+    COORDINATION_LEVEL,
     ELR_FEATURE,
     METADATA_VERSION_FEATURE,
     SECURITY_LEVEL,
@@ -87,18 +88,19 @@ def _check(image: MetadataImage, update: FeatureUpdate) -> None:
         raise _refused(f"{update.feature} is {present}: to lower it, ask for a safe downgrade")
     if update.level > present and update.upgrade_type != UPGRADE:
         raise _refused(f"{update.feature} is {present}: to raise it, ask for an upgrade")
-    if update.feature == METADATA_VERSION_FEATURE and update.level < SECURITY_LEVEL <= present:
+    if update.feature == METADATA_VERSION_FEATURE and update.level < present:
         _check_nothing_is_lost(image, update)
 
 
 def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:
     """Also an unsafe downgrade is refused here: older nodes could not read the log at all."""
     held = {
-        "client quotas": image.client_quotas,
-        "access control lists": image.acls,
-        "SCRAM credentials": image.scram,
+        "client quotas": (SECURITY_LEVEL, image.client_quotas),
+        "access control lists": (SECURITY_LEVEL, image.acls),
+        "SCRAM credentials": (SECURITY_LEVEL, image.scram),
+        "sessions": (COORDINATION_LEVEL, image.coordination.sessions),
     }
-    lost = [name for name, there in held.items() if there]
+    lost = [name for name, (level, there) in held.items() if there and update.level < level]
     if lost:
         raise _refused(
             f"{METADATA_VERSION_FEATURE} {update.level} does not know {', '.join(lost)}: delete "

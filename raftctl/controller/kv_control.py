@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 from raftctl.controller.result import ControllerResult
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.kv_requests import ANY_VERSION, NO_VERSION
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests import (
-    ANY_VERSION,
-    NO_VERSION,
     KvCasRequest,
     KvDeleteRequest,
     KvGetRequest,
@@ -47,7 +46,7 @@ def handle_kv(state: MetadataImage | MetadataDelta, request: KvRequest) -> Contr
     expects nothing, MESSAGE_TOO_LARGE for the value, POLICY_VIOLATION for a key too many.
     """
     key = request.key
-    _check_key(key)
+    check_key(key)
     match request:
         case KvPutRequest():
             return _set(state, key, request.value)
@@ -79,7 +78,7 @@ def handle_puts(
             decided.append(KvRecord(key, value))
             continue
         try:
-            _check_key(key)
+            check_key(key)
             _check_value(state, key, value, room - before)
         except KafkaError as error:
             decided.append(error)
@@ -88,9 +87,11 @@ def handle_puts(
     return decided
 
 
-def _check_key(key: str) -> None:
+def check_key(key: str, field: str = "key") -> None:
+    """KafkaError(INVALID_REQUEST) for a name that is empty or too long."""
     if not 0 < len(key) <= KEY_LENGTH_MAX:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a key has 1 to {KEY_LENGTH_MAX} characters")
+        why = f"a {field} has 1 to {KEY_LENGTH_MAX} characters"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 
 def _check_value(state: MetadataImage | MetadataDelta, key: str, value: bytes, room: int) -> None:

@@ -28,6 +28,7 @@ from raftctl.controller.config_control import alter_configs
 from raftctl.controller.elections import elect_leaders
 from raftctl.controller.feature_control import no_quorum, update_features
 from raftctl.controller.kv_control import handle_kv, handle_puts
+from raftctl.controller.kv_coordination import KvCoordination
 from raftctl.controller.producer_ids import allocate_producer_ids
 from raftctl.controller.quota_control import alter_client_quotas
 from raftctl.controller.reassignment import alter_reassignments
@@ -49,6 +50,7 @@ from raftctl.metadata.admin_requests import (
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
+from raftctl.metadata.kv_requests import CoordinationRequest
 from raftctl.metadata.records import FeatureLevelRecord, KvRecord, NoOpRecord, Record
 from raftctl.metadata.requests import (
     AllocateProducerIdsRequest,
@@ -113,6 +115,7 @@ class QuorumController:
         self._cluster = ClusterControl(config, self._settler)
         self._topics = TopicControl(config, rng)
         self._balancer = LeaderBalancer(config)
+        self._coordination = KvCoordination()
         self._active = False
         self._epoch = 0
         self._committed_image = EMPTY_IMAGE
@@ -150,6 +153,7 @@ class QuorumController:
         self._committed_image = image
         self._cluster.claim(image, now_ms)
         self._balancer.start(now_ms)
+        self._coordination.claim(image, now_ms)
         settling = self._settler.start(image)
         if METADATA_VERSION_FEATURE in image.features:
             return [*settling]
@@ -163,6 +167,7 @@ class QuorumController:
         self._cluster.renounce()
         self._settler.stop()
         self._balancer.stop()
+        self._coordination.renounce()
 
     def handle(self, request: ControllerRequest, now_ms: int) -> ControllerResult:
         """What becomes of a request. Its records must be appended before the next call."""
@@ -171,6 +176,8 @@ class QuorumController:
             case KvPutRequest() | KvGetRequest() | KvCasRequest() | KvDeleteRequest():
                 # Not `self.image`: an image for each write would cost more than all the rest.
                 return handle_kv(self._open or self.image, request)
+            case _ if isinstance(request, CoordinationRequest):
+                return self._coordination.handle(self.image, request, now_ms)
             case BrokerHeartbeatRequest():
                 return self._cluster.heartbeat(self.image, request, now_ms)
             case AlterPartitionRequest():
@@ -198,21 +205,28 @@ class QuorumController:
         return handle_puts(self._open or self.image, requests)
 
     def tick(self, now_ms: int) -> list[Record]:
-        """What is due by now, the first of: silent brokers are fenced, partitions settled, leaders
+        """What is due by now, the first of: silent brokers are fenced, silent sessions closed,
 
-        balanced. One at a time: each starts from the image, which shows nothing of the other yet.
+        partitions settled, leaders balanced. One at a time: each starts from the image, which shows
+        nothing of the other yet.
         """
         invariant(self._active, "only the active controller has deadlines")
-        fencing = self._cluster.fence_silent(self.image, now_ms)
-        if fencing or self._settler.busy:
-            return fencing or [*self._settler.go_on(self.image)]
+        silent = self._cluster.fence_silent(self.image, now_ms) or self._coordination.expire(
+            self.image, now_ms
+        )
+        if silent or self._settler.busy:
+            return silent or [*self._settler.go_on(self.image)]
         return [*self._balancer.tick(self.image, now_ms)]
 
     def deadline_ms(self) -> int | None:
         """When to call `tick`; None while nothing can become due."""
         if self._settler.busy:
             return _AT_ONCE_MS
-        deadlines = (self._cluster.deadline_ms(), self._balancer.deadline_ms())
+        deadlines = (
+            self._cluster.deadline_ms(),
+            self._coordination.deadline_ms(),
+            self._balancer.deadline_ms(),
+        )
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
     def idle_records(self) -> list[Record]:

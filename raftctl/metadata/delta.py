@@ -17,6 +17,7 @@ from uuid import UUID
 from immutables import Map
 
 from raftctl.errors import InvariantViolation, invariant
+from raftctl.metadata.coordination import CoordinationDelta
 from raftctl.metadata.image import (
     EMPTY_IMAGE,
     TOPIC_RESOURCE,
@@ -34,7 +35,10 @@ from raftctl.metadata.records import (
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    KvLockRecord,
+    KvOwnerRecord,
     KvRecord,
+    KvSessionRecord,
     LeaderChangeRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -43,6 +47,8 @@ from raftctl.metadata.records import (
     Record,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveKvLockRecord,
+    RemoveKvSessionRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     SnapshotMarkRecord,
@@ -98,6 +104,7 @@ class MetadataDelta:
         "changed_quotas",
         "changed_scram",
         "changed_topics",
+        "coordination",
         "deleted_topics",
         "image",
         "next_producer_id",
@@ -119,6 +126,8 @@ class MetadataDelta:
         self.changed_features: dict[str, int] = {}
         self.changed_kv: dict[str, KvEntry | None] = {}
         """Key to its entry as it is now; None if it was removed."""
+        self.coordination: CoordinationDelta | None = None
+        """What changed of sessions and locks; None if nothing."""
         self.changed_quotas: dict[QuotaEntity, dict[str, float | None]] = {}
         """Entity to key to the new value; None if the quota was removed."""
         self.changed_acls: dict[UUID, AccessControlEntryRecord | None] = {}
@@ -159,6 +168,7 @@ class MetadataDelta:
             self._apply_quotas(),
             _updated(before.acls, self.changed_acls),
             _updated(before.scram, self.changed_scram),
+            before.coordination if self.coordination is None else self.coordination.apply(),
         )
 
     def _apply_topics(self) -> TopicsImage:
@@ -311,9 +321,31 @@ class MetadataDelta:
 
     def _set_kv(self, record: KvRecord, offset: int) -> None:
         value, version = record.value, record.version
+        if value is None and (self.coordination or self.image.coordination.owners):
+            self._coordinate().disown(record.key)
         self.changed_kv[record.key] = (
             None if value is None else KvEntry(value, offset if version < 0 else version)
         )
+
+    def _coordinate(self) -> CoordinationDelta:
+        if self.coordination is None:
+            self.coordination = CoordinationDelta(self.image.coordination)
+        return self.coordination
+
+    def _open_kv_session(self, record: KvSessionRecord, _offset: int) -> None:
+        self._coordinate().open_session(record)
+
+    def _close_kv_session(self, record: RemoveKvSessionRecord, _offset: int) -> None:
+        self._coordinate().close_session(record)
+
+    def _own_kv(self, record: KvOwnerRecord, _offset: int) -> None:
+        self._coordinate().own(record)
+
+    def _enqueue(self, record: KvLockRecord, offset: int) -> None:
+        self._coordinate().enqueue(record, offset)
+
+    def _dequeue(self, record: RemoveKvLockRecord, _offset: int) -> None:
+        self._coordinate().dequeue(record)
 
     # --- security -----------------------------------------------------------------------------
 
@@ -385,6 +417,11 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
     ProducerIdsRecord: MetadataDelta._set_next_producer_id,
     FeatureLevelRecord: MetadataDelta._set_feature,
     KvRecord: MetadataDelta._set_kv,
+    KvSessionRecord: MetadataDelta._open_kv_session,
+    RemoveKvSessionRecord: MetadataDelta._close_kv_session,
+    KvOwnerRecord: MetadataDelta._own_kv,
+    KvLockRecord: MetadataDelta._enqueue,
+    RemoveKvLockRecord: MetadataDelta._dequeue,
     ClientQuotaRecord: MetadataDelta._set_quota,
     AccessControlEntryRecord: MetadataDelta._add_acl,
     RemoveAccessControlEntryRecord: MetadataDelta._remove_acl,

@@ -59,6 +59,7 @@ def _removals(old: MetadataImage, new: MetadataImage) -> Iterator[Record]:
     for key in sorted(old.kv):
         if key not in new.kv:
             yield KvRecord(key, None)
+    yield from old.coordination.removals(new.coordination)
     yield from _security_removals(old, new)
 
 

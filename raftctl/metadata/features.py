@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 METADATA_VERSION_FEATURE = "metadata.version"
 ELR_FEATURE = "eligible.leader.replicas.version"
 
-METADATA_VERSION = 2
+METADATA_VERSION = 3
 """The newest level of the metadata's records. 1: brokers, topics, configs, keys and values; 2: also
-client quotas, access control lists and SCRAM credentials."""
+client quotas, access control lists and SCRAM credentials; 3: also sessions of keys and values, and
+locks."""
 SECURITY_LEVEL = 2
+COORDINATION_LEVEL = 3
 
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     ELR_FEATURE: (0, 1),

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from immutables import Map
 
+from raftctl.metadata.coordination import NO_COORDINATION, Coordination
 from raftctl.metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -150,6 +151,8 @@ class MetadataImage:
     """Rules by their ids."""
     scram: Map[tuple[str, int], UserScramCredentialRecord] = field(default_factory=Map)
     """(user, mechanism) to the credential."""
+    coordination: Coordination = NO_COORDINATION
+    """Sessions of keys and values, and locks."""
 
     def config(self, resource_type: int, name: str) -> Map[str, str]:
         """The overrides of one resource."""
@@ -185,6 +188,7 @@ class MetadataImage:
             yield ProducerIdsRecord(-1, -1, self.next_producer_id)
         for key in sorted(self.kv):
             yield KvRecord(key, *self.kv[key])
+        yield from self.coordination.records()
         yield from self._security_records()
 
     def _security_records(self) -> Iterator[Record]:

@@ -171,6 +171,55 @@ class KvRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class KvSessionRecord:
+    """A client's session is open (row Q10); only a record ends it."""
+
+    TYPE_ID: ClassVar[int] = 71
+    session_id: UUID
+    timeout_ms: int
+    """Once it is silent for this long the active controller closes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveKvSessionRecord:
+    """A session is over; what was bound to it is removed by the records before this one."""
+
+    TYPE_ID: ClassVar[int] = 72
+    session_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class KvOwnerRecord:
+    """A key is ephemeral from now on: it goes with the session. None: it stays after all."""
+
+    TYPE_ID: ClassVar[int] = 73
+    key: str
+    session_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class KvLockRecord:
+    """A session queues for a lock; the first of the queue holds it."""
+
+    TYPE_ID: ClassVar[int] = 74
+    lock: str
+    session_id: UUID
+    value: bytes
+    """Who this is, for others to read."""
+    token: int = -1
+    """-1: the offset of this record. Otherwise the token that a snapshot keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveKvLockRecord:
+    """The session with this token holds the lock no more, or waits for it no more."""
+
+    TYPE_ID: ClassVar[int] = 75
+    lock: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClientQuotaRecord:
     """One quota of an entity; None removes it (row C12)."""
 
@@ -271,6 +320,11 @@ Record = (
     | ProducerIdsRecord
     | FeatureLevelRecord
     | KvRecord
+    | KvSessionRecord
+    | RemoveKvSessionRecord
+    | KvOwnerRecord
+    | KvLockRecord
+    | RemoveKvLockRecord
     | ClientQuotaRecord
     | AccessControlEntryRecord
     | RemoveAccessControlEntryRecord

@@ -23,6 +23,18 @@ from raftctl.metadata.admin_requests import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
+from raftctl.metadata.kv_requests import (
+    KvBarrierRequest,
+    KvBarrierResponse,
+    KvCloseSessionRequest,
+    KvGuardedWriteRequest,
+    KvHeartbeatRequest,
+    KvLockRequest,
+    KvLockResponse,
+    KvOpenSessionRequest,
+    KvSessionResponse,
+    KvUnlockRequest,
+)
 from raftctl.metadata.records import Endpoint
 from raftctl.metadata.security_requests import (
     AlterClientQuotasRequest,
@@ -203,12 +215,6 @@ class DeleteTopicsResponse:
     topics: tuple[TopicResult, ...]
 
 
-ANY_VERSION = -2
-"""In a `KvCasRequest`: the version does not matter."""
-NO_VERSION = -1
-"""The version of a key that does not exist."""
-
-
 @dataclass(frozen=True, slots=True)
 class KvGetRequest:
     """What is the value of the key? Linearizable: no older than any write answered before."""
@@ -281,6 +287,13 @@ ControllerRequest = (
     | KvGetRequest
     | KvCasRequest
     | KvDeleteRequest
+    | KvGuardedWriteRequest
+    | KvOpenSessionRequest
+    | KvHeartbeatRequest
+    | KvCloseSessionRequest
+    | KvLockRequest
+    | KvUnlockRequest
+    | KvBarrierRequest
     | CreatePartitionsRequest
     | ElectLeadersRequest
     | AlterConfigsRequest
@@ -302,6 +315,9 @@ ControllerResponse = (
     | DeleteTopicsResponse
     | KvGetResponse
     | KvWriteResponse
+    | KvSessionResponse
+    | KvLockResponse
+    | KvBarrierResponse
     | AdminResponse
     | ElectLeadersResponse
     | DescribeQuorumResponse

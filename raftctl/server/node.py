@@ -28,6 +28,11 @@ from raftctl.server.broker_runner import BrokerRunner
 from raftctl.server.controller_client import QuorumControllerClient
 from raftctl.server.controller_service import ControllerService
 from raftctl.server.driver import RaftDriver
+from raftctl.server.kv_events import KvEventLog
+from raftctl.server.kv_follower import KvFollower
+from raftctl.server.kv_http import KvApi
+from raftctl.server.kv_json import BODY_BYTES_MAX
+from raftctl.server.kv_watch import KvWatches
 from raftctl.server.loader import MetadataLoader
 from raftctl.server.peers import Peers
 from raftctl.server.replica import bootstrap_servers, make_core, open_replica
@@ -111,7 +116,7 @@ class Node:
         self._cleanup.push_async_callback(driver.stop)
         self.loader = loader = MetadataLoader(driver, replica.image)
         if config.is_controller:
-            await self._start_controller(replica, driver, loader)
+            await self._start_controller(replica, driver, loader, peers)
             self._watch_endpoint(replica, driver, peers)
         else:
             driver.add_listener(loader)
@@ -216,7 +221,7 @@ class Node:
     # --- controller -------------------------------------------------------------------------------
 
     async def _start_controller(
-        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader
+        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, peers: Peers
     ) -> None:
         config = self.config
         service = ControllerService(
@@ -252,13 +257,30 @@ class Node:
             loader=loader,
             hashes=self.hashes,
         )
-        app = web.Application()
+        app = web.Application(client_max_size=BODY_BYTES_MAX)
         app.add_routes(api.routes())
+        self._mount_kv(app, service, driver, loader, peers)
         rpc.mount(app)
         listener = config.controller_listeners[0]
         runner, _ = await start_http(app, listener.host, listener.port)
         self._cleanup.push_async_callback(runner.cleanup)
         self._cleanup.push_async_callback(driver.resign)
+
+    def _mount_kv(
+        self,
+        app: web.Application,
+        service: ControllerService,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        peers: Peers,
+    ) -> None:
+        follower = KvFollower(loader)
+        loader.add_publisher(follower)
+        api = KvApi(
+            service=service, driver=driver, peers=peers, follower=follower, runtime=self._runtime
+        )
+        app.add_routes(api.routes())
+        KvWatches(KvEventLog(driver), follower).mount(app)
 
     def _watch_endpoint(self, replica: Replica, driver: RaftDriver, peers: Peers) -> None:
         voter = self._own_voter(replica)

@@ -36,12 +36,12 @@ async def test_features_are_updated_and_told(version: int) -> None:
     client = {"client_software_name": "test", "client_software_version": "1"}
     versions = await ask(broker, 18, 4, client)
     finalized = {one["name"]: one["max_version_level"] for one in versions["finalized_features"]}
-    assert finalized == {ELR: 1, "metadata.version": 2}
+    assert finalized == {ELR: 1, "metadata.version": 3}
     supported = {
         one["name"]: (one["min_version"], one["max_version"])
         for one in versions["supported_features"]
     }
-    assert supported == {ELR: (0, 1), "metadata.version": (1, 2)}
+    assert supported == {ELR: (0, 1), "metadata.version": (1, 3)}
     answer = await ask(broker, 57, version, features(0, 1))
     assert answer["error_code"] == ErrorCode.INVALID_UPDATE_VERSION
     assert "safe downgrade" in answer["error_message"]

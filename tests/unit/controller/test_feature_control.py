@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
@@ -16,6 +18,7 @@ from raftctl.metadata.admin_requests import (
 )
 from raftctl.metadata.features import ELR_FEATURE, METADATA_VERSION, METADATA_VERSION_FEATURE
 from raftctl.metadata.image import BROKER_RESOURCE
+from raftctl.metadata.kv_requests import KvCloseSessionRequest, KvOpenSessionRequest
 from raftctl.metadata.records import NO_LEADER, ClientQuotaRecord
 from tests.unit.controller.cluster import Cluster
 
@@ -94,6 +97,18 @@ def test_a_downgrade_that_would_lose_metadata_is_refused(cluster: Cluster, kind:
     assert update(cluster, down).error == ErrorCode.NONE
     up = FeatureUpdate(METADATA_VERSION_FEATURE, METADATA_VERSION, UPGRADE)
     assert update(cluster, up).error == ErrorCode.NONE
+
+
+@pytest.mark.req("C11", "Q10")
+def test_open_sessions_keep_the_level_that_knows_them(cluster: Cluster) -> None:
+    session = UUID(int=1)
+    cluster.handle(KvOpenSessionRequest(session, 1_000))
+    down = FeatureUpdate(METADATA_VERSION_FEATURE, 2, SAFE_DOWNGRADE)
+    assert "sessions" in update(cluster, down).message
+    cluster.handle(KvCloseSessionRequest(session))
+    assert update(cluster, down).error == ErrorCode.NONE
+    with pytest.raises(KafkaError, match="raise it to 3 first"):
+        cluster.handle(KvOpenSessionRequest(session, 1_000))
 
 
 @pytest.mark.req("C11", "C5")

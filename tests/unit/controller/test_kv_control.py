@@ -12,10 +12,9 @@ from raftctl.controller import kv_control
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE, KvEntry
+from raftctl.metadata.kv_requests import ANY_VERSION, NO_VERSION
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests import (
-    ANY_VERSION,
-    NO_VERSION,
     KvCasRequest,
     KvDeleteRequest,
     KvGetRequest,

@@ -13,7 +13,10 @@ from raftctl.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage
 from raftctl.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
+    KvLockRecord,
+    KvOwnerRecord,
     KvRecord,
+    KvSessionRecord,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
@@ -45,11 +48,28 @@ def images(draw: st.DrawFn) -> MetadataImage:
         for key in draw(st.sets(st.sampled_from(("k", "l")))):
             value = draw(st.sampled_from("xy"))
             records.append(ConfigRecord(TOPIC_RESOURCE, name, key, value))
+    keys = sorted(draw(st.sets(st.sampled_from(("k", "l", "m")))))
     records.extend(
-        KvRecord(key, draw(st.sampled_from((b"v", b"w"))), draw(st.integers(1, 3)))
-        for key in draw(st.sets(st.sampled_from(("k", "l", "m"))))
+        KvRecord(key, draw(st.sampled_from((b"v", b"w"))), draw(st.integers(1, 3))) for key in keys
     )
-    return applied(*records)
+    return applied(*records, *draw(coordination(keys)))
+
+
+@st.composite
+def coordination(draw: st.DrawFn, keys: list[str]) -> list[Record]:
+    """Sessions, some of the keys bound to them, and their places in queues for locks."""
+    sessions = [UUID(int=number) for number in sorted(draw(st.sets(st.integers(1, 3))))]
+    records: list[Record] = [
+        KvSessionRecord(session, draw(st.sampled_from((1_000, 2_000)))) for session in sessions
+    ]
+    owned = sorted(draw(st.sets(st.sampled_from(keys)))) if keys and sessions else []
+    records.extend(KvOwnerRecord(key, draw(st.sampled_from(sessions))) for key in owned)
+    records.extend(
+        KvLockRecord(lock, session, b"", draw(st.integers(1, 2)) * 10 + session.int)
+        for session in sessions
+        for lock in sorted(draw(st.sets(st.sampled_from(("x", "y")))))
+    )
+    return records
 
 
 @pytest.mark.req("Q6")
@@ -65,6 +85,7 @@ def test_the_difference_leads_from_one_image_to_the_other(
     assert list(whole.records()) == list(new.records())
     assert (whole.brokers, whole.topics, whole.configs) == (new.brokers, new.topics, new.configs)
     assert whole.kv == new.kv
+    assert whole.coordination == new.coordination
 
 
 @pytest.mark.req("Q6", "Q10")

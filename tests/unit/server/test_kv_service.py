@@ -10,10 +10,10 @@ import pytest
 
 from raftctl.controller.quorum_controller import ControllerConfig, QuorumController
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.kv_requests import ANY_VERSION
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests import (
-    ANY_VERSION,
     KvCasRequest,
     KvGetRequest,
     KvGetResponse,

@@ -1,0 +1,181 @@
+"""The HTTP API of keys and values as JSON: reading requests and telling errors.
+
+Whatever is wrong with a request is answered by an object with `error`, Kafka's name of it,
+`message` and, for bad input, the `field`. `done` tells if a write may have been done all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.ids import parse_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+"""Of a request; a value of the largest size fits in base64, and as text unless most is escaped."""
+
+_HTTP_STATUS = {
+    ErrorCode.INVALID_REQUEST: 400,
+    ErrorCode.INVALID_SESSION_TIMEOUT: 400,
+    ErrorCode.RESOURCE_NOT_FOUND: 404,
+    ErrorCode.UNKNOWN_MEMBER_ID: 404,
+    ErrorCode.INVALID_UPDATE_VERSION: 409,
+    ErrorCode.FENCED_MEMBER_EPOCH: 409,
+    ErrorCode.OFFSET_OUT_OF_RANGE: 410,
+    ErrorCode.MESSAGE_TOO_LARGE: 413,
+    ErrorCode.POLICY_VIOLATION: 422,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: 429,
+    ErrorCode.UNSUPPORTED_VERSION: 501,
+    ErrorCode.NOT_CONTROLLER: 503,
+    ErrorCode.BROKER_NOT_AVAILABLE: 503,
+    ErrorCode.REQUEST_TIMED_OUT: 504,
+}
+
+
+class BadFieldError(Exception):
+    """What is wrong with one field of a request, and the remedy."""
+
+    def __init__(self, field: str, remedy: str) -> None:
+        self.field = field
+        super().__init__(f"{field}: {remedy}")
+
+
+def error_response(error: KafkaError | BadFieldError, **more: Any) -> web.Response:
+    """The answer for an error."""
+    if isinstance(error, BadFieldError):
+        told = {"error": "INVALID_REQUEST", "message": str(error), "field": error.field}
+        return web.json_response({**told, **more}, status=400)
+    told = {"error": error.code.name, "message": error.message}
+    if error.code is ErrorCode.REQUEST_TIMED_OUT:
+        told["done"] = "unknown"
+    return web.json_response({**told, **more}, status=_HTTP_STATUS.get(error.code, 500))
+
+
+def value_fields(value: bytes) -> dict[str, str]:
+    """`value` if the bytes are UTF-8, else `value_base64`."""
+    try:
+        return {"value": value.decode()}
+    except UnicodeDecodeError:
+        return {"value_base64": base64.b64encode(value).decode()}
+
+
+class Fields:
+    """The fields of a request, each to be taken once; what is left over is an error."""
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = dict(fields)
+
+    @classmethod
+    async def of(cls, request: web.Request) -> Fields:
+        """From the query of a GET, or from the JSON body. Raises BadFieldError, KafkaError."""
+        if request.method == "GET":
+            for name in request.query:
+                if len(request.query.getall(name)) > 1:
+                    raise BadFieldError(name, "give it once")
+            return cls(request.query)
+        if request.content_type != "application/json":
+            raise BadFieldError("Content-Type", "must be application/json")
+        try:
+            body = json.loads(await request.text())
+        except web.HTTPRequestEntityTooLarge:
+            why = f"body has at most {BODY_BYTES_MAX} bytes"
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why) from None
+        except (ValueError, RecursionError):
+            raise BadFieldError("body", "must be one JSON object in UTF-8") from None
+        if not isinstance(body, dict):
+            raise BadFieldError("body", "must be one JSON object")
+        return cls(body)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A text; required without a default."""
+        value = self.text_or_none(name)
+        if value is not None:
+            return value
+        if default is None:
+            raise BadFieldError(name, "is missing")
+        return default
+
+    def text_or_none(self, name: str) -> str | None:
+        """A text, if it is there."""
+        value = self._fields.pop(name, None)
+        if value is not None and not isinstance(value, str):
+            raise BadFieldError(name, "must be a string")
+        if value is not None:
+            _check_utf8(name, value)
+        return value
+
+    def number(self, name: str, default: int, low: int, high: int) -> int:
+        """An integer within bounds; texts of digits count, as a query has them."""
+        value = self._fields.pop(name, None)
+        if value is None:
+            return default
+        if isinstance(value, str) and value.lstrip("-").isascii() and _is_integer(value):
+            value = int(value)
+        if type(value) is not int or not low <= value <= high:
+            raise BadFieldError(name, f"must be an integer from {low} to {high}")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """A boolean, false if it is not there."""
+        value = self._fields.pop(name, False)
+        if not isinstance(value, bool):
+            raise BadFieldError(name, "must be true or false")
+        return value
+
+    def bytes_or_none(self, name: str) -> bytes | None:
+        """A value: text, or bytes in base64 under the name with `_base64`."""
+        text = self.text_or_none(name)
+        encoded = self.text_or_none(f"{name}_base64")
+        if text is not None and encoded is not None:
+            raise BadFieldError(name, f"give it or {name}_base64")
+        if text is not None:
+            return text.encode()
+        if encoded is None:
+            return None
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError):
+            raise BadFieldError(f"{name}_base64", "is not base64") from None
+
+    def id_or_none(self, name: str) -> UUID | None:
+        """The id of a session, if it is there."""
+        text = self.text_or_none(name)
+        if text is None:
+            return None
+        try:
+            return parse_uuid(text)
+        except ValueError:
+            raise BadFieldError(name, "is no session's id: 22 characters") from None
+
+    def id(self, name: str) -> UUID:
+        """The id of a session."""
+        found = self.id_or_none(name)
+        if found is None:
+            raise BadFieldError(name, "is missing")
+        return found
+
+    def end(self) -> None:
+        """Raises BadFieldError if anything is left over."""
+        for name in self._fields:
+            raise BadFieldError(name, "is not known here")
+
+
+def _is_integer(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isdigit() and len(digits) < 20
+
+
+def _check_utf8(name: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadFieldError(name, "is no UTF-8: it has half of a surrogate pair") from None
