@@ -72,6 +72,8 @@ class HostedPartition:
         NOT_ENOUGH_REPLICAS, or what is wrong with the batch.
         """
         rules = self.rules
+        if self.log.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.log.offline)
         if not rules.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == ALL_IN_SYNC and rules.is_under_min_insync:
@@ -189,6 +191,8 @@ class HostedPartition:
         """Why this replica cannot serve a Fetch, whatever the log holds; NONE if it can."""
         if wanted.topic_id is not None and wanted.topic_id != self.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        if self.log.offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if not params.leader_only and not self.rules.is_leader:
             return self._follower_error(wanted)
         error = self.rules.check_leader(wanted.current_leader_epoch)
@@ -211,7 +215,7 @@ class HostedPartition:
 
     def find_offset(self, lookup: OffsetLookup, replica_id: int) -> OffsetResult:
         """Answers ListOffsets for this partition."""
-        error = self.rules.check_leader(lookup.current_leader_epoch)
+        error = self._offset_error(lookup.current_leader_epoch)
         if error is not ErrorCode.NONE:
             return OffsetResult(error)
         if lookup.timestamp == EARLIEST:
@@ -233,6 +237,11 @@ class HostedPartition:
             return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         return self._offset(limit) if lookup.timestamp == LATEST else OffsetResult(ErrorCode.NONE)
 
+    def _offset_error(self, current_leader_epoch: int) -> ErrorCode:
+        if self.log.offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return self.rules.check_leader(current_leader_epoch)
+
     def _offset(self, offset: int, timestamp: int = -1) -> OffsetResult:
         return OffsetResult(ErrorCode.NONE, offset, timestamp, self.log.epoch_of(offset))
 
@@ -240,7 +249,7 @@ class HostedPartition:
         self, current_leader_epoch: int, leader_epoch: int
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Answers OffsetForLeaderEpoch for this partition."""
-        error = self.rules.check_leader(current_leader_epoch)
+        error = self._offset_error(current_leader_epoch)
         if error is not ErrorCode.NONE:
             return error, EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
         return error, self.log.end_offset_for_epoch(leader_epoch)

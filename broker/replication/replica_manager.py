@@ -15,6 +15,7 @@ from broker.replication.ack_flusher import AckFlusher
 from broker.replication.background import Background
 from broker.replication.cold_reads import ColdReads
 from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce
+from broker.replication.directory_assignments import DirectoryAssignments
 from broker.replication.fetcher import Fetchers
 from broker.replication.hosted import ALL_IN_SYNC, HostedPartition
 from broker.replication.isr_manager import IsrManager
@@ -34,6 +35,7 @@ from broker.types import (
 )
 from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import (
     BROKER_RESOURCE,
     EMPTY_IMAGE,
@@ -78,6 +80,8 @@ class ReplicaManager:
         self._ack_flusher = AckFlusher(self._flushed)
         self._selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._isr = IsrManager(context, self._isr_answered)
+        self._places = DirectoryAssignments(context, logs)
+        logs.directory_failed = self._directory_failed
         self._fetchers = Fetchers(
             context,
             logs,
@@ -95,6 +99,7 @@ class ReplicaManager:
         """Recovers the logs; partitions are served once an image names them."""
         await self._logs.start()
         self._background.start(self._isr.run())
+        self._background.start(self._places.run())
         self._background.start(self._shrink_periodically())
 
     async def stop(self) -> None:
@@ -118,6 +123,9 @@ class ReplicaManager:
             for partition_id in sorted(change.partitions):
                 partition = TopicPartition(change.name, partition_id)
                 self._apply(partition, change.topic_id, change.partitions[partition_id])
+        if METADATA_VERSION_FEATURE in delta.changed_features:
+            for hosted in self._hosted.values():
+                self._places.check(hosted, image)
 
     def _apply(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
         if self._broker_id not in image.replicas:
@@ -127,6 +135,9 @@ class ReplicaManager:
             hosted = self._host(partition, topic_id)
         except KafkaError as error:
             self._context.fail(error)
+            return
+        self._places.check(hosted, self._image)
+        if hosted.log.offline is not None:
             return
         if image.leader == self._broker_id:
             self._lead(hosted, image)
@@ -191,11 +202,28 @@ class ReplicaManager:
         if log is None or log.topic_id != topic_id:
             return
         self._fetchers.unfollow(partition)
+        self._places.forget(partition)
         hosted = self._hosted.pop(partition, None)
         self._logs.delete(partition)
         if hosted is not None:
             hosted.rules.resign()
             self._wake(partition)
+
+    def _directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
+        # Whoever finds out is in the middle of something.
+        self._loop.call_soon(self._take_offline, path, partitions)
+
+    def _take_offline(self, path: str, partitions: Sequence[TopicPartition]) -> None:
+        """These have no log here until the node starts again: others lead them, or nobody."""
+        for partition in partitions:
+            hosted = self._hosted.get(partition)
+            if hosted is not None:
+                self._fetchers.unfollow(partition)
+                hosted.rules.resign()
+                self._wake(partition)
+        directory_id = self._context.directory_ids.get(path)
+        if directory_id is not None:
+            self._context.directory_failed(directory_id)
 
     def _reconfigure(self, changed: Collection[tuple[int, str]]) -> None:
         """Takes up the new configs of topics, or what is set for brokers where they have none."""

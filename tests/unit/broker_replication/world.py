@@ -38,6 +38,8 @@ from raftctl.metadata.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionResult,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     ControllerRequest,
     ControllerResponse,
 )
@@ -70,6 +72,11 @@ def config(node_id: int, **keys: str) -> NodeConfig:
     return make_config(values)
 
 
+def directory_id(node_id: int, path: str) -> UUID:
+    """The id of a log directory of a broker."""
+    return UUID(bytes=f"{node_id}{path}".encode().rjust(16)[-16:])
+
+
 class FakeController:
     """Holds the image and commits what it is asked for."""
 
@@ -92,9 +99,25 @@ class FakeController:
         self.requests.append(request)
         if self.refuse:
             raise KafkaError(self.refuse.pop(0))
+        if isinstance(request, AssignReplicasToDirsRequest):
+            return AssignReplicasToDirsResponse(ErrorCode.NONE, self._assign(request))
         assert isinstance(request, AlterPartitionRequest)
         results = tuple(self._alter(request.broker_id, item) for item in request.partitions)
         return AlterPartitionResponse(ErrorCode.NONE, results)
+
+    def _assign(self, request: AssignReplicasToDirsRequest) -> tuple[ErrorCode, ...]:
+        for one in request.assignments:
+            partition = self.partition(one.topic_id, one.partition_id)
+            directories = tuple(
+                one.directory_id
+                if replica == request.broker_id
+                else partition.directory_of(replica)
+                for replica in partition.replicas
+            )
+            self.commit(
+                PartitionChangeRecord(one.topic_id, one.partition_id, directories=directories)
+            )
+        return (ErrorCode.NONE,) * len(request.assignments)
 
     def partition(self, topic_id: UUID, partition_id: int) -> PartitionImage:
         topic = self.image.topics.by_id(topic_id)
@@ -145,6 +168,7 @@ class Node:
         self.id = node_id
         self.files = FakeFiles()
         self.failures: list[BaseException] = []
+        self.failed_directories: list[UUID] = []
         self.config = config(node_id, **keys, **({"broker_rack": rack} if rack else {}))
         self.deaf = False
         """Whether images do not reach it."""
@@ -163,6 +187,8 @@ class Node:
             self._broker_epoch,
             lambda: -1,
             self.failures.append,
+            {path: directory_id(self.id, path) for path in self.config.log_dirs},
+            self.failed_directories.append,
         )
         logs = LogManager(
             self.runtime, self.config.log_dirs, topic_defaults(self.config), self.failures.append
