@@ -25,6 +25,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.runtime.api import Buffer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from broker.log.partition_log import Appended, PartitionLog
@@ -82,6 +83,26 @@ class HostedPartition:
         appended = self.log.append_as_leader(batch, rules.leader_epoch, wall_ms)
         self.advance(now_ms)
         return appended
+
+    def delete_records(self, offset: int) -> int:
+        """Hides what is below `offset`, -1 for all that is committed; returns the log start.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION where records are only ever
+        compacted, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        error = self._offset_error(UNKNOWN_EPOCH)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
+        if "delete" not in self.log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "cleanup.policy does not have delete")
+        return self.log.delete_records(offset)
+
+    def low_watermark(self, lives: Callable[[int], bool]) -> tuple[ErrorCode, int]:
+        """The least log start of the replicas on brokers that live; -1 while one is not known."""
+        error = self._offset_error(UNKNOWN_EPOCH)
+        if error is not ErrorCode.NONE:
+            return error, UNKNOWN_OFFSET
+        return error, self.rules.low_watermark(self.log.log_start_offset, lives)
 
     def advance(self, now_ms: int) -> bool:
         """Moves the high watermark as far as the replicas allow; returns whether it moved."""

@@ -15,6 +15,7 @@ from broker.replication.ack_flusher import AckFlusher
 from broker.replication.background import Background
 from broker.replication.cold_reads import ColdReads
 from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce
+from broker.replication.deletion import RecordDeletion
 from broker.replication.directory_assignments import DirectoryAssignments
 from broker.replication.fetcher import Fetchers
 from broker.replication.hosted import ALL_IN_SYNC, HostedPartition
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from broker.log.log_manager import LogManager
     from broker.log.partition_log import PartitionLog
+    from broker.types import DeletedRecords, LogDirectoryFacts
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
@@ -82,6 +84,7 @@ class ReplicaManager:
         self._isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
         logs.directory_failed = self._directory_failed
+        self._deletion = RecordDeletion(self._loop, self._hosted, self._absence, self._lives)
         self._fetchers = Fetchers(
             context,
             logs,
@@ -107,6 +110,7 @@ class ReplicaManager:
         await self._background.stop()
         self._produces.close()
         self._fetches.close()
+        self._deletion.close()
         self._cold_reads.close()
         await self._logs.stop()
 
@@ -123,6 +127,8 @@ class ReplicaManager:
             for partition_id in sorted(change.partitions):
                 partition = TopicPartition(change.name, partition_id)
                 self._apply(partition, change.topic_id, change.partitions[partition_id])
+        if delta.changed_brokers:
+            self._deletion.wake_all()
         if METADATA_VERSION_FEATURE in delta.changed_features:
             for hosted in self._hosted.values():
                 self._places.check(hosted, image)
@@ -248,6 +254,10 @@ class ReplicaManager:
         broker = self._image.brokers.get(broker_id)
         return None if broker is None else broker.endpoint(self._config.inter_broker_listener)
 
+    def _lives(self, broker_id: int) -> bool:
+        broker = self._image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
     def _may_join(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self._image.brokers.get(broker_id)
         return broker is not None and broker.active and broker_epoch in (-1, broker.broker_epoch)
@@ -343,6 +353,8 @@ class ReplicaManager:
             error, moved = hosted.follower_fetched(wanted, params, now_ms)
             if moved:
                 self._wake(wanted.partition)
+            if self._deletion:
+                self._deletion.wake(wanted.partition)
             if error is ErrorCode.NONE:
                 proposal = hosted.rules.propose_expansion(params.replica_id)
                 if proposal is not None:
@@ -423,6 +435,18 @@ class ReplicaManager:
                 results.append(hosted.end_offset_for_epoch(current_leader_epoch, leader_epoch))
         return results
 
+    # --- administration -------------------------------------------------------------------------
+
+    def delete_records(
+        self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
+    ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
+        """Hides what is below each offset; results in order, when all live replicas follow."""
+        return self._deletion.delete(timeout_ms, entries)
+
+    async def log_directories(self) -> list[LogDirectoryFacts]:
+        """What each of `log.dirs` holds."""
+        return await self._logs.describe()
+
     def _absence(self, partition: TopicPartition) -> ErrorCode:
         """Why a partition is not here: somebody else's, or nobody's."""
         topic = self._image.topics.by_name(partition.topic)
@@ -456,6 +480,7 @@ class ReplicaManager:
     def _wake(self, partition: TopicPartition) -> None:
         self._produces.wake(partition)
         self._fetches.wake(partition)
+        self._deletion.wake(partition)
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
