@@ -51,7 +51,9 @@ class Replicas(Protocol):
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """Reads from each partition; results in order of the partitions."""
 
-    def list_offsets(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
+    def list_offsets(
+        self, lookups: Sequence[OffsetLookup], replica_id: int
+    ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
         """Results in order of the lookups."""
 
     def offsets_for_leader_epoch(

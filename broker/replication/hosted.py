@@ -107,8 +107,8 @@ class HostedPartition:
     def advance(self, now_ms: int) -> bool:
         """Moves the high watermark as far as the replicas allow; returns whether it moved."""
         log = self.log
-        # With flush.on.ack a replica has what its disk has, the leader no less than the others.
-        own_end = log.recovery_point if log.config.flush_on_ack else log.log_end_offset
+        # Else a replica has what its disk has, the leader no less than the others.
+        own_end = log.recovery_point if self.awaits_flush else log.log_end_offset
         moved = self.rules.advance_high_watermark(own_end, now_ms)
         if moved:
             self._keep_high_watermark()
@@ -118,7 +118,14 @@ class HostedPartition:
     def awaits_flush(self) -> bool:
         """Whether this replica has records that count only once they are flushed."""
         log = self.log
-        return log.config.flush_on_ack and log.recovery_point < log.log_end_offset
+        unflushed = log.log_end_offset - log.recovery_point
+        return unflushed > 0 and (log.config.flush_on_ack or self.is_flush_due)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether so many records are not flushed that none is acknowledged before."""
+        log = self.log
+        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
 
     def follower_fetched(
         self, wanted: FetchPartition, params: FetchParams, now_ms: int
@@ -257,6 +264,14 @@ class HostedPartition:
         if replica_id == CONSUMER and not self.rules.knows_committed_end:
             return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         return self._offset(limit) if lookup.timestamp == LATEST else OffsetResult(ErrorCode.NONE)
+
+    def warm_lookup(self, lookup: OffsetLookup) -> Callable[[], None] | None:
+        """What a worker must call before `find_offset`; None if that reads nothing cold."""
+        by_time = lookup.timestamp == MAX_TIMESTAMP or lookup.timestamp >= 0
+        if not by_time or self._offset_error(lookup.current_leader_epoch):
+            return None
+        wanted = None if lookup.timestamp == MAX_TIMESTAMP else lookup.timestamp
+        return self.log.warm_lookup(wanted)
 
     def _offset_error(self, current_leader_epoch: int) -> ErrorCode:
         if self.log.offline is not None:

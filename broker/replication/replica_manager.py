@@ -20,6 +20,7 @@ from broker.replication.directory_assignments import DirectoryAssignments
 from broker.replication.fetcher import Fetchers
 from broker.replication.hosted import ALL_IN_SYNC, HostedPartition
 from broker.replication.isr_manager import IsrManager
+from broker.replication.offset_lookups import OffsetLookups
 from broker.replication.partition import NO_LEADER, Partition
 from broker.replication.purgatory import Purgatory
 from broker.replication.replica_selector import ReplicaView, closest
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
     from raftctl.plugins import BrokerContext
     from raftctl.runtime.api import Buffer
 
-_NO_EPOCH = EpochEndOffset(-1, -1)
-
 
 class ReplicaManager:
     """The broker's replicas. `start`, then images and requests, then `stop`."""
@@ -79,6 +78,8 @@ class ReplicaManager:
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
         self._cold_reads = ColdReads(context.runtime.worker("cold-reads"), self._hosted)
+        lookups = context.runtime.worker("offset-lookups")
+        self._offsets = OffsetLookups(lookups, self._hosted, self._absence)
         self._ack_flusher = AckFlusher(self._flushed)
         self._selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._isr = IsrManager(context, self._isr_answered)
@@ -112,6 +113,7 @@ class ReplicaManager:
         self._fetches.close()
         self._deletion.close()
         self._cold_reads.close()
+        self._offsets.close()
         await self._logs.stop()
 
     # --- images ---------------------------------------------------------------------------------
@@ -278,7 +280,8 @@ class ReplicaManager:
         for partition, _ in entries:
             self._wake(partition)
         if not awaited:
-            return results
+            appended = [self._hosted.get(partition) for partition, _ in entries]
+            return results if acks == 0 else self._ack_flusher.answer(results, appended)
         operation = DelayedProduce(self._loop, results, awaited)
         if operation.settle_at_once():
             return operation.answer()
@@ -411,29 +414,17 @@ class ReplicaManager:
 
     # --- offsets --------------------------------------------------------------------------------
 
-    def list_offsets(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
-        """Results in order of the lookups."""
-        results = []
-        for lookup in lookups:
-            hosted = self._hosted.get(lookup.partition)
-            if hosted is None:
-                results.append(OffsetResult(self._absence(lookup.partition)))
-            else:
-                results.append(hosted.find_offset(lookup, replica_id))
-        return results
+    def list_offsets(
+        self, lookups: Sequence[OffsetLookup], replica_id: int
+    ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
+        """Results in order of the lookups, later if they are to be read from disk."""
+        return self._offsets.by_time(lookups, replica_id)
 
     def offsets_for_leader_epoch(
         self, lookups: Sequence[tuple[TopicPartition, int, int]]
     ) -> list[tuple[ErrorCode, EpochEndOffset]]:
         """Of (partition, current leader epoch, leader epoch); results in order."""
-        results = []
-        for partition, current_leader_epoch, leader_epoch in lookups:
-            hosted = self._hosted.get(partition)
-            if hosted is None:
-                results.append((self._absence(partition), _NO_EPOCH))
-            else:
-                results.append(hosted.end_offset_for_epoch(current_leader_epoch, leader_epoch))
-        return results
+        return self._offsets.by_leader_epoch(lookups)
 
     # --- administration -------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from tests.unit.broker_replication.world import (
     directory_id,
     eventually,
     fetch_now,
+    offsets_now,
     params,
     wanted,
 )
@@ -103,7 +104,7 @@ async def refused_with_storage_error(world: World) -> None:
     assert done.error is ErrorCode.KAFKA_STORAGE_ERROR
     assert fetch_now(node, wanted(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert fetch_now(node, wanted(0), params(2)).error is ErrorCode.KAFKA_STORAGE_ERROR
-    (listed,) = node.replicas.list_offsets([OffsetLookup(P0, -1, -1)], -1)
+    (listed,) = offsets_now(node, OffsetLookup(P0, -1, -1))
     assert listed.error is ErrorCode.KAFKA_STORAGE_ERROR
     ((error, _),) = node.replicas.offsets_for_leader_epoch([(P0, -1, 0)])
     assert error is ErrorCode.KAFKA_STORAGE_ERROR

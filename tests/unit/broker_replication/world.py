@@ -18,7 +18,15 @@ from broker.log.log_manager import LogManager
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.admission import Admission
 from broker.server.connection import Connection
-from broker.types import AppendResult, FetchParams, FetchPartition, FetchResult, TopicPartition
+from broker.types import (
+    AppendResult,
+    FetchParams,
+    FetchPartition,
+    FetchResult,
+    OffsetLookup,
+    OffsetResult,
+    TopicPartition,
+)
 from raftctl.config import NodeConfig, make_config
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
@@ -363,6 +371,13 @@ def fetch_now(node: Node, what: FetchPartition, how: FetchParams | None = None) 
     found = node.replicas.fetch(how or params(), [what])
     assert isinstance(found, list)
     return found[0]
+
+
+def offsets_now(node: Node, *lookups: OffsetLookup, replica: int = -1) -> list[OffsetResult]:
+    """Lookups that must be answered at once."""
+    found = node.replicas.list_offsets(lookups, replica)
+    assert isinstance(found, list)
+    return found
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
