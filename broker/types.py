@@ -129,3 +129,34 @@ class OffsetResult:
     offset: int = -1
     timestamp: int = -1
     leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRecords:
+    """What one partition of a DeleteRecords came to."""
+
+    error: ErrorCode
+    low_watermark: int = -1
+    """The least log start of all live replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """One log in a log directory."""
+
+    partition: TopicPartition
+    size: int
+    """Bytes of batches."""
+    offset_lag: int
+    """By how much the log ends before the high watermark that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoryFacts:
+    """One of `log.dirs`; sizes in bytes, -1 where the disk does not tell."""
+
+    error: ErrorCode
+    path: str
+    logs: tuple[LogFacts, ...] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1

@@ -7,10 +7,11 @@ the images it is given and calls back through a `ControllerClient`. raftctl impo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from uuid import UUID
 
 from raftctl.config import NodeConfig
 from raftctl.errors import ConfigError
@@ -49,6 +50,10 @@ class BrokerContext:
     """The node id of the active controller as far as known, or -1."""
     fail: Callable[[BaseException], None]
     """Ends the node: for errors in background work that leave it unable to serve."""
+    directory_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The id of each of `log.dirs`, by its path."""
+    directory_failed: Callable[[UUID], None] = lambda _directory_id: None
+    """Tells the controller that a log directory serves nothing any more, while others do."""
 
 
 class Broker(Protocol):

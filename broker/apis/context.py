@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from broker.types import (
         AppendResult,
+        DeletedRecords,
         EpochEndOffset,
         FetchParams,
         FetchPartition,
         FetchResult,
+        LogDirectoryFacts,
         OffsetLookup,
         OffsetResult,
         TopicPartition,
@@ -49,13 +51,23 @@ class Replicas(Protocol):
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """Reads from each partition; results in order of the partitions."""
 
-    def list_offsets(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
+    def list_offsets(
+        self, lookups: Sequence[OffsetLookup], replica_id: int
+    ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
         """Results in order of the lookups."""
 
     def offsets_for_leader_epoch(
         self, lookups: Sequence[tuple[TopicPartition, int, int]]
     ) -> list[tuple[ErrorCode, EpochEndOffset]]:
         """Of (partition, current leader epoch, leader epoch); results in order."""
+
+    def delete_records(
+        self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
+    ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
+        """Hides what is below each offset; results in order of the entries."""
+
+    async def log_directories(self) -> list[LogDirectoryFacts]:
+        """What each of `log.dirs` holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from broker.apis import (
     elections,
     fetch,
     groups,
+    log_admin,
     metadata,
     offsets,
     produce,
@@ -76,9 +77,13 @@ APIS: dict[int, Api] = {
     ApiKey.API_VERSIONS: Api(cluster.handle_api_versions, cluster.refuse_api_versions),
     ApiKey.CREATE_TOPICS: Api(topics.handle_create, topics.refuse_create),
     ApiKey.DELETE_TOPICS: Api(topics.handle_delete, topics.refuse_delete),
+    ApiKey.DELETE_RECORDS: Api(log_admin.handle_delete_records, log_admin.refuse_delete_records),
     ApiKey.INIT_PRODUCER_ID: Api(producer_ids.handle, producer_ids.refuse),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(offsets.handle_leader_epochs, offsets.refuse_leader_epochs),
     ApiKey.DESCRIBE_CONFIGS: Api(configs.handle, configs.refuse),
+    ApiKey.DESCRIBE_LOG_DIRS: Api(
+        log_admin.handle_describe_log_dirs, log_admin.refuse_describe_log_dirs
+    ),
     ApiKey.CREATE_PARTITIONS: Api(admin.handle_create_partitions, admin.refuse_create_partitions),
     ApiKey.ALTER_CONFIGS: Api(alter_configs.handle, alter_configs.refuse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(alter_configs.handle_incremental, alter_configs.refuse),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.apis.context import Pending
 from broker.types import EpochEndOffset, OffsetLookup, OffsetResult, TopicPartition
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _EARLIEST_LOCAL = -4
 _UNKNOWN = EpochEndOffset(-1, -1)
 
 
-def handle_list_offsets(context: ApiContext, request: Request) -> Answer:
+def handle_list_offsets(context: ApiContext, request: Request) -> Answer | Pending:
     """The offset of the first record at or after a time, or of an end of the log."""
     body = request.body
     lookups = [
@@ -29,7 +30,10 @@ def handle_list_offsets(context: ApiContext, request: Request) -> Answer:
         for topic in body["topics"]
         for partition in topic["partitions"]
     ]
-    return _listed(body, context.replicas.list_offsets(lookups, body["replica_id"]))
+    found = context.replicas.list_offsets(lookups, body["replica_id"])
+    if isinstance(found, list):
+        return _listed(body, found)
+    return Pending(found, lambda done: _listed(body, done))
 
 
 def refuse_list_offsets(_context: ApiContext, request: Request, error: KafkaError) -> Answer:

@@ -79,6 +79,17 @@ class _Index(ABC, Generic[E]):
                 high = middle
         return self._at(low - 1) if low else None
 
+    def above(self, key: int) -> E | None:
+        """The first entry whose first field is above `key`."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self._at(middle)[0] <= key:
+                low = middle + 1
+            else:
+                high = middle
+        return self._at(low) if low < len(self) else None
+
     def problem(self) -> str | None:
         """What is wrong with the file; None if every entry is in order."""
         if self._file.size() % self._layout.size:

@@ -18,6 +18,7 @@ from broker.log.loading import CLEAN_SHUTDOWN, load
 from broker.log.log_directory import LogDirectory
 from broker.log.opening import create_log
 from broker.log.settings import LogSettings
+from broker.types import LogDirectoryFacts, LogFacts
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.runtime.api import replace_file
 
@@ -101,6 +102,27 @@ class LogManager:
         """In which of `log.dirs` a partition lives."""
         home = self._home.get(partition)
         return None if home is None else home.path
+
+    async def describe(self) -> list[LogDirectoryFacts]:
+        """What is in each of `log.dirs`, in their order."""
+        return [await self._describe(directory) for directory in self._directories]
+
+    async def _describe(self, directory: LogDirectory) -> LogDirectoryFacts:
+        path, files = directory.path, self._runtime.files
+        total = usable = -1
+        if directory.offline is None:
+            try:
+                total, usable = await directory.worker.submit(partial(files.space, path))
+            except OSError as error:
+                directory.fail(error)
+        if directory.offline is not None:
+            return LogDirectoryFacts(ErrorCode.KAFKA_STORAGE_ERROR, path)
+        logs = sorted(directory.logs.items())
+        facts = (
+            LogFacts(partition, log.size, max(log.high_watermark - log.log_end_offset, 0))
+            for partition, log in logs
+        )
+        return LogDirectoryFacts(ErrorCode.NONE, path, tuple(facts), total, usable)
 
     def create(
         self, partition: TopicPartition, topic_id: UUID, config: TopicConfig

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.log import record_batch, swap, validation
+from broker.log import lookups, record_batch, swap, validation
 from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.producer_state import ProducerStates
@@ -275,17 +275,18 @@ class PartitionLog:
     def first_at_or_after(self, timestamp: int) -> TimestampOffset | None:
         """The first record not older than `timestamp` (milliseconds)."""
         with self._disk():
-            for segment in self._segments:
-                found = segment.first_at_or_after(timestamp=timestamp, offset=self.log_start_offset)
-                if found is not None:
-                    return found
-        return None
+            return lookups.first_at_or_after(self._segments, timestamp, self.log_start_offset)
 
     def newest(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp; None in an empty log."""
         with self._disk():
-            best = max(self._segments, key=lambda segment: segment.newest_timestamp)
-            return best.newest()
+            return lookups.newest(self._segments)
+
+    def warm_lookup(self, timestamp: int | None) -> Callable[[], None] | None:
+        """What a worker must call before `first_at_or_after`, or with None before `newest`."""
+        if timestamp is None:
+            return lookups.warm_newest(self._segments)
+        return lookups.warm_first(self._segments, timestamp, self.log_start_offset)
 
     def start_epoch(self, leader_epoch: int) -> None:
         """Notes that whatever comes next is of this leader epoch."""

@@ -34,6 +34,9 @@ _SCAN_BYTES = 4096
 RESIDENT_BYTES = 1 << 20
 """The last bytes of a segment are taken for being in memory, as those just written are."""
 _RECOVERY_BYTES = 1 << 20
+_LOOKUP_BYTES = 1 << 20
+"""The index interval and the largest usual batch."""
+_WARM_BYTES_MAX = 16 << 20
 _RELATIVE_OFFSET_MAX = 2**31 - 1
 NO_TIMESTAMP = -1
 OFFSET_MAX = 2**63 - 1
@@ -249,9 +252,7 @@ class Segment:
         """The first record not older than `timestamp` and not before `offset`."""
         if self._newest.timestamp < timestamp:
             return None
-        older = self._times.floor(timestamp - 1)
-        from_offset = max(offset, older.offset + 1 if older else self.base_offset)
-        for at in self.batches(self.position_of(from_offset)):
+        for at in self.batches(self.position_of(self._older_below(timestamp, offset))):
             if at.header.max_timestamp >= timestamp:
                 batch = self.read(at.position, at.header.size)
                 found = records.first_at_or_after(
@@ -260,6 +261,29 @@ class Segment:
                 if found is not None:
                     return found
         return None
+
+    def _older_below(self, timestamp: int, offset: int) -> int:
+        """An offset, not below `offset`, before which all is older than `timestamp`."""
+        older = self._times.floor(timestamp - 1)
+        return max(offset, older.offset + 1 if older else self.base_offset)
+
+    def warm_time(self, timestamp: int, offset: int) -> Callable[[], None] | None:
+        """What a worker must call before `first_at_or_after`; see `File.warm`."""
+        if self.size <= RESIDENT_BYTES or self._newest.timestamp < timestamp:
+            return None
+        index = self._times.warm() or self._offsets.warm()
+        if index is not None:
+            return index
+        begin = self._older_below(timestamp, offset)
+        # By the next entry there is one that is not older.
+        entry = self._times.above(timestamp - 1)
+        first, last = (self._offsets.floor(at) for at in (begin, entry.offset if entry else begin))
+        span = last.position - (first.position if first else 0) if last else 0
+        return self.warm(begin, min(max(span, 0) + _LOOKUP_BYTES, _WARM_BYTES_MAX))
+
+    def warm_newest(self) -> Callable[[], None] | None:
+        """The same before `newest`."""
+        return self.warm(self._newest.offset, _LOOKUP_BYTES)
 
     @property
     def newest_timestamp(self) -> int:

@@ -22,6 +22,7 @@ class ApiKey(enum.IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_ACLS = 29
@@ -29,6 +30,7 @@ class ApiKey(enum.IntEnum):
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -54,6 +56,7 @@ SERVED: dict[int, range] = {
     ApiKey.API_VERSIONS: range(5),
     ApiKey.CREATE_TOPICS: range(2, 8),
     ApiKey.DELETE_TOPICS: range(1, 7),
+    ApiKey.DELETE_RECORDS: range(3),
     ApiKey.INIT_PRODUCER_ID: range(6),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2, 5),
     ApiKey.DESCRIBE_ACLS: range(1, 4),
@@ -61,6 +64,7 @@ SERVED: dict[int, range] = {
     ApiKey.DELETE_ACLS: range(1, 4),
     ApiKey.DESCRIBE_CONFIGS: range(1, 5),
     ApiKey.ALTER_CONFIGS: range(3),
+    ApiKey.DESCRIBE_LOG_DIRS: range(1, 5),
     ApiKey.CREATE_PARTITIONS: range(4),
     ApiKey.ELECT_LEADERS: range(3),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: range(2),

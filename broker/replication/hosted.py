@@ -25,6 +25,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.runtime.api import Buffer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from broker.log.partition_log import Appended, PartitionLog
@@ -72,6 +73,8 @@ class HostedPartition:
         NOT_ENOUGH_REPLICAS, or what is wrong with the batch.
         """
         rules = self.rules
+        if self.log.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.log.offline)
         if not rules.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == ALL_IN_SYNC and rules.is_under_min_insync:
@@ -81,11 +84,31 @@ class HostedPartition:
         self.advance(now_ms)
         return appended
 
+    def delete_records(self, offset: int) -> int:
+        """Hides what is below `offset`, -1 for all that is committed; returns the log start.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION where records are only ever
+        compacted, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        error = self._offset_error(UNKNOWN_EPOCH)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
+        if "delete" not in self.log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "cleanup.policy does not have delete")
+        return self.log.delete_records(offset)
+
+    def low_watermark(self, lives: Callable[[int], bool]) -> tuple[ErrorCode, int]:
+        """The least log start of the replicas on brokers that live; -1 while one is not known."""
+        error = self._offset_error(UNKNOWN_EPOCH)
+        if error is not ErrorCode.NONE:
+            return error, UNKNOWN_OFFSET
+        return error, self.rules.low_watermark(self.log.log_start_offset, lives)
+
     def advance(self, now_ms: int) -> bool:
         """Moves the high watermark as far as the replicas allow; returns whether it moved."""
         log = self.log
-        # With flush.on.ack a replica has what its disk has, the leader no less than the others.
-        own_end = log.recovery_point if log.config.flush_on_ack else log.log_end_offset
+        # Else a replica has what its disk has, the leader no less than the others.
+        own_end = log.recovery_point if self.awaits_flush else log.log_end_offset
         moved = self.rules.advance_high_watermark(own_end, now_ms)
         if moved:
             self._keep_high_watermark()
@@ -95,7 +118,14 @@ class HostedPartition:
     def awaits_flush(self) -> bool:
         """Whether this replica has records that count only once they are flushed."""
         log = self.log
-        return log.config.flush_on_ack and log.recovery_point < log.log_end_offset
+        unflushed = log.log_end_offset - log.recovery_point
+        return unflushed > 0 and (log.config.flush_on_ack or self.is_flush_due)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether so many records are not flushed that none is acknowledged before."""
+        log = self.log
+        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
 
     def follower_fetched(
         self, wanted: FetchPartition, params: FetchParams, now_ms: int
@@ -189,6 +219,8 @@ class HostedPartition:
         """Why this replica cannot serve a Fetch, whatever the log holds; NONE if it can."""
         if wanted.topic_id is not None and wanted.topic_id != self.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        if self.log.offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if not params.leader_only and not self.rules.is_leader:
             return self._follower_error(wanted)
         error = self.rules.check_leader(wanted.current_leader_epoch)
@@ -211,7 +243,7 @@ class HostedPartition:
 
     def find_offset(self, lookup: OffsetLookup, replica_id: int) -> OffsetResult:
         """Answers ListOffsets for this partition."""
-        error = self.rules.check_leader(lookup.current_leader_epoch)
+        error = self._offset_error(lookup.current_leader_epoch)
         if error is not ErrorCode.NONE:
             return OffsetResult(error)
         if lookup.timestamp == EARLIEST:
@@ -233,6 +265,19 @@ class HostedPartition:
             return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         return self._offset(limit) if lookup.timestamp == LATEST else OffsetResult(ErrorCode.NONE)
 
+    def warm_lookup(self, lookup: OffsetLookup) -> Callable[[], None] | None:
+        """What a worker must call before `find_offset`; None if that reads nothing cold."""
+        by_time = lookup.timestamp == MAX_TIMESTAMP or lookup.timestamp >= 0
+        if not by_time or self._offset_error(lookup.current_leader_epoch):
+            return None
+        wanted = None if lookup.timestamp == MAX_TIMESTAMP else lookup.timestamp
+        return self.log.warm_lookup(wanted)
+
+    def _offset_error(self, current_leader_epoch: int) -> ErrorCode:
+        if self.log.offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return self.rules.check_leader(current_leader_epoch)
+
     def _offset(self, offset: int, timestamp: int = -1) -> OffsetResult:
         return OffsetResult(ErrorCode.NONE, offset, timestamp, self.log.epoch_of(offset))
 
@@ -240,7 +285,7 @@ class HostedPartition:
         self, current_leader_epoch: int, leader_epoch: int
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Answers OffsetForLeaderEpoch for this partition."""
-        error = self.rules.check_leader(current_leader_epoch)
+        error = self._offset_error(current_leader_epoch)
         if error is not ErrorCode.NONE:
             return error, EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
         return error, self.log.end_offset_for_epoch(leader_epoch)

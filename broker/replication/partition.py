@@ -182,6 +182,11 @@ class Partition:
             and follower.log_start_offset <= fetch_offset <= follower.log_end_offset
         }
 
+    def low_watermark(self, log_start_offset: int, lives: Callable[[int], bool]) -> int:
+        """The least log start of this leader and its followers on brokers that live."""
+        starts = (one.log_start_offset for replica, one in self.followers.items() if lives(replica))
+        return min([log_start_offset, *starts])
+
     def acknowledged(self, required_offset: int) -> ErrorCode | None:
         """What acks=all gets for records below `required_offset`; None: wait."""
         if not self.is_leader:

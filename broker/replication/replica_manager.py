@@ -15,9 +15,12 @@ from broker.replication.ack_flusher import AckFlusher
 from broker.replication.background import Background
 from broker.replication.cold_reads import ColdReads
 from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce
+from broker.replication.deletion import RecordDeletion
+from broker.replication.directory_assignments import DirectoryAssignments
 from broker.replication.fetcher import Fetchers
 from broker.replication.hosted import ALL_IN_SYNC, HostedPartition
 from broker.replication.isr_manager import IsrManager
+from broker.replication.offset_lookups import OffsetLookups
 from broker.replication.partition import NO_LEADER, Partition
 from broker.replication.purgatory import Purgatory
 from broker.replication.replica_selector import ReplicaView, closest
@@ -34,6 +37,7 @@ from broker.types import (
 )
 from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import (
     BROKER_RESOURCE,
     EMPTY_IMAGE,
@@ -49,12 +53,11 @@ if TYPE_CHECKING:
 
     from broker.log.log_manager import LogManager
     from broker.log.partition_log import PartitionLog
+    from broker.types import DeletedRecords, LogDirectoryFacts
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
     from raftctl.runtime.api import Buffer
-
-_NO_EPOCH = EpochEndOffset(-1, -1)
 
 
 class ReplicaManager:
@@ -75,9 +78,14 @@ class ReplicaManager:
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
         self._cold_reads = ColdReads(context.runtime.worker("cold-reads"), self._hosted)
+        lookups = context.runtime.worker("offset-lookups")
+        self._offsets = OffsetLookups(lookups, self._hosted, self._absence)
         self._ack_flusher = AckFlusher(self._flushed)
         self._selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._isr = IsrManager(context, self._isr_answered)
+        self._places = DirectoryAssignments(context, logs)
+        logs.directory_failed = self._directory_failed
+        self._deletion = RecordDeletion(self._loop, self._hosted, self._absence, self._lives)
         self._fetchers = Fetchers(
             context,
             logs,
@@ -95,6 +103,7 @@ class ReplicaManager:
         """Recovers the logs; partitions are served once an image names them."""
         await self._logs.start()
         self._background.start(self._isr.run())
+        self._background.start(self._places.run())
         self._background.start(self._shrink_periodically())
 
     async def stop(self) -> None:
@@ -102,7 +111,9 @@ class ReplicaManager:
         await self._background.stop()
         self._produces.close()
         self._fetches.close()
+        self._deletion.close()
         self._cold_reads.close()
+        self._offsets.close()
         await self._logs.stop()
 
     # --- images ---------------------------------------------------------------------------------
@@ -118,6 +129,11 @@ class ReplicaManager:
             for partition_id in sorted(change.partitions):
                 partition = TopicPartition(change.name, partition_id)
                 self._apply(partition, change.topic_id, change.partitions[partition_id])
+        if delta.changed_brokers:
+            self._deletion.wake_all()
+        if METADATA_VERSION_FEATURE in delta.changed_features:
+            for hosted in self._hosted.values():
+                self._places.check(hosted, image)
 
     def _apply(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
         if self._broker_id not in image.replicas:
@@ -127,6 +143,9 @@ class ReplicaManager:
             hosted = self._host(partition, topic_id)
         except KafkaError as error:
             self._context.fail(error)
+            return
+        self._places.check(hosted, self._image)
+        if hosted.log.offline is not None:
             return
         if image.leader == self._broker_id:
             self._lead(hosted, image)
@@ -191,11 +210,28 @@ class ReplicaManager:
         if log is None or log.topic_id != topic_id:
             return
         self._fetchers.unfollow(partition)
+        self._places.forget(partition)
         hosted = self._hosted.pop(partition, None)
         self._logs.delete(partition)
         if hosted is not None:
             hosted.rules.resign()
             self._wake(partition)
+
+    def _directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
+        # Whoever finds out is in the middle of something.
+        self._loop.call_soon(self._take_offline, path, partitions)
+
+    def _take_offline(self, path: str, partitions: Sequence[TopicPartition]) -> None:
+        """These have no log here until the node starts again: others lead them, or nobody."""
+        for partition in partitions:
+            hosted = self._hosted.get(partition)
+            if hosted is not None:
+                self._fetchers.unfollow(partition)
+                hosted.rules.resign()
+                self._wake(partition)
+        directory_id = self._context.directory_ids.get(path)
+        if directory_id is not None:
+            self._context.directory_failed(directory_id)
 
     def _reconfigure(self, changed: Collection[tuple[int, str]]) -> None:
         """Takes up the new configs of topics, or what is set for brokers where they have none."""
@@ -220,6 +256,10 @@ class ReplicaManager:
         broker = self._image.brokers.get(broker_id)
         return None if broker is None else broker.endpoint(self._config.inter_broker_listener)
 
+    def _lives(self, broker_id: int) -> bool:
+        broker = self._image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
     def _may_join(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self._image.brokers.get(broker_id)
         return broker is not None and broker.active and broker_epoch in (-1, broker.broker_epoch)
@@ -240,7 +280,8 @@ class ReplicaManager:
         for partition, _ in entries:
             self._wake(partition)
         if not awaited:
-            return results
+            appended = [self._hosted.get(partition) for partition, _ in entries]
+            return results if acks == 0 else self._ack_flusher.answer(results, appended)
         operation = DelayedProduce(self._loop, results, awaited)
         if operation.settle_at_once():
             return operation.answer()
@@ -315,6 +356,8 @@ class ReplicaManager:
             error, moved = hosted.follower_fetched(wanted, params, now_ms)
             if moved:
                 self._wake(wanted.partition)
+            if self._deletion:
+                self._deletion.wake(wanted.partition)
             if error is ErrorCode.NONE:
                 proposal = hosted.rules.propose_expansion(params.replica_id)
                 if proposal is not None:
@@ -371,29 +414,29 @@ class ReplicaManager:
 
     # --- offsets --------------------------------------------------------------------------------
 
-    def list_offsets(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
-        """Results in order of the lookups."""
-        results = []
-        for lookup in lookups:
-            hosted = self._hosted.get(lookup.partition)
-            if hosted is None:
-                results.append(OffsetResult(self._absence(lookup.partition)))
-            else:
-                results.append(hosted.find_offset(lookup, replica_id))
-        return results
+    def list_offsets(
+        self, lookups: Sequence[OffsetLookup], replica_id: int
+    ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
+        """Results in order of the lookups, later if they are to be read from disk."""
+        return self._offsets.by_time(lookups, replica_id)
 
     def offsets_for_leader_epoch(
         self, lookups: Sequence[tuple[TopicPartition, int, int]]
     ) -> list[tuple[ErrorCode, EpochEndOffset]]:
         """Of (partition, current leader epoch, leader epoch); results in order."""
-        results = []
-        for partition, current_leader_epoch, leader_epoch in lookups:
-            hosted = self._hosted.get(partition)
-            if hosted is None:
-                results.append((self._absence(partition), _NO_EPOCH))
-            else:
-                results.append(hosted.end_offset_for_epoch(current_leader_epoch, leader_epoch))
-        return results
+        return self._offsets.by_leader_epoch(lookups)
+
+    # --- administration -------------------------------------------------------------------------
+
+    def delete_records(
+        self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
+    ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
+        """Hides what is below each offset; results in order, when all live replicas follow."""
+        return self._deletion.delete(timeout_ms, entries)
+
+    async def log_directories(self) -> list[LogDirectoryFacts]:
+        """What each of `log.dirs` holds."""
+        return await self._logs.describe()
 
     def _absence(self, partition: TopicPartition) -> ErrorCode:
         """Why a partition is not here: somebody else's, or nobody's."""
@@ -428,6 +471,7 @@ class ReplicaManager:
     def _wake(self, partition: TopicPartition) -> None:
         self._produces.wake(partition)
         self._fetches.wake(partition)
+        self._deletion.wake(partition)
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)

@@ -11,6 +11,7 @@ from raftctl.cli import (
     bench_clients,
     cluster,
     configs,
+    delete_records,
     elect_leaders,
     info,
     kv,
@@ -47,6 +48,7 @@ app.add_typer(quorum.app, name="quorum")
 app.add_typer(kv.app, name="kv")
 app.add_typer(log.app, name="log")
 app.add_typer(metadata_shell.app, name="metadata")
+app.command()(delete_records.delete_records)
 app.command()(elect_leaders.elect_leaders)
 app.command()(reassign_partitions.reassign_partitions)
 app.command()(start.start)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
+from raftctl.controller.availability import availability
 from raftctl.controller.elections import elect_preferred
-from raftctl.controller.partition_change import active_brokers
 from raftctl.errors import KafkaError
 from raftctl.metadata.records import NO_LEADER
 
@@ -88,7 +88,7 @@ class LeaderBalancer:
         return self._elsewhere[broker_id] * 100 > self._preferred[broker_id] * self._percentage
 
     def _move(self, image: MetadataImage) -> list[PartitionChangeRecord]:
-        active = active_brokers(image)
+        available = availability(image)
         records: list[PartitionChangeRecord] = []
         looked_at = 0
         while self._displaced and looked_at < LOOKED_AT_MAX and len(records) < ELECTIONS_MAX:
@@ -99,6 +99,7 @@ class LeaderBalancer:
                 continue
             try:
                 partition = topic.partitions[partition_id]
+                active = available.replicas_of(partition)
                 record = elect_preferred(topic, partition_id, partition, active)
             except KafkaError:
                 continue  # It leads again, since the look.

@@ -9,7 +9,7 @@ replayed that, so that nobody sends clients to it any more:
       ▲  ◀──wants it, silent──┘ │                                │
       └────────────── wants to stop, leads nothing ──────────────┘
 
-Sources: KIP-631, KIP-841.
+Sources: KIP-631, KIP-841; KIP-858 for log directories that fail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.controller.sessions import Sessions
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import AdminResponse
-from raftctl.metadata.features import eligible_leaders_enabled
+from raftctl.metadata.features import directories_enabled, eligible_leaders_enabled
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,
@@ -37,6 +37,7 @@ from raftctl.metadata.requests import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from raftctl.controller.config import ControllerConfig
     from raftctl.controller.sessions import Session
@@ -154,16 +155,13 @@ class ClusterControl:
             request.incarnation_id,
             request.endpoints,
             request.rack,
-            request.log_directories,
+            # One that failed stays so as long as the incarnation lives.
+            broker.log_directories,
             broker.fenced,
             broker.in_controlled_shutdown,
             broker.broker_epoch,
         )
-        same = (broker.endpoints, broker.rack, broker.log_directories) == (
-            request.endpoints,
-            request.rack,
-            request.log_directories,
-        )
+        same = (broker.endpoints, broker.rack) == (request.endpoints, request.rack)
         response = RegisterBrokerResponse(ErrorCode.NONE, "", broker.broker_epoch)
         return ControllerResult(() if same else (record,), response)
 
@@ -194,11 +192,24 @@ class ClusterControl:
             return ControllerResult((), BrokerHeartbeatResponse(error, False, True, False))
         broker = image.brokers[request.broker_id]
         session = self._sessions.touch(request.broker_id, request.metadata_offset, now_ms)
+        if failed := _failed_directories(image, broker, request):
+            return self._directories_failed(image, broker, failed)
         if broker.fenced:
             return self._heartbeat_of_fenced(image, broker, request)
         if broker.in_controlled_shutdown:
             return self._heartbeat_of_leaving(image, broker, session)
         return self._heartbeat_of_active(image, broker, request)
+
+    def _directories_failed(
+        self, image: MetadataImage, broker: BrokerImage, failed: Sequence[UUID]
+    ) -> ControllerResult:
+        """Leaders and ISRs do without what was there. The next heartbeat may ask for more."""
+        left = tuple(one for one in broker.log_directories if one not in failed)
+        change = BrokerRegistrationChangeRecord(
+            broker.broker_id, broker.broker_epoch, log_directories=left
+        )
+        changes = self._settler.directories_failed(image, broker.broker_id, failed)
+        return _answer([change, *changes], caught_up=not broker.fenced, fenced=broker.fenced)
 
     def _heartbeat_of_fenced(
         self, image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
@@ -275,6 +286,15 @@ class ClusterControl:
         fencing = [BrokerRegistrationChangeRecord(broker.broker_id, epoch, fenced=True)]
         changes = self._settler.begin(image, {broker.broker_id: False}, forgetful=broker)
         return [*([] if broker.fenced else fencing), *changes]
+
+
+def _failed_directories(
+    image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
+) -> list[UUID]:
+    """The directories of the broker that are known from now on to have failed."""
+    if not request.offline_log_directories or not directories_enabled(image):
+        return []
+    return [one for one in broker.log_directories if one in request.offline_log_directories]
 
 
 def _check_contents(request: RegisterBrokerRequest) -> None:

@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from raftctl.controller.partition_change import (
-    TopicRules,
-    active_brokers,
-    change_record,
-    settled,
-)
+from raftctl.controller.availability import availability
+from raftctl.controller.partition_change import TopicRules, change_record, settled
 from raftctl.controller.result import admin_result
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import AlterOperation, Outcome
@@ -207,11 +203,11 @@ def settled_partitions(
 ) -> list[PartitionChangeRecord]:
     """What is to change in partitions of these topics to follow the rules of the image."""
     rules = TopicRules(image, defaults)
-    active = active_brokers(image)
+    available = availability(image)
     records = []
     for topic in topics:
         for partition_id, partition in topic.items():
-            after = settled(partition, active, rules.of(topic.name))
+            after = settled(partition, available.replicas_of(partition), rules.of(topic.name))
             record = change_record(topic.topic_id, partition_id, partition, after)
             records += [] if record is None else [record]
     return records

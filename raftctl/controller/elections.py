@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from raftctl.controller.availability import availability
 from raftctl.controller.partition_change import (
     ElectionRules,
     TopicRules,
-    active_brokers,
     change_record,
     settled,
 )
@@ -29,6 +29,7 @@ from raftctl.metadata.records import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from raftctl.controller.availability import Availability
     from raftctl.metadata.image import MetadataImage, PartitionImage, TopicImage
     from raftctl.metadata.records import PartitionChangeRecord
     from raftctl.metadata.topic_config import TopicConfig
@@ -47,12 +48,12 @@ def elect_leaders(
         message = f"election_type must be 0 (preferred) or 1 (unclean), not {request.election_type}"
         return ControllerResult((), ElectLeadersResponse(error, message, ()))
     rules = TopicRules(image, defaults)
-    active = active_brokers(image)
+    available = availability(image)
     records = []
     results = []
     for name, partition_id in _asked(image, request):
         try:
-            record = _elect(image, request.election_type, name, partition_id, active, rules)
+            record = _elect(image, request.election_type, name, partition_id, available, rules)
         except KafkaError as error:
             if request.partitions is not None or error.code != ErrorCode.ELECTION_NOT_NEEDED:
                 results.append(ElectionResult(name, partition_id, error.code, error.message))
@@ -83,13 +84,14 @@ def _elect(
     election_type: int,
     name: str,
     partition_id: int,
-    active: frozenset[int],
+    available: Availability,
     rules: TopicRules,
 ) -> PartitionChangeRecord:
     topic = image.topics.by_name(name)
     partition = None if topic is None else topic.partitions.get(partition_id)
     if topic is None or partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no {name}-{partition_id}")
+    active = available.replicas_of(partition)
     if election_type == PREFERRED_ELECTION:
         record = elect_preferred(topic, partition_id, partition, active)
         if record is None:

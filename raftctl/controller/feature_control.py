@@ -22,6 +22,7 @@ from raftctl.metadata.admin_requests import (
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import (
     COORDINATION_LEVEL,
+    DIRECTORIES_LEVEL,
     ELR_FEATURE,
     METADATA_VERSION_FEATURE,
     SECURITY_LEVEL,
@@ -101,11 +102,21 @@ def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:
         "sessions": (COORDINATION_LEVEL, image.coordination.sessions),
     }
     lost = [name for name, (level, there) in held.items() if there and update.level < level]
+    if update.level < DIRECTORIES_LEVEL and _has_directories(image):
+        raise _refused(
+            f"{METADATA_VERSION_FEATURE} {update.level} does not know partitions' log directories: "
+            "start the brokers with one log directory each first"
+        )
     if lost:
         raise _refused(
             f"{METADATA_VERSION_FEATURE} {update.level} does not know {', '.join(lost)}: delete "
             "them first"
         )
+
+
+def _has_directories(image: MetadataImage) -> bool:
+    topics = image.topics.topics.values()
+    return any(one.directories for topic in topics for one in topic.partitions.values())
 
 
 def _refused(message: str) -> KafkaError:

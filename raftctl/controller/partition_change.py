@@ -3,7 +3,7 @@
 One rule for every cause (a broker is fenced, unfenced, shutting down; a reassignment ends): given
 who is active,
 
-* replicas that are not active leave the ISR;
+* replicas that are not active, or whose log directory is offline, leave the ISR;
 * the leader stays if it is in the ISR and active; otherwise the first active replica of the ISR in
   the order of the assignment leads, and if there is none, nobody does;
 * without eligible leader replicas an ISR never becomes empty: its last members stay, so that the
@@ -14,13 +14,14 @@ who is active,
 * only if the topic allows unclean elections, an active replica outside both may then lead, as the
   only member of the ISR and marked as recovering.
 
-Sources: KIP-497, KIP-631; KIP-704 for recovering leaders; KIP-966 for eligible leader replicas.
+Sources: KIP-497, KIP-631; KIP-704 for recovering leaders; KIP-858 for log directories; KIP-966 for
+eligible leader replicas.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from raftctl.metadata.features import eligible_leaders_enabled
 from raftctl.metadata.records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.image import MetadataImage, PartitionImage
     from raftctl.metadata.topic_config import TopicConfig
+
+T = TypeVar("T")
 
 
 class ElectionRules(NamedTuple):
@@ -80,13 +83,15 @@ def completed(
     moving = bool(removing or partition.adding_replicas)
     if not moving or not isr or not set(partition.adding_replicas) <= set(isr):
         return partition
+    replicas = tuple(one for one in partition.replicas if one not in removing)
     moved = replace(
         partition,
-        replicas=tuple(one for one in partition.replicas if one not in removing),
+        replicas=replicas,
         isr=isr,
         elr=tuple(one for one in partition.elr if one not in removing),
         adding_replicas=(),
         removing_replicas=(),
+        directories=partition.directories_for(replicas),
     )
     return _elected(moved, active, rules)
 
@@ -152,10 +157,11 @@ def change_record(
         _new(before.removing_replicas, after.removing_replicas),
         _new(before.elr, after.elr),
         None if recovering == before.leader_recovering else recovering,
+        _new(before.directories_for(after.replicas), after.directories),
     )
 
 
-def _new(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...] | None:
+def _new(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[T, ...] | None:
     return None if before == after else after
 
 
@@ -182,8 +188,3 @@ class TopicRules:
             unclean = config.unclean_leader_election_enable
             self._rules[topic] = ElectionRules(unclean, min_isr)
         return self._rules[topic]
-
-
-def active_brokers(image: MetadataImage) -> frozenset[int]:
-    """The brokers that are registered, not fenced and not shutting down."""
-    return frozenset(broker.broker_id for broker in image.brokers.values() if broker.active)

@@ -25,6 +25,7 @@ from raftctl.controller.balancer import LeaderBalancer
 from raftctl.controller.cluster_control import ClusterControl
 from raftctl.controller.config import ControllerConfig
 from raftctl.controller.config_control import alter_configs
+from raftctl.controller.directory_control import assign_replicas
 from raftctl.controller.elections import elect_leaders
 from raftctl.controller.feature_control import no_quorum, update_features
 from raftctl.controller.kv_control import handle_kv, handle_puts
@@ -55,6 +56,7 @@ from raftctl.metadata.records import FeatureLevelRecord, KvRecord, NoOpRecord, R
 from raftctl.metadata.requests import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     ControllerRequest,
     CreateTopicsRequest,
@@ -87,6 +89,7 @@ _ADMINISTRATION: Mapping[type, Callable[[MetadataImage, Any, TopicConfig], Contr
     AlterConfigsRequest: alter_configs,
     AlterReassignmentsRequest: alter_reassignments,
     AlterScramRequest: alter_scram,
+    AssignReplicasToDirsRequest: assign_replicas,
     CreateAclsRequest: create_acls,
     DeleteAclsRequest: delete_acls,
     DescribeQuorumRequest: no_quorum,

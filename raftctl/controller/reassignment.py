@@ -19,10 +19,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.controller.assignments import bad_assignment, check_replicas
+from raftctl.controller.availability import availability
 from raftctl.controller.partition_change import (
     ElectionRules,
     TopicRules,
-    active_brokers,
     change_record,
     completed,
     settled,
@@ -34,6 +34,7 @@ from raftctl.metadata.admin_requests import Outcome
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from raftctl.controller.availability import Availability
     from raftctl.controller.result import ControllerResult
     from raftctl.metadata.admin_requests import AlterReassignmentsRequest, Reassignment
     from raftctl.metadata.image import MetadataImage, PartitionImage
@@ -52,7 +53,7 @@ def alter_reassignments(
     """
     named = Counter((one.topic, one.partition_id) for one in request.partitions)
     rules = TopicRules(image, defaults)
-    active = active_brokers(image)
+    available = availability(image)
     records = []
     outcomes = []
     for one in request.partitions:
@@ -60,7 +61,7 @@ def alter_reassignments(
             if named[one.topic, one.partition_id] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition is named twice")
             fixed = not request.allow_replication_factor_change
-            record = _alter(image, one, rules.of(one.topic), active, fixed_factor=fixed)
+            record = _alter(image, one, rules.of(one.topic), available, fixed_factor=fixed)
         except KafkaError as error:
             outcomes.append(Outcome(error.code, error.message))
             continue
@@ -73,7 +74,7 @@ def _alter(
     image: MetadataImage,
     wanted: Reassignment,
     rules: ElectionRules,
-    active: frozenset[int],
+    available: Availability,
     *,
     fixed_factor: bool,
 ) -> PartitionChangeRecord | None:
@@ -83,14 +84,15 @@ def _alter(
         message = f"There is no {wanted.topic}-{wanted.partition_id}"
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     if wanted.replicas is None:
-        after = _cancelled(before, active, rules)
+        after = _cancelled(before, available, rules)
     else:
         check_replicas(image, wanted.partition_id, wanted.replicas)
         stays = stationary(before)
         if fixed_factor and len(wanted.replicas) != len(stays):
             message = f"The partition has {len(stays)} replica(s), not {len(wanted.replicas)}"
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-        after = completed(_begun(before, stays, wanted.replicas), active, rules)
+        begun = _begun(before, stays, wanted.replicas)
+        after = completed(begun, available.replicas_of(begun), rules)
     return reassignment_record(topic.topic_id, wanted.partition_id, before, after)
 
 
@@ -104,13 +106,18 @@ def _begun(
 ) -> PartitionImage:
     removing = tuple(one for one in before.replicas if one not in target)
     adding = tuple(one for one in target if one not in stays)
+    replicas = target + removing
     return replace(
-        before, replicas=target + removing, adding_replicas=adding, removing_replicas=removing
+        before,
+        replicas=replicas,
+        adding_replicas=adding,
+        removing_replicas=removing,
+        directories=before.directories_for(replicas),
     )
 
 
 def _cancelled(
-    partition: PartitionImage, active: frozenset[int], rules: ElectionRules
+    partition: PartitionImage, available: Availability, rules: ElectionRules
 ) -> PartitionImage:
     adding = partition.adding_replicas
     if not adding and not partition.removing_replicas:
@@ -118,6 +125,7 @@ def _cancelled(
     back = replace(
         partition,
         replicas=stationary(partition),
+        directories=partition.directories_for(stationary(partition)),
         isr=tuple(one for one in partition.isr if one not in adding),
         elr=tuple(one for one in partition.elr if one not in adding),
         adding_replicas=(),
@@ -127,7 +135,7 @@ def _cancelled(
         raise bad_assignment(
             f"Only replicas to be added are in sync: {partition.isr}; without them records are lost"
         )
-    return settled(back, active, rules)
+    return settled(back, available.replicas_of(back), rules)
 
 
 def reassignment_record(

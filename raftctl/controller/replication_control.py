@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from raftctl.controller.availability import availability
 from raftctl.controller.cluster_control import check_broker_epoch
 from raftctl.controller.partition_change import (
     TopicRules,
-    active_brokers,
     completed,
     eligible_leaders,
 )
@@ -31,6 +31,7 @@ from raftctl.metadata.requests import (
 )
 
 if TYPE_CHECKING:
+    from raftctl.controller.availability import Availability
     from raftctl.metadata.image import MetadataImage, PartitionImage
     from raftctl.metadata.records import PartitionChangeRecord
     from raftctl.metadata.topic_config import TopicConfig
@@ -54,9 +55,9 @@ def alter_partitions(
     if error != ErrorCode.NONE:
         return ControllerResult((), AlterPartitionResponse(error, ()))
     records, results = [], []
-    rules = TopicRules(image, defaults)
+    rules, available = TopicRules(image, defaults), availability(image)
     for item in request.partitions:
-        record, result = _alter_partition(image, request.broker_id, item, rules)
+        record, result = _alter_partition(image, request.broker_id, item, rules, available)
         results.append(result)
         if record is not None:
             records.append(record)
@@ -65,7 +66,11 @@ def alter_partitions(
 
 
 def _alter_partition(
-    image: MetadataImage, sender: int, item: AlterPartitionItem, rules: TopicRules
+    image: MetadataImage,
+    sender: int,
+    item: AlterPartitionItem,
+    rules: TopicRules,
+    available: Availability,
 ) -> tuple[PartitionChangeRecord | None, AlterPartitionResult]:
     topic = image.topics.by_id(item.topic_id)
     if topic is None:
@@ -73,7 +78,10 @@ def _alter_partition(
     partition = topic.partitions.get(item.partition_id)
     if partition is None:
         return None, _refused(item, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    online = available.replicas_of(partition)
     error = _refusal(image, sender, item, partition)
+    if error == ErrorCode.NONE and not online.issuperset(one for one, _ in item.new_isr):
+        error = ErrorCode.INELIGIBLE_REPLICA
     if error != ErrorCode.NONE:
         return None, _refused(item, error)
     isr = tuple(broker_id for broker_id, _epoch in item.new_isr)
@@ -83,7 +91,7 @@ def _alter_partition(
         elr=eligible_leaders(partition, isr, rules.of(topic.name).min_isr),
         leader_recovering=partition.leader_recovering and item.leader_recovering,
     )
-    after = completed(taken, active_brokers(image), rules.of(topic.name))
+    after = completed(taken, online, rules.of(topic.name))
     record = reassignment_record(item.topic_id, item.partition_id, partition, after)
     if after.leader != partition.leader:
         # The sender's proposal ends a reassignment that moves its leadership away.

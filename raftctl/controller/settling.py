@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from raftctl.controller.availability import availability
 from raftctl.controller.partition_change import (
     TopicRules,
-    active_brokers,
     change_record,
     elect,
     settled,
@@ -30,9 +30,10 @@ from raftctl.controller.partition_change import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from uuid import UUID
 
+    from raftctl.controller.availability import Availability
     from raftctl.controller.config import ControllerConfig
     from raftctl.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
     from raftctl.metadata.records import PartitionChangeRecord
@@ -121,12 +122,25 @@ class PartitionSettler:
             self._waiting = self._waiting.joined(begun)
             return []
         self._begin(image, begun)
-        joining = [broker_id for broker_id in becoming_active if becoming_active[broker_id]]
-        return self._slice(image, active_brokers(image).difference(becoming_active).union(joining))
+        return self._slice(image, availability(image).after(becoming_active))
+
+    def directories_failed(
+        self, image: MetadataImage, broker_id: int, offline: Collection[UUID]
+    ) -> list[PartitionChangeRecord]:
+        """What follows first when these log directories of a broker have failed (KIP-858).
+
+        Those of the image's broker are to change in the same batch.
+        """
+        begun = _Pass(frozenset((broker_id,)), frozenset())
+        if self.busy:
+            self._waiting = self._waiting.joined(begun)
+            return []
+        self._begin(image, begun)
+        return self._slice(image, availability(image).without(broker_id, offline))
 
     def go_on(self, image: MetadataImage) -> list[PartitionChangeRecord]:
         """The changes of the next slice; there may be none although more slices follow."""
-        return self._slice(image, active_brokers(image)) if self.busy else []
+        return self._slice(image, availability(image)) if self.busy else []
 
     def _begin(self, image: MetadataImage, begun: _Pass) -> None:
         # In the order of the ids' hashes, which are those of numbers: the same in every process.
@@ -134,7 +148,7 @@ class PartitionSettler:
         self._next_partition = 0
         self._pass, self._waiting = begun, _NOBODY
 
-    def _slice(self, image: MetadataImage, active: frozenset[int]) -> list[PartitionChangeRecord]:
+    def _slice(self, image: MetadataImage, available: Availability) -> list[PartitionChangeRecord]:
         rules = TopicRules(image, self._defaults)
         records: list[PartitionChangeRecord] = []
         room = self._looked_at_max
@@ -145,7 +159,7 @@ class PartitionSettler:
             room -= end - begin + 1
             self._next_partition = end
             if topic is not None:
-                self._look(topic, begin, end, active, rules, records)
+                self._look(topic, begin, end, available, rules, records)
             if self._next_partition >= count:
                 self._topic_ids.popleft()
                 self._next_partition = 0
@@ -158,7 +172,7 @@ class PartitionSettler:
         topic: TopicImage,
         begin: int,
         end: int,
-        active: frozenset[int],
+        available: Availability,
         rules: TopicRules,
         records: list[PartitionChangeRecord],
     ) -> None:
@@ -170,6 +184,7 @@ class PartitionSettler:
                 return
             partition = topic.partitions[partition_id]
             if wanted is None or not wanted.isdisjoint(partition.replicas):
+                active = available.replicas_of(partition)
                 record = self._change(topic, partition_id, partition, active, rules)
                 if record is not None:
                     records.append(record)

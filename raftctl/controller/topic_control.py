@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from raftctl.controller.assignments import bad_assignment, check_assignments
-from raftctl.controller.partition_change import active_brokers
+from raftctl.controller.availability import active_brokers
 from raftctl.controller.placement import place_replicas, usable_brokers
 from raftctl.controller.reassignment import stationary
 from raftctl.controller.result import ControllerResult, admin_result

@@ -215,14 +215,14 @@ class MetadataDelta:
 
     def _change_broker(self, record: BrokerRegistrationChangeRecord, _offset: int) -> None:
         broker = self._broker_of_epoch(record.broker_id, record.broker_epoch)
-        shutdown = record.in_controlled_shutdown
+        shutdown, directories = record.in_controlled_shutdown, record.log_directories
         self.changed_brokers[record.broker_id] = BrokerImage(
             broker.broker_id,
             broker.broker_epoch,
             broker.incarnation_id,
             broker.endpoints,
             broker.rack,
-            broker.log_directories,
+            broker.log_directories if directories is None else directories,
             broker.fenced if record.fenced is None else record.fenced,
             broker.in_controlled_shutdown if shutdown is None else shutdown,
         )
@@ -275,6 +275,7 @@ class MetadataDelta:
             record.removing_replicas,
             record.elr,
             record.leader_recovering,
+            record.directories,
         )
 
     def _change_partition(self, record: PartitionChangeRecord, _offset: int) -> None:
@@ -284,9 +285,12 @@ class MetadataDelta:
             raise InvariantViolation(f"{topic.name} has no partition {record.partition_id}")
         moved = record.leader != LEADER_UNCHANGED
         adding, removing = record.adding_replicas, record.removing_replicas
-        recovering = record.leader_recovering
+        recovering, directories = record.leader_recovering, record.directories
+        replicas = partition.replicas if record.replicas is None else record.replicas
+        if directories is None:
+            directories = partition.directories and partition.directories_for(replicas)
         topic.partitions[record.partition_id] = PartitionImage(
-            partition.replicas if record.replicas is None else record.replicas,
+            replicas,
             partition.isr if record.isr is None else record.isr,
             record.leader if moved else partition.leader,
             partition.leader_epoch + moved,
@@ -295,6 +299,7 @@ class MetadataDelta:
             partition.removing_replicas if removing is None else removing,
             partition.elr if record.elr is None else record.elr,
             partition.leader_recovering if recovering is None else recovering,
+            directories,
         )
 
     def _topic(self, topic_id: UUID) -> TopicDelta:

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 METADATA_VERSION_FEATURE = "metadata.version"
 ELR_FEATURE = "eligible.leader.replicas.version"
 
-METADATA_VERSION = 3
+METADATA_VERSION = 4
 """The newest level of the metadata's records. 1: brokers, topics, configs, keys and values; 2: also
 client quotas, access control lists and SCRAM credentials; 3: also sessions of keys and values, and
-locks."""
+locks; 4: also replicas' log directories."""
 SECURITY_LEVEL = 2
 COORDINATION_LEVEL = 3
+DIRECTORIES_LEVEL = 4
 
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     ELR_FEATURE: (0, 1),
@@ -37,6 +38,11 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
 def level_of(image: MetadataImage, feature: str) -> int:
     """The finalized level; 0 if there is none."""
     return image.features.get(feature, 0)
+
+
+def directories_enabled(image: MetadataImage) -> bool:
+    """Whether partitions keep the log directories of their replicas."""
+    return level_of(image, METADATA_VERSION_FEATURE) >= DIRECTORIES_LEVEL
 
 
 def eligible_leaders_enabled(image: MetadataImage) -> bool:

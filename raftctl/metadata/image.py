@@ -16,6 +16,7 @@ from immutables import Map
 
 from raftctl.metadata.coordination import NO_COORDINATION, Coordination
 from raftctl.metadata.records import (
+    UNASSIGNED,
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
@@ -30,7 +31,7 @@ from raftctl.metadata.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from raftctl.metadata.records import Record
 
@@ -78,6 +79,24 @@ class PartitionImage:
     removing_replicas: tuple[int, ...] = ()
     elr: tuple[int, ...] = ()
     leader_recovering: bool = False
+    directories: tuple[UUID, ...] = ()
+    """The log directory of each replica, in their order; empty if none is assigned."""
+
+    def directory_of(self, broker_id: int) -> UUID:
+        """The log directory of a replica; UNASSIGNED if it is not known, or there is none."""
+        pairs = zip(self.replicas, self.directories, strict=False)
+        return next((found for replica, found in pairs if replica == broker_id), UNASSIGNED)
+
+    def directories_for(self, replicas: tuple[int, ...]) -> tuple[UUID, ...]:
+        """The directories for other replicas: those that stay keep theirs."""
+        if not self.directories:
+            return ()
+        return known_directories([self.directory_of(replica) for replica in replicas])
+
+
+def known_directories(directories: Sequence[UUID]) -> tuple[UUID, ...]:
+    """How directories stand in an image: empty if none is assigned."""
+    return tuple(directories) if any(one != UNASSIGNED for one in directories) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +255,7 @@ def _partition_record(
         partition.removing_replicas,
         partition.elr,
         partition.leader_recovering,
+        partition.directories,
     )
 
 

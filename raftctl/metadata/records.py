@@ -15,6 +15,8 @@ NO_LEADER = -1
 """The leader of a partition that is offline."""
 LEADER_UNCHANGED = -2
 """In a `PartitionChangeRecord`: the leader stays, and with it the leader epoch."""
+UNASSIGNED = UUID(int=0)
+"""The log directory of a replica whose broker has said of none (KIP-858)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class BrokerRegistrationChangeRecord:
     broker_epoch: int
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
+    log_directories: tuple[UUID, ...] | None = None
+    """Those that are online."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,8 @@ class PartitionRecord:
     removing_replicas: tuple[int, ...] = ()
     elr: tuple[int, ...] = ()
     leader_recovering: bool = False
+    directories: tuple[UUID, ...] = ()
+    """The log directory of each replica, in their order; empty while none is assigned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,8 @@ class PartitionChangeRecord:
     removing_replicas: tuple[int, ...] | None = None
     elr: tuple[int, ...] | None = None
     leader_recovering: bool | None = None
+    directories: tuple[UUID, ...] | None = None
+    """None: replicas that stay also stay in their log directories."""
 
 
 @dataclass(frozen=True, slots=True)

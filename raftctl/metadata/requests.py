@@ -78,6 +78,8 @@ class BrokerHeartbeatRequest:
     metadata_offset: int
     want_fence: bool
     want_shut_down: bool
+    offline_log_directories: tuple[UUID, ...] = ()
+    """Those that have failed since this incarnation registered (KIP-858)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,34 @@ class DeleteTopicsResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectoryAssignment:
+    """In which of its log directories a broker has a replica."""
+
+    topic_id: UUID
+    partition_id: int
+    directory_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class AssignReplicasToDirsRequest:
+    """A broker with several log directories says where its replicas are (KIP-858)."""
+
+    TYPE_ID: ClassVar[int] = 122
+    broker_id: int
+    broker_epoch: int
+    assignments: tuple[DirectoryAssignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignReplicasToDirsResponse:
+    """An error for each assignment, in order, or one for all."""
+
+    TYPE_ID: ClassVar[int] = 123
+    error: ErrorCode
+    results: tuple[ErrorCode, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class KvGetRequest:
     """What is the value of the key? Linearizable: no older than any write answered before."""
 
@@ -305,6 +335,7 @@ ControllerRequest = (
     | CreateAclsRequest
     | DeleteAclsRequest
     | AlterScramRequest
+    | AssignReplicasToDirsRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse
@@ -322,4 +353,5 @@ ControllerResponse = (
     | ElectLeadersResponse
     | DescribeQuorumResponse
     | DeleteAclsResponse
+    | AssignReplicasToDirsResponse
 )

@@ -210,7 +210,7 @@ class TopicConfig:
     flush_messages: int = _key(
         _long(1),
         LONG_MAX,
-        "Records after which the log is forced to disk.",
+        "Records after which the log is forced to disk, before the last of them is acknowledged.",
         "log.flush.interval.messages",
     )
     flush_ms: int = _key(

@@ -95,6 +95,9 @@ class FileSystem(Protocol):
     def sync_directory(self, path: str) -> None:
         """Makes creations, renames and removals in this directory durable."""
 
+    def space(self, directory: str) -> tuple[int, int]:
+        """Bytes of the volume that holds a directory: all, and those free for use; blocks."""
+
     def lock_directory(self, path: str) -> DirectoryLock:
         """Takes `path/.lock`; raises ConfigError when another process holds it."""
 

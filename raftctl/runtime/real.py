@@ -250,6 +250,11 @@ class RealFileSystem:
         finally:
             os.close(descriptor)
 
+    def space(self, directory: str) -> tuple[int, int]:
+        """See `FileSystem.space`."""
+        found = os.statvfs(directory)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def lock_directory(self, path: str) -> RealDirectoryLock:
         """See `FileSystem.lock_directory`."""
         return RealDirectoryLock(path)

@@ -6,7 +6,7 @@ controller says. To shut down it asks to be drained, until the controller lets i
 Whether the registration still holds is told by the log alone: a refused heartbeat may come from a
 controller that has been deposed and does not know it yet. A broker whose registration is gone from
 the log must end, since the log now speaks of somebody else by its id.
-Sources: KIP-631, KIP-841.
+Sources: KIP-631, KIP-841; KIP-858 for log directories that fail.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class BrokerLifecycle:
         self._wake = asyncio.Event()
         self._published = asyncio.Event()
         self._fenced = True
+        self._offline_directories: tuple[UUID, ...] = ()
         self.broker_epoch = -1
         """The offset of the registration; -1 before it."""
 
@@ -80,6 +81,12 @@ class BrokerLifecycle:
         """From now on asks to be drained of leaders; `run` returns when that is done."""
         self._shutting_down = True
         self._wake.set()
+
+    def directory_failed(self, directory_id: UUID) -> None:
+        """Tells the controller at once, and in every heartbeat from now on."""
+        if directory_id not in self._offline_directories:
+            self._offline_directories += (directory_id,)
+            self._wake.set()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Wakes whoever waits for the image to advance; ends a node that was replaced."""
@@ -156,6 +163,7 @@ class BrokerLifecycle:
             metadata_offset=self._loader.image.offset,
             want_fence=False,
             want_shut_down=self._shutting_down,
+            offline_log_directories=self._offline_directories,
         )
         # Should it get lost, there is time for the next one before the session ends.
         timeout_ms = self._config.broker_session_timeout_ms // 2

@@ -325,6 +325,8 @@ class Node:
                 broker_epoch=lambda: lifecycle.broker_epoch,
                 active_controller_id=lambda: driver.leader_id,
                 fail=self._fail,
+                directory_ids=dict(zip(config.log_dirs, replica.log_directory_ids, strict=True)),
+                directory_failed=lifecycle.directory_failed,
             )
         )
         runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)

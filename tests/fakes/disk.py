@@ -135,6 +135,9 @@ class FakeDisk:
             else:
                 del self.durable_names[name]
 
+    def space(self, directory: str) -> tuple[int, int]:
+        return 1_000, 10
+
     def lock_directory(self, path: str) -> DirectoryLock:
         raise ConfigError(f"{path} cannot be locked")
 

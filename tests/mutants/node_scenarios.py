@@ -21,6 +21,7 @@ from tests.simulation.partition_scenarios import (
     both_replicas_crash,
     follower_restarts_then_leader_dies,
     last_replica_standing,
+    log_directory_of_a_replica_fails,
     replica_returns_empty_while_it_is_proposed,
 )
 from tests.simulation.rig import TIMEOUT_S, Rig
@@ -187,6 +188,7 @@ SCENARIOS: dict[str, Scenario] = {
         follower_restarts_then_leader_dies,
         both_replicas_crash,
         last_replica_standing,
+        log_directory_of_a_replica_fails,
         all_brokers_lose_power,
         removed_voter_is_the_fastest,
         changes_compete,

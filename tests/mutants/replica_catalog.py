@@ -10,9 +10,11 @@ from broker.replication.fetcher import Fetcher
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition import Partition
 from broker.replication.replica_manager import ReplicaManager
+from raftctl.server.broker_lifecycle import BrokerLifecycle
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from uuid import UUID
 
     from broker.apis.fetch_sessions import SessionRequest
@@ -62,6 +64,19 @@ async def _claim_unflushed(fetcher: Fetcher) -> None:
     return None
 
 
+def _tell_nobody(lifecycle: BrokerLifecycle, directory_id: UUID) -> None:
+    return None
+
+
+def _start_anew(manager: ReplicaManager, path: str, gone: Sequence[TopicPartition]) -> None:
+    for partition in gone:
+        topic_id = manager._hosted[partition].topic_id
+        manager._drop(partition, topic_id)
+        topic = manager._image.topics.by_id(topic_id)
+        assert topic is not None
+        manager._apply(partition, topic_id, topic.partitions[partition.partition])
+
+
 _open = ReplicaManager._open
 _update = FetchSession.update
 
@@ -108,5 +123,19 @@ REPLICAS = (
         ("new_partition_leader_has_all_committed", "acknowledged_record_stays"),
         Patch(Fetcher, "_flush", _claim_unflushed),
         scenario="all_brokers_lose_power",
+    ),
+    node_mutant(
+        "failed_directory_is_kept_secret",
+        "a broker does not tell the controller of a log directory that failed",
+        ("liveness",),
+        Patch(BrokerLifecycle, "directory_failed", _tell_nobody),
+        scenario="log_directory_of_a_replica_fails",
+    ),
+    node_mutant(
+        "log_is_made_anew_elsewhere",
+        "a replica whose log directory failed goes on with an empty log in another one",
+        ("replica_never_truncates_committed", "committed_record_is_on_the_isr"),
+        Patch(ReplicaManager, "_take_offline", _start_anew),
+        scenario="log_directory_of_a_replica_fails",
     ),
 )

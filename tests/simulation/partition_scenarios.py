@@ -9,7 +9,10 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import DATA
+from jepsen.env.sim.cluster import DATA, node_id
+from jepsen.env.sim.disk import no_fault
+from jepsen.env.sim.disk_faults import all_fails_below
+from raftctl.metadata.records import UNASSIGNED
 from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.rig import Rig
 
@@ -20,6 +23,8 @@ ROUNDS = 3
 SMALL_STEPS = {"replica.fetch.max.bytes": "300"}
 """Who comes back catches up by a few records at a time."""
 FLUSHED = {"flush.on.ack": "true"}
+OTHER_DISK = "/other"
+"""Where brokers with two log directories have their first partition."""
 LATE_MS = 2_000.0
 LONG_SESSIONS = {"broker.session.timeout.ms": "30000"}
 
@@ -77,6 +82,42 @@ async def both_replicas_crash(world: World) -> None:
         rig.cluster.start(away)
         await rig.until(rig.whole, "all replicas are in sync")
     await rig.end()
+
+
+async def log_directory_of_a_replica_fails(world: World) -> None:
+    """The disk under a replica's log dies while its broker lives on: others go on without it.
+
+    The leader's in the first and last round, which then comes back as a follower.
+    """
+    rig = Rig(world, log_directories=(OTHER_DISK, DATA))
+    await rig.begin()
+    for number in range(ROUNDS):
+        leader = rig.partition().leader
+        follower = next(one for one in rig.partition().replicas if one != leader)
+        name = f"broker-{follower if number == 1 else leader}"
+        disk = world.node(name).disk
+        await rig.until(partial(_has_place, rig, node_id(name)), "its directory is known")
+        disk.fault = all_fails_below(OTHER_DISK)
+        await rig.until(partial(_does_without, rig, node_id(name)), "others go on without it")
+        written = len(rig.ledger.acknowledged)
+        await rig.until(partial(rig.has_written, written + 1), "the writer goes on")
+        assert rig.cluster.is_up(name), "its other directory serves"
+        await rig.stop(name)
+        disk.fault = no_fault
+        await asyncio.sleep(world.random.uniform(0.0, 1.0))
+        rig.cluster.start(name)
+        await rig.until(rig.whole, "all replicas are in sync")
+    await rig.end()
+
+
+def _has_place(rig: Rig, broker_id: int) -> bool:
+    partition = rig.partition()
+    return partition is not None and partition.directory_of(broker_id) != UNASSIGNED
+
+
+def _does_without(rig: Rig, broker_id: int) -> bool:
+    partition = rig.partition()
+    return partition is not None and broker_id not in (partition.leader, *partition.isr)
 
 
 async def last_replica_standing(world: World) -> None:

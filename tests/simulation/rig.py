@@ -9,7 +9,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import Observer, SimCluster, node_id
+from jepsen.env.sim.cluster import DATA, Observer, SimCluster, node_id
 from jepsen.env.sim.network import Link
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
 
@@ -31,9 +31,14 @@ PATIENCE_S = 20
 class Rig:
     """A cluster, its clients and their ledger; one topic of one partition with three replicas."""
 
-    def __init__(self, world: World, overrides: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        overrides: Mapping[str, str] | None = None,
+        log_directories: tuple[str, ...] = (DATA,),
+    ) -> None:
         self.world = world
-        self.cluster = SimCluster(world, overrides=overrides or {})
+        self.cluster = SimCluster(world, overrides=overrides or {}, log_directories=log_directories)
         self.ledger = Ledger()
         self.observer = Observer(self.cluster)
         self.writer = Writer("w0", self.cluster.bootstrap, self.ledger, 1, PATIENCE_S)
@@ -114,6 +119,10 @@ class Rig:
         partition = self.partition()
         members: tuple[int, ...] = partition.isr if partition else ()
         return len(members) == count
+
+    def has_written(self, count: int) -> bool:
+        """Whether so many records are acknowledged."""
+        return len(self.ledger.acknowledged) >= count
 
     def is_led_after(self, controller_id: int) -> bool:
         """Whether another than this controller is active."""

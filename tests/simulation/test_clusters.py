@@ -66,6 +66,16 @@ def test_nothing_acknowledged_is_lost_with_the_power_where_acks_all_means_flushe
     assert result.ok, result.output
 
 
+@pytest.mark.req("C14", "C5", "R3", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_nothing_acknowledged_is_lost_when_a_log_directory_fails(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    target = "tests.simulation.partition_scenarios:log_directory_of_a_replica_fails"
+    result = simulator.run(target, seed)
+    assert result.ok, result.output
+
+
 @pytest.mark.req("C7", "C5", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_acknowledged_is_lost_when_a_partition_moves(

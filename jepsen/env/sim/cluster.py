@@ -67,6 +67,8 @@ class SimCluster:
     watch: bool = True
     dynamic: bool = False
     spares: int = 0
+    log_directories: tuple[str, ...] = (DATA,)
+    """Of each broker. The metadata log is always in `DATA`."""
     nodes: dict[str, Node] = field(default_factory=dict, init=False)
     """The newest life of each node; to be looked at only."""
     properties: Properties = field(init=False)
@@ -152,6 +154,10 @@ class SimCluster:
 
     def _format(self, runtime: SimRuntime, node_id: int) -> None:
         files = runtime.files
+        for path in self.log_directories:
+            if path != DATA and MetaProperties.load(files, path) is None:
+                files.make_directories(path)
+                MetaProperties(self.cluster_id, node_id, runtime.uuid()).save(files, path)
         found = MetaProperties.load(files, DATA)
         if found is None:
             files.make_directories(DATA)
@@ -194,7 +200,8 @@ class SimCluster:
             **voters,
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener}://{name}:{port}",
-            "log.dirs": DATA,
+            "log.dirs": ",".join(self.log_directories) if role == "broker" else DATA,
+            "metadata.log.dir": DATA,
             **self.timeouts,
             **self.overrides,
         }

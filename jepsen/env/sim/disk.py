@@ -347,6 +347,11 @@ class SimDisk:
         self._unsynced = waiting
         self.charge_sync(path)
 
+    def space(self, directory: str) -> tuple[int, int]:
+        """As large as any and always half empty."""
+        self.fault("space", directory)
+        return 1 << 40, 1 << 39
+
     def lock_directory(self, path: str) -> SimLock:
         """Takes the lock of a directory, which dies with the process."""
         self.open(f"{path}/{LOCK_NAME}", create=True).close()

@@ -72,6 +72,16 @@ class _Failing:
             raise os_error(self._number, path)
 
 
+def all_fails_below(directory: str) -> Callable[[str, str], None]:
+    """A disk's seam for a disk of its own under one directory, which has died."""
+
+    def fault(operation: str, path: str) -> None:
+        if path == directory or path.startswith(f"{directory}/"):
+            raise os_error(errno.EIO, path)
+
+    return fault
+
+
 class DiskFaults:
     """Does the faults of disks, and undoes them."""
 

@@ -9,6 +9,7 @@ import pytest
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import DescribeQuorumResponse, QuorumReplica
+from raftctl.metadata.features import METADATA_VERSION
 from tests.unit.broker_apis.asking import ask
 from tests.unit.broker_apis.controlled import ControlledBroker
 
@@ -36,12 +37,12 @@ async def test_features_are_updated_and_told(version: int) -> None:
     client = {"client_software_name": "test", "client_software_version": "1"}
     versions = await ask(broker, 18, 4, client)
     finalized = {one["name"]: one["max_version_level"] for one in versions["finalized_features"]}
-    assert finalized == {ELR: 1, "metadata.version": 3}
+    assert finalized == {ELR: 1, "metadata.version": METADATA_VERSION}
     supported = {
         one["name"]: (one["min_version"], one["max_version"])
         for one in versions["supported_features"]
     }
-    assert supported == {ELR: (0, 1), "metadata.version": (1, 3)}
+    assert supported == {ELR: (0, 1), "metadata.version": (1, METADATA_VERSION)}
     answer = await ask(broker, 57, version, features(0, 1))
     assert answer["error_code"] == ErrorCode.INVALID_UPDATE_VERSION
     assert "safe downgrade" in answer["error_message"]

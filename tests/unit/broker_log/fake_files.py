@@ -164,6 +164,10 @@ class FakeFiles:
         kept = {p: n for p, n in self._durable_names.items() if not here(p)}
         self._durable_names = kept | {p: n for p, n in self.nodes.items() if here(p)}
 
+    def space(self, directory: str) -> tuple[int, int]:
+        self.check(directory)
+        return 1_000, 10
+
     def lock_directory(self, path: str) -> FakeLock:
         return FakeLock()
 

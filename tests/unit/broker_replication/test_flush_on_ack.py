@@ -96,6 +96,38 @@ async def test_a_leader_acknowledges_and_shows_what_is_on_its_disk(gate: Gate) -
         await eventually(lambda: node.hosted().rules.high_watermark == 2)
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_no_more_than_flush_messages_are_acknowledged_before_a_flush(
+    gate: Gate, acks: int
+) -> None:
+    async with World(1, log_flush_interval_messages="3") as world:
+        world.create_topic()
+        node = world.nodes[1]
+        gate.close(node)
+        for _ in range(2):
+            done = node.append(BATCH, acks=acks)
+            assert isinstance(done, AppendResult), "two may be unflushed"
+        third = node.append(BATCH, acks=acks)
+        assert isinstance(third, asyncio.Future)
+        assert isinstance(node.append(BATCH, acks=0), AppendResult)
+        await asyncio.sleep(0.02)
+        assert not third.done()
+        gate.open()
+        assert (await third)[0] == AppendResult(ErrorCode.NONE, 2, -1, 0)
+        assert node.hosted().log.recovery_point >= 3
+
+
+async def test_what_must_be_flushed_first_is_refused_if_the_disk_refuses() -> None:
+    async with World(1, log_dirs="/d1,/d2", log_flush_interval_messages="1") as world:
+        world.create_topic()
+        node = world.nodes[1]
+        node.files.broken = True
+        done = node.append(BATCH, acks=1)
+        assert isinstance(done, asyncio.Future)
+        assert (await done)[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+        node.files.broken = False
+
+
 @pytest.mark.req("R5")
 async def test_acks_all_waits_for_the_disk_of_each_replica_in_sync(gate: Gate) -> None:
     async with World(3, listen=True, flush_on_ack="true") as world:

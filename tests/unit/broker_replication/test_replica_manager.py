@@ -36,6 +36,7 @@ from tests.unit.broker_replication.world import (
     World,
     eventually,
     fetch_now,
+    offsets_now,
     params,
     wanted,
 )
@@ -130,7 +131,7 @@ async def test_a_deposed_leader_says_so_to_those_who_wait_and_to_new_ones() -> N
         assert (found.error, found.current_leader) == (ErrorCode.FENCED_LEADER_EPOCH, hint)
         assert fetch_now(old, wanted(0, epoch=9)).error is ErrorCode.UNKNOWN_LEADER_EPOCH
         lookup = OffsetLookup(P0, 0, -1)
-        assert old.replicas.list_offsets([lookup], -1)[0].error is ErrorCode.FENCED_LEADER_EPOCH
+        assert offsets_now(old, lookup)[0].error is ErrorCode.FENCED_LEADER_EPOCH
         ends = old.replicas.offsets_for_leader_epoch([(P0, 0, 0)])
         assert ends[0][0] is ErrorCode.FENCED_LEADER_EPOCH
 
@@ -323,7 +324,7 @@ async def test_list_offsets() -> None:
             appended(leader, make_batch([b"v"], timestamps=[timestamp]))
 
         def found(timestamp: int) -> tuple[int, int, int]:
-            (result,) = leader.replicas.list_offsets([OffsetLookup(P0, -1, timestamp)], -1)
+            (result,) = offsets_now(leader, OffsetLookup(P0, -1, timestamp))
             assert result.error is ErrorCode.NONE
             return result.offset, result.timestamp, result.leader_epoch
 
@@ -342,11 +343,11 @@ async def test_a_new_leader_answers_latest_once_it_knows_what_is_committed() -> 
         appended(leader)
         world.elect(1)
         latest, earliest = OffsetLookup(P0, -1, -1), OffsetLookup(P0, -1, -2)
-        first = leader.replicas.list_offsets([latest, earliest], -1)
+        first = offsets_now(leader, latest, earliest)
         assert [r.error for r in first] == [ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NONE]
-        assert leader.replicas.list_offsets([latest], 2)[0].offset == 1
+        assert offsets_now(leader, latest, replica=2)[0].offset == 1
         replicate(leader, 1, 2, 3)
-        assert leader.replicas.list_offsets([latest], -1)[0].offset == 1
+        assert offsets_now(leader, latest)[0].offset == 1
 
 
 # --- in-sync replicas -----------------------------------------------------------------------------

@@ -18,7 +18,15 @@ from broker.log.log_manager import LogManager
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.admission import Admission
 from broker.server.connection import Connection
-from broker.types import AppendResult, FetchParams, FetchPartition, FetchResult, TopicPartition
+from broker.types import (
+    AppendResult,
+    FetchParams,
+    FetchPartition,
+    FetchResult,
+    OffsetLookup,
+    OffsetResult,
+    TopicPartition,
+)
 from raftctl.config import NodeConfig, make_config
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
@@ -38,6 +46,8 @@ from raftctl.metadata.requests import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     AlterPartitionResult,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
     ControllerRequest,
     ControllerResponse,
 )
@@ -70,6 +80,11 @@ def config(node_id: int, **keys: str) -> NodeConfig:
     return make_config(values)
 
 
+def directory_id(node_id: int, path: str) -> UUID:
+    """The id of a log directory of a broker."""
+    return UUID(bytes=f"{node_id}{path}".encode().rjust(16)[-16:])
+
+
 class FakeController:
     """Holds the image and commits what it is asked for."""
 
@@ -92,9 +107,25 @@ class FakeController:
         self.requests.append(request)
         if self.refuse:
             raise KafkaError(self.refuse.pop(0))
+        if isinstance(request, AssignReplicasToDirsRequest):
+            return AssignReplicasToDirsResponse(ErrorCode.NONE, self._assign(request))
         assert isinstance(request, AlterPartitionRequest)
         results = tuple(self._alter(request.broker_id, item) for item in request.partitions)
         return AlterPartitionResponse(ErrorCode.NONE, results)
+
+    def _assign(self, request: AssignReplicasToDirsRequest) -> tuple[ErrorCode, ...]:
+        for one in request.assignments:
+            partition = self.partition(one.topic_id, one.partition_id)
+            directories = tuple(
+                one.directory_id
+                if replica == request.broker_id
+                else partition.directory_of(replica)
+                for replica in partition.replicas
+            )
+            self.commit(
+                PartitionChangeRecord(one.topic_id, one.partition_id, directories=directories)
+            )
+        return (ErrorCode.NONE,) * len(request.assignments)
 
     def partition(self, topic_id: UUID, partition_id: int) -> PartitionImage:
         topic = self.image.topics.by_id(topic_id)
@@ -145,6 +176,7 @@ class Node:
         self.id = node_id
         self.files = FakeFiles()
         self.failures: list[BaseException] = []
+        self.failed_directories: list[UUID] = []
         self.config = config(node_id, **keys, **({"broker_rack": rack} if rack else {}))
         self.deaf = False
         """Whether images do not reach it."""
@@ -163,6 +195,8 @@ class Node:
             self._broker_epoch,
             lambda: -1,
             self.failures.append,
+            {path: directory_id(self.id, path) for path in self.config.log_dirs},
+            self.failed_directories.append,
         )
         logs = LogManager(
             self.runtime, self.config.log_dirs, topic_defaults(self.config), self.failures.append
@@ -337,6 +371,13 @@ def fetch_now(node: Node, what: FetchPartition, how: FetchParams | None = None) 
     found = node.replicas.fetch(how or params(), [what])
     assert isinstance(found, list)
     return found[0]
+
+
+def offsets_now(node: Node, *lookups: OffsetLookup, replica: int = -1) -> list[OffsetResult]:
+    """Lookups that must be answered at once."""
+    found = node.replicas.list_offsets(lookups, replica)
+    assert isinstance(found, list)
+    return found
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:

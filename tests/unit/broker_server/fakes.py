@@ -23,10 +23,13 @@ from broker.server.admission import Admission
 from broker.server.listeners import Listeners
 from broker.types import (
     AppendResult,
+    DeletedRecords,
     EpochEndOffset,
     FetchParams,
     FetchPartition,
     FetchResult,
+    LogDirectoryFacts,
+    LogFacts,
     OffsetLookup,
     OffsetResult,
     TopicPartition,
@@ -160,6 +163,22 @@ class FakeReplicas:
             unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, EpochEndOffset(-1, -1))
             results.append(known or unknown)
         return results
+
+    def delete_records(
+        self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
+    ) -> list[DeletedRecords]:
+        """Nothing is forgotten here."""
+        del timeout_ms
+        known = [self._log(partition) is not None for partition, _ in entries]
+        return [
+            DeletedRecords(ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+            for there in known
+        ]
+
+    async def log_directories(self) -> list[LogDirectoryFacts]:
+        """One, with everything."""
+        logs = tuple(LogFacts(partition, 0, 0) for partition in sorted(self.logs))
+        return [LogDirectoryFacts(ErrorCode.NONE, "/nowhere", logs)]
 
     def _log(self, partition: TopicPartition) -> MemoryLog | None:
         topic = self.metadata.image.topics.by_name(partition.topic)

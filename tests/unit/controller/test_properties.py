@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from raftctl.controller.availability import availability
 from raftctl.controller.config import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import (
@@ -34,16 +37,26 @@ from raftctl.metadata.admin_requests import (
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import ELR_FEATURE, level_of
 from raftctl.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage, PartitionImage
-from raftctl.metadata.records import NO_LEADER
+from raftctl.metadata.records import NO_LEADER, UNASSIGNED
 from raftctl.metadata.requests import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    BrokerHeartbeatRequest,
+    DirectoryAssignment,
     NewTopic,
 )
 from tests.unit.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster
 
 BROKERS = st.integers(1, 4)
 NAMES = st.sampled_from(["a", "b", "c"])
+DISKS = st.sampled_from((2, 3))
+"""The second directory of a broker may be replaced by another."""
+
+
+def _directory(broker_id: int, disk: int) -> UUID:
+    return UUID(int=10 * broker_id + disk)
 
 
 class ControllerMachine(RuleBasedStateMachine):
@@ -80,10 +93,40 @@ class ControllerMachine(RuleBasedStateMachine):
         """Whether partitions wait for their turn to be brought into line with who is active."""
         return self.cluster.controller.deadline_ms() == 0
 
-    @rule(broker_id=BROKERS, again=st.booleans())
-    def register(self, broker_id: int, again: bool) -> None:
+    @rule(broker_id=BROKERS, again=st.booleans(), second=DISKS)
+    def register(self, broker_id: int, again: bool, second: int) -> None:
         self.incarnations += not again
-        self.cluster.register(broker_id, self.incarnations)
+        directories = (_directory(broker_id, 1), _directory(broker_id, second))
+        self.cluster.register(broker_id, self.incarnations, directories=directories)
+
+    @rule(broker_id=BROKERS, name=NAMES, disk=st.sampled_from((0, 1, 2, 3)))
+    def assign_directory(self, broker_id: int, name: str, disk: int) -> None:
+        topic, broker = self.image.topics.by_name(name), self.image.brokers.get(broker_id)
+        if topic is None or broker is None:
+            return
+        before = topic.partitions[0]
+        where = _directory(broker_id, disk) if disk else UNASSIGNED
+        request = AssignReplicasToDirsRequest(
+            broker_id, broker.broker_epoch, (DirectoryAssignment(topic.topic_id, 0, where),)
+        )
+        response = self.cluster.handle(request)
+        assert isinstance(response, AssignReplicasToDirsResponse)
+        after = self.cluster.partition(name)
+        if response.results == (ErrorCode.NONE,):
+            assert after.directory_of(broker_id) == where
+        else:
+            assert after == before
+
+    @rule(broker_id=BROKERS, disk=st.sampled_from((1, 2, 3)))
+    def directory_fails(self, broker_id: int, disk: int) -> None:
+        broker = self.image.brokers.get(broker_id)
+        if broker is not None:
+            failed = (_directory(broker_id, disk),)
+            offset, epoch = self.image.offset, broker.broker_epoch
+            self.cluster.handle(
+                BrokerHeartbeatRequest(broker_id, epoch, offset, False, False, failed)
+            )
+            assert failed[0] not in self.image.brokers[broker_id].log_directories
 
     @rule(
         broker_id=BROKERS,
@@ -275,7 +318,8 @@ class ControllerMachine(RuleBasedStateMachine):
                 self._check_epochs((topic.topic_id, partition_id), partition)
 
     def _check(self, partition: PartitionImage) -> None:
-        brokers = self.image.brokers
+        online = availability(self.image).replicas_of(partition)
+        assert len(partition.directories) in (0, len(partition.replicas))
         whole = partition.isr + partition.elr
         assert whole
         assert len(set(whole)) == len(whole)
@@ -288,11 +332,10 @@ class ControllerMachine(RuleBasedStateMachine):
         if partition.adding_replicas:
             assert not set(partition.adding_replicas) <= set(partition.isr)
         if partition.leader == NO_LEADER:
-            waits = any(one in brokers and brokers[one].active for one in whole)
-            assert self.settling or not waits
+            assert self.settling or online.isdisjoint(whole)
             return
         assert partition.leader in partition.isr
-        assert self.settling or all(brokers[one].active for one in partition.isr)
+        assert self.settling or online.issuperset(partition.isr)
         if partition.leader_recovering:
             assert partition.isr == (partition.leader,)
 
@@ -324,7 +367,7 @@ class ControllerMachine(RuleBasedStateMachine):
         assert len(set(self.blocks)) == len(self.blocks)
 
 
-@pytest.mark.req("C1", "C5", "C6", "C10")
+@pytest.mark.req("C1", "C5", "C6", "C10", "C14")
 def test_random_operations_and_failovers() -> None:
     budget = settings(max_examples=40, stateful_step_count=40, deadline=None)
     run_state_machine_as_test(ControllerMachine, settings=budget)

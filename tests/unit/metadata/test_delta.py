@@ -18,6 +18,7 @@ from raftctl.metadata.image import (
 )
 from raftctl.metadata.records import (
     NO_LEADER,
+    UNASSIGNED,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     Endpoint,
@@ -124,6 +125,32 @@ def test_a_partition_change_sets_every_field_it_names() -> None:
     )
     one = image.topics.topics[TOPIC].partitions[0]
     assert one == PartitionImage((4, 5), (4,), 4, 6, 7, (5,), (6,), (7,), True)
+
+
+@pytest.mark.req("C14")
+def test_replicas_that_stay_keep_their_directories() -> None:
+    first, second = UUID(int=71), UUID(int=72)
+    image = applied(
+        TopicRecord("a", TOPIC),
+        partition(0),
+        PartitionChangeRecord(TOPIC, 0, replicas=(1, 2), directories=(first, second)),
+    )
+    one = image.topics.topics[TOPIC].partitions[0]
+    assert one.directories == (first, second)
+    assert [one.directory_of(broker_id) for broker_id in (1, 2, 3)] == [first, second, UNASSIGNED]
+    image = applied(PartitionChangeRecord(TOPIC, 0, replicas=(3, 2)), image=image)
+    assert image.topics.topics[TOPIC].partitions[0].directories == (UNASSIGNED, second)
+    image = applied(PartitionChangeRecord(TOPIC, 0, replicas=(3, 1)), image=image)
+    assert image.topics.topics[TOPIC].partitions[0].directories == ()
+
+
+@pytest.mark.req("C14")
+def test_a_broker_has_fewer_directories_when_one_fails() -> None:
+    image = applied(RegisterBrokerRecord(1, INCARNATION, ENDPOINTS, None, (TOPIC, OTHER), False))
+    change = BrokerRegistrationChangeRecord(1, 0, log_directories=(OTHER,))
+    broker = applied(change, image=image).brokers[1]
+    assert broker.log_directories == (OTHER,)
+    assert broker.active
 
 
 def test_topics_are_found_by_name_and_by_id() -> None:

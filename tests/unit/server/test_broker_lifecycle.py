@@ -188,6 +188,23 @@ def test_it_registers_and_sends_heartbeats() -> None:
     in_virtual_time(story())
 
 
+@pytest.mark.req("C14")
+def test_a_log_directory_that_fails_is_told_at_once_and_from_then_on() -> None:
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(1.5 * HEARTBEAT_S)
+        before = len(broker.beats)
+        broker.lifecycle.directory_failed(UUID(int=70))
+        broker.lifecycle.directory_failed(UUID(int=70))
+        await asyncio.sleep(0.01)
+        told = broker.beats[before:]
+        assert [one.offline_log_directories for _, one in told] == [(UUID(int=70),)]
+        await asyncio.sleep(HEARTBEAT_S)
+        assert broker.beats[-1][1].offline_log_directories == (UUID(int=70),)
+
+    in_virtual_time(story())
+
+
 def test_the_plugin_starts_first_and_follows_before_it_registers() -> None:
     async def story() -> None:
         broker = Broker()

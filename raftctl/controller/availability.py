@@ -1,0 +1,62 @@
+"""Which replicas could serve: those of active brokers, unless their log directory is offline.
+
+A broker registers its log directories and tells of those that fail. A replica is in a directory
+once its broker has said so; until then it counts as available where its broker does (KIP-858).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from raftctl.metadata.records import UNASSIGNED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from uuid import UUID
+
+    from raftctl.metadata.image import MetadataImage, PartitionImage
+
+
+class Availability(NamedTuple):
+    """What is known of the brokers at one moment."""
+
+    active: frozenset[int]
+    """The brokers that are registered, not fenced and not shutting down."""
+    directories: Mapping[int, Collection[UUID]]
+    """The log directories of each registered broker that are online."""
+
+    def after(self, becoming_active: Mapping[int, bool]) -> Availability:
+        """When these brokers become active, or cease to be."""
+        joining = [broker_id for broker_id in becoming_active if becoming_active[broker_id]]
+        active = self.active.difference(becoming_active).union(joining)
+        return self._replace(active=active)
+
+    def without(self, broker_id: int, offline: Collection[UUID]) -> Availability:
+        """When these directories of a broker have failed."""
+        left = [one for one in self.directories[broker_id] if one not in offline]
+        return self._replace(directories={**self.directories, broker_id: left})
+
+    def has(self, broker_id: int, directory: UUID) -> bool:
+        """Whether the broker has that directory online, or the replica is in none yet."""
+        return directory == UNASSIGNED or directory in self.directories.get(broker_id, ())
+
+    def replicas_of(self, partition: PartitionImage) -> frozenset[int]:
+        """The active brokers without those on which this partition's replica is offline."""
+        if not partition.directories:
+            return self.active
+        places = zip(partition.replicas, partition.directories, strict=True)
+        return self.active.difference(
+            replica for replica, directory in places if not self.has(replica, directory)
+        )
+
+
+def availability(image: MetadataImage) -> Availability:
+    """As the image says."""
+    brokers = image.brokers
+    directories = {broker_id: brokers[broker_id].log_directories for broker_id in brokers}
+    return Availability(active_brokers(image), directories)
+
+
+def active_brokers(image: MetadataImage) -> frozenset[int]:
+    """The brokers that are registered, not fenced and not shutting down."""
+    return frozenset(broker.broker_id for broker in image.brokers.values() if broker.active)

@@ -1,0 +1,166 @@
+"""A broker with several log directories: the controller knows what is where, and what failed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.types import AppendResult, OffsetLookup, TopicPartition
+from raftctl.errors import ErrorCode
+from raftctl.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
+from raftctl.metadata.records import UNASSIGNED, FeatureLevelRecord
+from raftctl.metadata.requests import AssignReplicasToDirsRequest
+from tests.unit.broker_log.batches import make_batch
+from tests.unit.broker_replication.world import (
+    P0,
+    TOPIC_ID,
+    World,
+    directory_id,
+    eventually,
+    fetch_now,
+    offsets_now,
+    params,
+    wanted,
+)
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from tests.unit.broker_replication.world import Node
+
+pytestmark = pytest.mark.req("C14")
+
+P1 = TopicPartition("t", 1)
+TWO = "/d1,/d2"
+BATCH = make_batch([b"v"])
+
+
+def enable(world: World, level: int = METADATA_VERSION) -> None:
+    world.controller.commit(FeatureLevelRecord(METADATA_VERSION_FEATURE, level))
+
+
+def place(world: World, partition_id: int, broker_id: int) -> UUID:
+    return world.controller.partition(TOPIC_ID, partition_id).directory_of(broker_id)
+
+
+def told(world: World) -> list[AssignReplicasToDirsRequest]:
+    requests = world.controller.requests
+    return [one for one in requests if isinstance(one, AssignReplicasToDirsRequest)]
+
+
+async def placed(world: World) -> None:
+    """The controller knows where broker 1 has both partitions."""
+    await eventually(lambda: UNASSIGNED not in (place(world, 0, 1), place(world, 1, 1)))
+
+
+async def test_the_controller_is_told_where_replicas_are() -> None:
+    async with World(2, log_dirs=TWO) as world:
+        enable(world)
+        world.create_topic(partitions=2)
+        await placed(world)
+        assert place(world, 0, 1) == directory_id(1, "/d1")
+        assert place(world, 1, 1) == directory_id(1, "/d2")
+        await eventually(lambda: place(world, 1, 2) == directory_id(2, "/d2"))
+        count = len(told(world))
+        world.set_isr(1)
+        await asyncio.sleep(0)
+        assert len(told(world)) == count, "it is known"
+
+
+async def test_nothing_is_told_where_there_is_one_directory_or_nobody_understands() -> None:
+    async with World(2) as world:
+        enable(world)
+        world.create_topic()
+        await asyncio.sleep(0.02)
+        assert told(world) == []
+    async with World(2, log_dirs=TWO) as world:
+        enable(world, 2)
+        world.create_topic(partitions=2)
+        await asyncio.sleep(0.02)
+        assert told(world) == []
+        enable(world)
+        await placed(world)
+
+
+async def test_what_is_not_answered_is_told_again() -> None:
+    async with World(1, log_dirs=TWO) as world:
+        enable(world)
+        world.controller.refuse = [ErrorCode.REQUEST_TIMED_OUT] * 2
+        world.create_topic(partitions=2)
+        await placed(world)
+
+
+def break_first(node: Node) -> None:
+    """The next one to use the directory of partition 0 finds out that it has failed."""
+    node.files.broken_under = "/d1"
+
+
+async def refused_with_storage_error(world: World) -> None:
+    node = world.nodes[1]
+    done = node.append(BATCH)
+    assert isinstance(done, AppendResult)
+    assert done.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetch_now(node, wanted(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetch_now(node, wanted(0), params(2)).error is ErrorCode.KAFKA_STORAGE_ERROR
+    (listed,) = offsets_now(node, OffsetLookup(P0, -1, -1))
+    assert listed.error is ErrorCode.KAFKA_STORAGE_ERROR
+    ((error, _),) = node.replicas.offsets_for_leader_epoch([(P0, -1, 0)])
+    assert error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.req("R6")
+async def test_a_leader_whose_directory_fails_says_so_and_waits_for_another() -> None:
+    async with World(2, log_dirs=TWO) as world:
+        node = world.nodes[1]
+        enable(world)
+        world.create_topic(partitions=2)
+        await placed(world)
+        waiting = node.append(BATCH, acks=-1)
+        assert isinstance(waiting, asyncio.Future)
+        break_first(node)
+        await refused_with_storage_error(world)
+        assert (await waiting)[0].error is not ErrorCode.NONE, "nobody else has it"
+        assert node.failed_directories == [directory_id(1, "/d1")]
+        assert not node.hosted().rules.is_leader
+        world.elect(2, (2,))
+        world.elect(1, (1, 2))
+        await refused_with_storage_error(world)
+        assert node.hosted(P1).rules.is_leader
+        results = node.replicas.append(1, 1_000, [(P1, BATCH)])
+        assert isinstance(results, list)
+        assert results[0].error is ErrorCode.NONE
+        assert node.failures == []
+
+
+async def test_a_follower_whose_directory_fails_stops_copying_that_partition() -> None:
+    async with World(2, listen=True, log_dirs=TWO) as world:
+        leader, follower = world.nodes[1], world.nodes[2]
+        enable(world)
+        world.create_topic(partitions=2)
+        await placed(world)
+        leader.append(BATCH)
+        await eventually(lambda: follower.hosted().log.log_end_offset == 1)
+        break_first(follower)
+        leader.append(BATCH)
+        await eventually(lambda: follower.failed_directories == [directory_id(2, "/d1")])
+        assert follower.hosted().log.log_end_offset == 1
+        leader.replicas.append(1, 1_000, [(P1, BATCH)])
+        await eventually(lambda: follower.hosted(P1).log.log_end_offset == 1)
+        assert follower.failures == []
+
+
+async def test_without_any_directory_the_broker_ends() -> None:
+    world = World(1, log_dirs=TWO)
+    node = world.nodes[1]
+    await node.start()
+    enable(world)
+    world.create_topic(partitions=2)
+    await placed(world)
+    node.files.broken_under = "/d"
+    for partition in (P0, P1):
+        node.replicas.append(1, 1_000, [(partition, BATCH)])
+    assert isinstance(node.failures[0], OSError)
+    assert "/d2" in str(node.failures[0]), "it says which"
+    await node.kill()
