@@ -15,6 +15,7 @@ from raftctl.cli import (
     elect_leaders,
     info,
     kv,
+    kv_locks,
     log,
     metadata_shell,
     offsets,
@@ -46,6 +47,10 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(kv.app, name="kv")
+kv.app.command(name="list")(kv_locks.list_keys)
+kv.app.command()(kv_locks.watch)
+kv.app.command()(kv_locks.lock)
+kv.app.command()(kv_locks.elect)
 app.add_typer(log.app, name="log")
 app.add_typer(metadata_shell.app, name="metadata")
 app.command()(delete_records.delete_records)

@@ -6,29 +6,36 @@ REQUEST_TIMED_OUT nobody knows whether a write was done, or will be; a get tells
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from raftctl.cli.controllers import TIMEOUT_S, ControllersOption, TimeoutOption, with_kv_client
 from raftctl.cli.output import Output, OutputOption, show
 from raftctl.cli.record_json import value_json
+from raftctl.controller.kv_coordination import unguarded
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
-from raftctl.metadata.kv_requests import ANY_VERSION, NO_VERSION
-from raftctl.metadata.requests import (
-    KvCasRequest,
-    KvDeleteRequest,
-    KvGetRequest,
-    KvPutRequest,
-)
+from raftctl.metadata.kv_requests import ANY_VERSION, NO_TOKEN, NO_VERSION, KvGuardedWriteRequest
+from raftctl.metadata.requests import KvGetRequest
 
 if TYPE_CHECKING:
     from raftctl.metadata.requests import KvWriteResponse
-    from raftctl.server.kv_client import KvWriteRequest
+
+
+class _Guard(TypedDict):
+    lock: str | None
+    token: int
+
 
 app = typer.Typer(help="Keys and values, linearizable, with fencing tokens.", no_args_is_help=True)
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY")]
+LockOption = Annotated[
+    str | None, typer.Option("--lock", metavar="LOCK", help="Only if this lock is held ...")
+]
+FenceOption = Annotated[
+    int | None, typer.Option("--fence", metavar="TOKEN", min=0, help="... with this token.")
+]
 ValueArgument = Annotated[str, typer.Argument(metavar="VALUE")]
 
 
@@ -40,7 +47,7 @@ def get(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Prints the value of a key, no older than any write that was answered before."""
-    request = KvGetRequest(_utf8(key))
+    request = KvGetRequest(utf8(key))
     timeout_ms = int(timeout * 1000)
     found = with_kv_client(controllers, timeout, lambda client: client.read(request, timeout_ms))
     if found.value is None:
@@ -54,11 +61,13 @@ def put(
     key: KeyArgument,
     value: ValueArgument,
     controllers: ControllersOption,
+    lock: LockOption = None,
+    fence: FenceOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Sets a key, whatever it was. The version it gets grows over all keys: a fencing token."""
-    request = KvPutRequest(_utf8(key), _utf8(value).encode())
+    """Sets a key, whatever it was. The version it gets grows over all keys."""
+    request = KvGuardedWriteRequest(utf8(key), utf8(value).encode(), **_guard(lock, fence))
     _write(request, controllers, timeout, output)
 
 
@@ -76,6 +85,8 @@ def cas(
     expect_absent: Annotated[
         bool, typer.Option("--expect-absent", help="The key must not exist.")
     ] = False,
+    lock: LockOption = None,
+    fence: FenceOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -89,8 +100,9 @@ def cas(
         if expect_version < 0:
             raise ConfigError("--expect-version: a version is at least 0")
         version = expect_version
-    expected = None if expect_value is None else _utf8(expect_value).encode()
-    request = KvCasRequest(_utf8(key), _utf8(value).encode(), version, expected)
+    expected = None if expect_value is None else utf8(expect_value).encode()
+    guard = _guard(lock, fence)
+    request = KvGuardedWriteRequest(utf8(key), utf8(value).encode(), version, expected, **guard)
     _write(request, controllers, timeout, output)
 
 
@@ -98,27 +110,43 @@ def cas(
 def delete(
     key: KeyArgument,
     controllers: ControllersOption,
+    lock: LockOption = None,
+    fence: FenceOption = None,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Removes a key, whatever its value is."""
-    _write(KvDeleteRequest(_utf8(key)), controllers, timeout, output)
+    request = KvGuardedWriteRequest(utf8(key), None, **_guard(lock, fence))
+    _write(request, controllers, timeout, output)
 
 
-def _write(request: KvWriteRequest, controllers: str, timeout: float, output: Output) -> None:
+def _guard(lock: str | None, fence: int | None) -> _Guard:
+    if (lock is None) != (fence is None):
+        raise ConfigError("--lock and --fence go together")
+    return {"lock": lock, "token": NO_TOKEN if fence is None else fence}
+
+
+def _write(
+    request: KvGuardedWriteRequest, controllers: str, timeout: float, output: Output
+) -> None:
+    asked = request if request.lock is not None else unguarded(request)
     timeout_ms = int(timeout * 1000)
-    answer = with_kv_client(controllers, timeout, lambda client: client.write(request, timeout_ms))
+    answer = with_kv_client(controllers, timeout, lambda client: client.write(asked, timeout_ms))
     if answer.error != ErrorCode.NONE:
-        raise KafkaError(answer.error, _why(request.key, answer))
+        raise KafkaError(answer.error, _why(request, answer))
     show(output, {"key": request.key, "version": answer.version}, f"version {answer.version}")
 
 
-def _why(key: str, answer: KvWriteResponse) -> str:
+def _why(request: KvGuardedWriteRequest, answer: KvWriteResponse) -> str:
+    if answer.error is ErrorCode.FENCED_MEMBER_EPOCH:
+        by = "nobody" if answer.version == NO_TOKEN else f"token {answer.version}"
+        return f"{request.lock} is held by {by}, not {request.token}; nothing was changed"
+    key = request.key
     found = "does not exist" if answer.version == NO_VERSION else f"has version {answer.version}"
     return f"{key} {found}; nothing was changed"
 
 
-def _utf8(text: str) -> str:
+def utf8(text: str) -> str:
     """The argument; ConfigError if the shell gave bytes that are no UTF-8."""
     try:
         text.encode()

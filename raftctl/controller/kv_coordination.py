@@ -45,7 +45,6 @@ from raftctl.metadata.requests import (
     KvCasRequest,
     KvDeleteRequest,
     KvPutRequest,
-    KvRequest,
     KvWriteResponse,
 )
 
@@ -225,7 +224,9 @@ def _binding(key: str, session: KvSession) -> tuple[Record, ...]:
     return (KvOwnerRecord(key, session.session_id),)
 
 
-def unguarded(request: KvGuardedWriteRequest) -> KvRequest:
+def unguarded(
+    request: KvGuardedWriteRequest,
+) -> KvPutRequest | KvCasRequest | KvDeleteRequest:
     """The write without its session and its lock."""
     key, value = request.key, request.value
     if request.expected_version != ANY_VERSION or request.expected_value is not None:

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.metadata.kv_requests import KvGuardedWriteRequest
 from raftctl.metadata.requests import (
     KvCasRequest,
     KvDeleteRequest,
@@ -22,11 +23,11 @@ from raftctl.rpc.client import RpcError, RpcNotConnected, RpcRefused
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from raftctl.metadata.requests import KvGetResponse, KvRequest, KvWriteResponse
+    from raftctl.metadata.requests import KvGetResponse, KvWriteResponse
     from raftctl.rpc.client import RpcClient
     from raftctl.runtime.api import Runtime
 
-KvWriteRequest = KvPutRequest | KvCasRequest | KvDeleteRequest
+KvWriteRequest = KvPutRequest | KvCasRequest | KvDeleteRequest | KvGuardedWriteRequest
 
 CLIENT_ID = 2**31 - 1
 """What a program that is no node says it is when it connects."""
@@ -59,7 +60,7 @@ class KvClient:
         response: KvWriteResponse = await self._call(request, timeout_ms)
         return response
 
-    async def _call(self, request: KvRequest, timeout_ms: int) -> Any:
+    async def _call(self, request: KvGetRequest | KvWriteRequest, timeout_ms: int) -> Any:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         while (left_ms := int((deadline - loop.time()) * 1000)) > 0:
@@ -70,7 +71,7 @@ class KvClient:
             await asyncio.sleep(self._random.uniform(0.5, 1) * RETRY_BACKOFF_MS / 1000)
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "no active controller answered in time")
 
-    async def _attempt(self, request: KvRequest, left_ms: int) -> Any:
+    async def _attempt(self, request: KvGetRequest | KvWriteRequest, left_ms: int) -> Any:
         """One controller's answer; None if another may be asked."""
         reads = isinstance(request, KvGetRequest)
         timeout_ms = min(left_ms, READ_ATTEMPT_TIMEOUT_MS) if reads else left_ms

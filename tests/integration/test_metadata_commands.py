@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.clusters import active_controller, raftctl, running_cluster, wait_until
+from tests.integration.clusters import ROOT, active_controller, raftctl, running_cluster, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from raftctl.localcluster.cluster import LocalCluster
+
+
+HOLD = "echo $RAFTCTL_LOCK_TOKEN; exec sleep 600"
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +57,50 @@ def test_keys_are_set_read_compared_and_removed(cluster: LocalCluster) -> None:
     assert raftctl("kv", "get", "color", *at(cluster)).stdout == "green\n"
     kv(cluster, "delete", "color")
     assert "color does not exist" in refusal(cluster, "delete", "color")
+
+
+@pytest.mark.req("Q10", "A1", "A2")
+def test_keys_are_listed_watched_and_leaders_told(cluster: LocalCluster) -> None:
+    version = kv(cluster, "put", "list/a", "1")["version"]
+    listed = kv(cluster, "list", "list/")
+    assert listed["keys"] == [{"key": "list/a", "value": "1", "version": version}]
+    removed = kv(cluster, "delete", "list/a")["version"]
+    words = ("kv", "watch", "list/", "--prefix", "--from", str(version), "--count", "2")
+    assert raftctl(*words, *at(cluster)).stdout.splitlines() == [
+        f"{version} put list/a 1",
+        f"{removed} delete list/a",
+    ]
+    leads = ("kv", "elect", "boss", "--listen", "--count", "1", *at(cluster))
+    me = (sys.executable, "-m", "raftctl", *leads)
+    led = raftctl("kv", "elect", "boss", "me", *at(cluster), "--", *me)
+    assert led.stdout.endswith(" me\n"), led
+
+
+@pytest.mark.req("Q10", "A1")
+def test_a_lock_of_a_killed_client_is_released_and_its_token_refused(
+    cluster: LocalCluster,
+) -> None:
+    words = ("kv", "lock", "jobs", "--session-timeout", "1.5", *at(cluster), "--")
+    command = (sys.executable, "-m", "raftctl", *words, "sh", "-c", HOLD)
+    holder = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+    )
+    try:
+        assert holder.stdout is not None
+        old = int(holder.stdout.readline())
+        guard = ("--lock", "jobs", "--fence")
+        assert kv(cluster, "put", "job", "1", *guard, str(old))["version"] > old
+    finally:
+        os.killpg(holder.pid, signal.SIGKILL)
+        holder.communicate()
+    put = f"{sys.executable} -m raftctl kv put job 2 --lock jobs --fence $RAFTCTL_LOCK_TOKEN"
+    script = f"{put} {' '.join(at(cluster))} >&2 && echo $RAFTCTL_LOCK_TOKEN; exit 7"
+    taken = raftctl("kv", "lock", "jobs", *at(cluster), "--", "sh", "-c", script)
+    assert taken.status == 7, taken
+    assert int(taken.stdout) > old
+    fenced = refusal(cluster, "put", "job", "3", *guard, str(old))
+    assert "FENCED_MEMBER_EPOCH: jobs is held by nobody" in fenced
+    assert kv(cluster, "get", "job")["value"] == "2"
 
 
 @pytest.mark.req("Q9", "Q10")

@@ -18,7 +18,7 @@ from tests.unit.client.programs import addresses, kill_leader, program, run_prog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from raftctl.client import Client, Holder, Lock
+    from raftctl.client import Client, Holder
 
 T = TypeVar("T")
 pytestmark = pytest.mark.req("Q10")
@@ -247,19 +247,17 @@ def test_who_gives_up_waiting_gives_its_place_back(world: World, cluster: SimClu
 def test_a_killed_holder_loses_the_lock_and_its_token_is_refused(
     world: World, cluster: SimCluster
 ) -> None:
-    tokens: list[Lock] = []
+    taken: asyncio.Queue[int] = asyncio.Queue()
 
     async def hold(client: Client) -> None:
         async with client.lock("l", session_timeout_s=2) as lock:
             await client.put("k", b"old", guard=lock)
-            tokens.append(lock)
+            taken.put_nowait(lock.token)
             await asyncio.sleep(1_000)
 
     async def story(client: Client) -> None:
         world.start("holder", program(cluster, hold))
-        while not tokens:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-        stale_token = tokens[0].token
+        stale_token = await taken.get()
         world.kill("holder")
         async with client.lock("l") as lock:
             assert lock.token > stale_token
