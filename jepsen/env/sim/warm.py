@@ -71,6 +71,12 @@ class WarmInterpreters:
             if interpreter is None:
                 interpreter = _Interpreter()
             return interpreter.run(target, seed, options, timeout_s)
+        except BaseException:
+            # Whoever is interrupted leaves an answer that the next one would take for its own.
+            if interpreter is not None:
+                interpreter.kill()
+            interpreter = None
+            raise
         finally:
             self._idle.put(interpreter)
 
@@ -109,6 +115,16 @@ class _Interpreter:
             raise RuntimeError(f"the interpreter that ran {target}, seed {seed}, has ended")
         reply = json.loads(line)
         return RunResult.parse(seed, reply["status"], reply["output"])
+
+    def kill(self) -> None:
+        """Ends it at once; a run under way ends by itself, at its time-out at the latest."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait(STOP_TIMEOUT_S)
+        self._process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
 
     def close(self) -> None:
         """Ends it by ending its input."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +63,23 @@ def test_a_run_that_never_ends_is_stopped_and_says_where_it_was(warm: WarmInterp
     stuck = warm.run(target("endless"), 1, timeout_s=0.5)
     assert not stuck.ok
     assert "in endless" in stuck.output
+
+
+def test_whoever_is_interrupted_leaves_no_answer_to_the_next(warm: WarmInterpreters) -> None:
+    def interrupt(_number: int, _frame: object) -> None:
+        raise InterruptedError
+
+    handler = signal.signal(signal.SIGUSR1, interrupt)
+    here = threading.get_ident()
+    timer = threading.Timer(0.2, lambda: signal.pthread_kill(here, signal.SIGUSR1))
+    timer.start()
+    try:
+        with pytest.raises(InterruptedError):
+            warm.run(target("endless"), 1, timeout_s=5)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, handler)
+    assert warm.run(target("chance"), 2) == run_in_subprocess(target("chance"), 2)
 
 
 @pytest.mark.parametrize(
