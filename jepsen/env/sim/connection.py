@@ -141,9 +141,10 @@ class Endpoint:
         peer = self.peer
         if peer is None or self.closed or self._shut_down:
             return 0
+        left = min(len(data), self._credit_bytes)
         taken = 0
-        while taken < len(data) and self._credit_bytes > 0:
-            size = min(len(data) - taken, self._credit_bytes, self._flow.network.segment_bytes())
+        while taken < left:
+            size = min(left - taken, self._flow.network.segment_bytes())
             segment = bytes(data[taken : taken + size])
             self._credit_bytes -= size
             taken += size

@@ -148,6 +148,7 @@ class Watcher:
         self._id = node.config.node_id
         self._is_voter = node.config.is_controller
         self._quorum_state: tuple[int, ...] = ()
+        self._flushed_end = -1
         self._quorum_view: QuorumView | None = None
         self._voters: VoterSet | None = None
         self._voter_keys: tuple[VoterKey, ...] = ()
@@ -175,10 +176,13 @@ class Watcher:
     def _look_at_quorum(self, driver: RaftDriver) -> None:
         core = driver.core
         flushed = driver.log.flushed_end_offset
-        state = (core.epoch, core.is_leader, core.high_watermark, core.log.end_offset, flushed)
-        if state == self._quorum_state:
+        state = (core.epoch, core.is_leader, core.high_watermark, core.log.end_offset)
+        # Of a disk that has never failed nobody asks what the node takes for durable.
+        suspect = self._disk.failed_syncs > 0 and flushed != self._flushed_end
+        if state == self._quorum_state and not suspect:
             return
         self._quorum_state = state
+        self._flushed_end = flushed
         before = self._quorum_view
         view = QuorumView(
             node_id=self._id,
