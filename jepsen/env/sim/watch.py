@@ -157,19 +157,22 @@ class Watcher:
 
     def __call__(self) -> None:
         """Looks, and raises `Violation` if a property does not hold any more."""
-        driver, loader = self._node.driver, self._node.loader
+        node = self._node
+        driver = node.driver
         if driver is None:
             return
         if self._is_voter:
             self._look_at_quorum(driver)
+        loader = node.loader
         if loader is not None and loader.image is not self._image:
             self._image = loader.image
             if self._image.offset >= 0:
                 self._properties.image_published(self._image_view(self._image, driver))
-        # Another plug-in than ours may have no replicas.
-        replicas = getattr(self._node.broker, "replicas", None)
-        if replicas is not None:
-            self._look_at_partitions(replicas)
+        if node.broker is not None:
+            # Another plug-in than ours may have no replicas.
+            replicas = getattr(node.broker, "replicas", None)
+            if replicas is not None:
+                self._look_at_partitions(replicas)
 
     # --- the quorum -----------------------------------------------------------------------------
 
