@@ -3,7 +3,7 @@
 An operation watches partitions; whoever changes one wakes those that watch it. An operation is
 answered exactly once and then watched nowhere. How many wait is bounded by the connections, which
 have a bounded number of requests each. Deadlines are on a timing wheel; the event loop has one
-timer a purgatory, for the next bucket of the wheel that is not empty.
+timer a purgatory, for when the wheel has something to do next.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Purgatory(Generic[R]):
         self._arm()
 
     def _arm(self) -> None:
-        """Sets the event loop's timer to the next bucket, if it is not."""
+        """Sets the event loop's timer to the wheel's next deadline, if it is not."""
         deadline_ms = self._wheel.deadline_ms()
         if deadline_ms == self._armed_ms:
             return

@@ -42,6 +42,8 @@ class Timer(Generic[V]):
         """Puts it at the end of a bucket; it must be in none."""
         invariant(self._bucket is None, "a timer is in one bucket")
         self._bucket = bucket
+        if not bucket.timers or self.expires_ms < bucket.earliest_ms:
+            bucket.earliest_ms = self.expires_ms
         bucket.timers[self] = None
 
     def cancel(self) -> bool:
@@ -56,12 +58,14 @@ class Timer(Generic[V]):
 class _Bucket(Generic[V]):
     """The timers of one slot, in the order in which they came."""
 
-    __slots__ = ("due_ms", "level", "queued", "slot", "timers")
+    __slots__ = ("due_ms", "earliest_ms", "level", "queued", "slot", "timers")
 
     def __init__(self, level: int, slot: int) -> None:
         self.level = level
         self.slot = slot
         self.due_ms = -1
+        self.earliest_ms = -1
+        """No timer in it expires before; one that did may have been cancelled."""
         self.queued = False
         self.timers: dict[Timer[V], None] = {}
 
@@ -108,11 +112,18 @@ class TimingWheel(Generic[V]):
         return timer
 
     def deadline_ms(self) -> int | None:
-        """When the next bucket that is not empty is due; None if nothing waits."""
+        """When to advance; None if nothing waits. No timer expires before, though none may then.
+
+        A bucket that is due first need not come down before one of its timers expires, or another
+        bucket is due: so a timer that waits alone is met once, and not on each level.
+        """
         queue = self._queue
         while queue and not queue[0][2].timers:
             heappop(queue)[2].queued = False
-        return queue[0][0] if queue else None
+        if not queue:
+            return None
+        # The second entry of a heap is one of these.
+        return min([queue[0][2].earliest_ms, *(due_ms for due_ms, _, _ in queue[1:3])])
 
     def advance(self, now_ms: int) -> list[V]:
         """Turns the wheels to `now_ms`; returns what is due by then, in order of time."""

@@ -7,10 +7,11 @@ all that was acknowledged must be there, once and in order. The properties of
 `jepsen.env.sim.invariants` are checked after every step of every node.
 
 Acknowledged records lie in the page cache of every in-sync replica. Brokers therefore lose power
-only while all replicas are in sync, one at a time, and nothing else happens to brokers until all
-are in sync again: more than that loses records by design. So does a broker whose fsync failed and
-that loses power later, hence none fails. A wiped controller may vote a second time in an epoch, and
-no longer has what it promised to keep: it must join as a new voter, hence none is wiped.
+only while all replicas are in sync, one at a time, and nothing else happens until all are in sync
+again, not to controllers either, who fence the brokers that they do not hear and so may leave the
+one without power as the last in sync: that loses records by design. So does a broker whose fsync
+failed and that loses power later, hence none fails. A wiped controller may vote a second time in an
+epoch, and no longer has what it promised to keep: it must join as a new voter, hence none is wiped.
 """
 
 from __future__ import annotations
@@ -321,15 +322,15 @@ class Chaos:
         brokers = self.cluster.broker_names
         if fault.kind == ("sync_error" if fault.touches(brokers) else "wipe"):
             return False
-        if fault.kind in HARMLESS or not fault.touches(brokers):
+        if fault.kind in HARMLESS:
             return True
         if self._losing_power and not (self._all_in_sync() and self._all_brokers_active()):
             return False
         self._losing_power = False
-        if fault.kind not in ("power_off", "wipe"):
+        if fault.kind not in ("power_off", "wipe") or not fault.touches(brokers):
             return True
         troubled = any(
-            one.touches(brokers) and one.kind in (*LINK_KINDS, *PROCESS_KINDS, *DISK_KINDS)
+            one.kind in (*LINK_KINDS, *PROCESS_KINDS, *DISK_KINDS)
             for one in self._nemesis.active.values()
         )
         safe = (

@@ -128,8 +128,9 @@ class SimCluster:
 
     def wipe(self, name: str) -> None:
         """Puts an empty disk into a node that does not run."""
+        number = node_id(name)
+        self.properties.lost_disk((number, self.directory_ids.get(number)))
         self.world.wipe(name)
-        self.properties.lost_disk(node_id(name))
 
     def voter(self, name: str) -> Voter:
         """What the voters' record says of a controller with its present disk, if it votes."""

@@ -141,9 +141,10 @@ class Endpoint:
         peer = self.peer
         if peer is None or self.closed or self._shut_down:
             return 0
+        left = min(len(data), self._credit_bytes)
         taken = 0
-        while taken < len(data) and self._credit_bytes > 0:
-            size = min(len(data) - taken, self._credit_bytes, self._flow.network.segment_bytes())
+        while taken < left:
+            size = min(left - taken, self._flow.network.segment_bytes())
             segment = bytes(data[taken : taken + size])
             self._credit_bytes -= size
             taken += size
@@ -152,6 +153,11 @@ class Endpoint:
 
     def receive(self, size_max: int) -> bytes:
         """Takes up to `size_max` waiting bytes and reopens the window by as much."""
+        if len(self._unread) == 1 and self._unread_bytes <= size_max:
+            self._unread_bytes = 0
+            only = self._unread.popleft()
+            self._announce(len(only))
+            return only
         parts = []
         size = 0
         while self._unread and size < size_max:

@@ -64,6 +64,8 @@ class QuorumHistory:
     views: dict[int, QuorumView] = field(default_factory=dict)
     wiped: set[int] = field(default_factory=set)
     """Nodes that got an empty disk."""
+    lost: dict[VoterKey, dict[int, Entry]] = field(default_factory=dict)
+    """What was durable on each disk that is gone, when it went."""
     voter_sets: dict[int, tuple[VoterKey, ...]] = field(default_factory=dict)
     """The committed voters first seen at each high watermark."""
     knew_voters: dict[int, int] = field(default_factory=dict)
@@ -155,18 +157,22 @@ def committed_never_changes(history: QuorumHistory, change: QuorumChange) -> str
 
 
 def committed_is_durable_on_a_majority(history: QuorumHistory, change: QuorumChange) -> str | None:
-    """What is called committed survives the crash of all nodes at once (row Q3)."""
+    """What is called committed survives the crash of all nodes at once (row Q3).
+
+    A disk that is lost after its voter has acknowledged a batch, and before the leader counts that,
+    is one that had it.
+    """
     after = change.after
     if after.high_watermark <= history.committed.end_offset:
         return None
     found = after.read(history.committed.end_offset, after.high_watermark)
     # Whoever commits first is the leader, and counts the voters that it has itself.
     history.voters = after.voters or history.voters
-    return _on_a_minority(history, history.committed.commit(found))
+    disks = [history.lost.get(v) or history.durable_entries(v) for v in history.voters]
+    return _on_a_minority(disks, history.committed.commit(found))
 
 
-def _on_a_minority(history: QuorumHistory, entries: Sequence[Entry]) -> str | None:
-    disks = [history.durable_entries(voter) for voter in history.voters]
+def _on_a_minority(disks: Sequence[Mapping[int, Entry]], entries: Sequence[Entry]) -> str | None:
     for entry in entries:
         having = sum(_has(disk, entry) for disk in disks)
         if having <= len(disks) // 2:
@@ -196,7 +202,8 @@ def new_leader_has_all_committed(history: QuorumHistory, change: QuorumChange) -
 
 def all_committed_stays_durable_on_a_majority(history: QuorumHistory) -> str | None:
     """At rest: nothing that was ever committed has left the disks of a majority since."""
-    return _on_a_minority(history, history.committed.entries)
+    disks = [history.durable_entries(voter) for voter in history.voters]
+    return _on_a_minority(disks, history.committed.entries)
 
 
 def no_voter_differs_from_committed(history: QuorumHistory) -> str | None:

@@ -16,7 +16,7 @@ import heapq
 import itertools
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, TypeVarTuple, cast
 
 from jepsen.env.sim.process import Process, ProcessState, current_process
 
@@ -352,16 +352,34 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.network.listen(protocol_factory, host, port or 0, start=start_serving)
 
 
-def resolve(future: asyncio.Future[T], call: Callable[[], T]) -> None:
-    """Runs a call as a thread would and hands its result or exception to the future."""
+class Outcome(NamedTuple):
+    """What a call came to: a result, or an exception."""
+
+    result: Any
+    error: BaseException | None = None
+
+
+def outcome_of(call: Callable[[], object]) -> Outcome:
+    """Runs a call as a thread would, which hands every failure to whoever waits for it."""
     try:
-        result = call()
-    except BaseException as error:  # noqa: BLE001 - a thread hands every failure to its future
-        if not future.cancelled():
-            future.set_exception(error)
+        return Outcome(call())
+    except BaseException as error:  # noqa: BLE001 - see above
+        return Outcome(None, error)
+
+
+def settle(future: asyncio.Future[Any], outcome: Outcome) -> None:
+    """Gives a future its result or exception, unless whoever waited has given up."""
+    if future.cancelled():
+        return
+    if outcome.error is None:
+        future.set_result(outcome.result)
     else:
-        if not future.cancelled():
-            future.set_result(result)
+        future.set_exception(outcome.error)
+
+
+def resolve(future: asyncio.Future[T], call: Callable[[], T]) -> None:
+    """Runs a call and hands its result or exception to the future."""
+    settle(future, outcome_of(call))
 
 
 def _refuse_options(options: dict[str, Any], *names: str) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ImageView,
         QuorumChange,
         QuorumHistory,
+        VoterKey,
     )
     from jepsen.env.sim.partition_invariants import PartitionChange
 
@@ -79,8 +80,10 @@ class Properties:
             complaint = every_replica_has_all_committed(history)
             _raise_if(every_replica_has_all_committed.__name__, complaint)
 
-    def lost_disk(self, node_id: int) -> None:
-        """A controller got an empty disk: what it has next is the log of another voter."""
+    def lost_disk(self, voter: VoterKey) -> None:
+        """A controller gets an empty disk now: what it has next is the log of another voter."""
+        node_id, _ = voter
+        self.quorum.lost[voter] = dict(self.quorum.durable_entries(voter))
         self.quorum.wiped.add(node_id)
         self.quorum.knew_voters.pop(node_id, None)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from jepsen.env.sim.loop import resolve
+from jepsen.env.sim.loop import Outcome, outcome_of, settle
 from jepsen.env.sim.wall import wall_ms
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -77,14 +77,13 @@ class SimWorker:
 
     def _run(self) -> None:
         future, call = self._queue.popleft()
-        outcome: asyncio.Future[Any] = self._loop.create_future()
         self._disk.take_cost_s()
-        resolve(outcome, call)
+        outcome = outcome_of(call)
         delay_s = self._disk.take_cost_s() + self._random.uniform(0, HAND_OVER_MAX_S)
         self._loop.call_later(delay_s, self._hand_over, future, outcome)
 
-    def _hand_over(self, future: asyncio.Future[Any], outcome: asyncio.Future[Any]) -> None:
-        resolve(future, outcome.result)
+    def _hand_over(self, future: asyncio.Future[Any], outcome: Outcome) -> None:
+        settle(future, outcome)
         self._pick_up()
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LINES_KEPT_MAX = 10_000
+DIGESTED_TOGETHER = 256
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 
 
@@ -25,6 +26,7 @@ class Trace:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._digest = hashlib.sha256()
+        self._undigested: list[str] = []
         self.sink: Callable[[str], object] | None = None
         self.recent: deque[str] = deque(maxlen=LINES_KEPT_MAX)
         self.count = 0
@@ -33,7 +35,9 @@ class Trace:
         """Appends one event of `node`, stamped with the virtual time in nanoseconds."""
         text = _ADDRESS.sub("0x", detail) if "0x" in detail else detail
         line = f"{round(self._clock() * 1_000_000_000)} {node} {kind} {text}\n"
-        self._digest.update(line.encode("utf-8", "backslashreplace"))
+        self._undigested.append(line)
+        if len(self._undigested) >= DIGESTED_TOGETHER:
+            self._digest_all()
         self.recent.append(line)
         self.count += 1
         if self.sink is not None:
@@ -41,4 +45,9 @@ class Trace:
 
     def hash(self) -> str:
         """The SHA-256 of all events so far, as hexadecimal digits."""
+        self._digest_all()
         return self._digest.hexdigest()
+
+    def _digest_all(self) -> None:
+        self._digest.update("".join(self._undigested).encode("utf-8", "backslashreplace"))
+        self._undigested.clear()

@@ -148,6 +148,7 @@ class Watcher:
         self._id = node.config.node_id
         self._is_voter = node.config.is_controller
         self._quorum_state: tuple[int, ...] = ()
+        self._flushed_end = -1
         self._quorum_view: QuorumView | None = None
         self._voters: VoterSet | None = None
         self._voter_keys: tuple[VoterKey, ...] = ()
@@ -156,29 +157,35 @@ class Watcher:
 
     def __call__(self) -> None:
         """Looks, and raises `Violation` if a property does not hold any more."""
-        driver, loader = self._node.driver, self._node.loader
+        node = self._node
+        driver = node.driver
         if driver is None:
             return
         if self._is_voter:
             self._look_at_quorum(driver)
+        loader = node.loader
         if loader is not None and loader.image is not self._image:
             self._image = loader.image
             if self._image.offset >= 0:
                 self._properties.image_published(self._image_view(self._image, driver))
-        # Another plug-in than ours may have no replicas.
-        replicas = getattr(self._node.broker, "replicas", None)
-        if replicas is not None:
-            self._look_at_partitions(replicas)
+        if node.broker is not None:
+            # Another plug-in than ours may have no replicas.
+            replicas = getattr(node.broker, "replicas", None)
+            if replicas is not None:
+                self._look_at_partitions(replicas)
 
     # --- the quorum -----------------------------------------------------------------------------
 
     def _look_at_quorum(self, driver: RaftDriver) -> None:
         core = driver.core
         flushed = driver.log.flushed_end_offset
-        state = (core.epoch, core.is_leader, core.high_watermark, core.log.end_offset, flushed)
-        if state == self._quorum_state:
+        state = (core.epoch, core.is_leader, core.high_watermark, core.log.end_offset)
+        # Of a disk that has never failed nobody asks what the node takes for durable.
+        suspect = self._disk.failed_syncs > 0 and flushed != self._flushed_end
+        if state == self._quorum_state and not suspect:
             return
         self._quorum_state = state
+        self._flushed_end = flushed
         before = self._quorum_view
         view = QuorumView(
             node_id=self._id,

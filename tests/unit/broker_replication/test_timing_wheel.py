@@ -27,10 +27,41 @@ def test_the_worked_example_finds_its_slots() -> None:
 def test_the_worked_example_comes_down_the_levels_and_fires_in_time() -> None:
     timers = wheel()
     timer = timers.add("450 ms", 450)
+    steps = [(now_ms, timers.advance(now_ms), timer.place) for now_ms in (399, 400, 440, 449, 450)]
+    assert steps == [
+        (399, [], (3, 1)),
+        (400, [], (2, 2)),
+        (440, [], (1, 10)),
+        (449, [], (1, 10)),
+        (450, ["450 ms"], None),
+    ]
+
+
+def test_the_clock_wakes_once_for_a_timer_that_waits_alone() -> None:
+    timers = wheel()
+    timers.add("450 ms", 450)
+    assert timers.deadline_ms() == 450
+    assert timers.advance(450) == ["450 ms"]
+    assert timers.deadline_ms() is None
+
+
+def test_the_clock_wakes_for_whatever_comes_first_on_any_level() -> None:
+    timers = wheel()
+    soon = timers.add("450 ms", 450)
+    timers.add("790 ms", 790)
+    timers.add("405 ms", 405)
+    timers.advance(390)
+    timers.add("403 ms", 403)
+    assert timers.deadline_ms() == 403
+    assert timers.advance(403) == ["403 ms"]
+    assert timers.deadline_ms() == 405
+    assert timers.advance(405) == ["405 ms"]
+    assert timers.deadline_ms() == 450
+    assert soon.cancel()
     woken = []
     while (deadline := timers.deadline_ms()) is not None:
-        woken.append((deadline, timers.advance(deadline), timer.place))
-    assert woken == [(400, [], (2, 2)), (440, [], (1, 10)), (450, ["450 ms"], None)]
+        woken.append((deadline, timers.advance(deadline)))
+    assert woken[-1] == (790, ["790 ms"])
 
 
 def test_the_clock_wakes_only_for_buckets_that_are_not_empty() -> None:

@@ -152,6 +152,23 @@ def test_a_commit_that_a_power_failure_undoes() -> None:
     assert caught(quorum, view) == "committed_is_durable_on_a_majority"
 
 
+def test_a_disk_that_is_lost_after_it_was_counted_had_the_commit() -> None:
+    quorum = Quorum((LOG, LOG, LOG[:2]))
+    quorum.properties.lost_disk((2, None))
+    quorum.disks[2].clear()
+    quorum.see(replica(1, high_watermark=5))
+    with pytest.raises(Violation, match="all_committed_stays_durable_on_a_majority"):
+        quorum.properties.come_to_rest()
+
+
+def test_a_disk_that_is_lost_before_it_had_the_commit_does_not_count() -> None:
+    quorum = Quorum((LOG, LOG[:2], LOG[:2]))
+    quorum.properties.lost_disk((2, None))
+    quorum.disks[2].clear()
+    view = replica(1, high_watermark=5)
+    assert caught(quorum, view) == "committed_is_durable_on_a_majority"
+
+
 def test_at_rest_a_commit_has_to_be_everywhere() -> None:
     quorum = Quorum()
     quorum.see(replica(1, high_watermark=5))
