@@ -84,15 +84,19 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         found: Sequence[FetchResult],
         hosted: Mapping[TopicPartition, HostedPartition],
         read: Callable[[FetchParams, Sequence[FetchPartition]], list[FetchResult]],
+        must_wait: Callable[[HostedPartition, int], bool],
         *,
         tell_high_watermarks: bool,
     ) -> None:
-        """`hosted` is the broker's own table, so that it always says what is there."""
+        """`hosted` is the broker's own table, so that it always says what is there; `must_wait`
+        tells where a follower gets nothing now, however much there is.
+        """
         super().__init__(loop)
         self._params = params
         self._partitions = partitions
         self._hosted = hosted
         self._read = read
+        self._must_wait = must_wait
         self._tell_high_watermarks = tell_high_watermarks
         self._indexes: dict[TopicPartition, int] = {
             wanted.partition: index for index, wanted in enumerate(partitions)
@@ -111,7 +115,9 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         others = sum(self._available) - self._available[index]
         needed = params.min_bytes - others
         try:
-            available = hosted.available_bytes(wanted, params.replica_id, needed)
+            available = 0
+            if not self._must_wait(hosted, params.replica_id):
+                available = hosted.available_bytes(wanted, params.replica_id, needed)
         except KafkaError:
             # The log is damaged here: reading it again tells the client.
             return True

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.log.log_manager import LogManager
+    from broker.replication.throttle import Throttle
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
 
@@ -34,6 +35,8 @@ FETCH_KEY, FETCH_VERSION = 1, 17
 LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 8
 _YIELD_BYTES = 1 << 20
 _FIRST_BACKOFF_MS = 20
+_THROTTLED_MS = 100
+"""How long a partition waits before it is asked again whether it must."""
 _DOUBLINGS_MAX = 20
 
 
@@ -49,6 +52,8 @@ class Following:
     """Loop time before which it is not asked for again, after an error."""
     out_of_range: bool = False
     """Whether the leader's ends must be asked for first."""
+    is_behind: bool = True
+    """Whether it lacks records that are committed, as far as is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,7 @@ class Fetcher:
         self,
         context: BrokerContext,
         logs: LogManager,
+        throttle: Throttle,
         leader_id: int,
         endpoint: Callable[[int], Endpoint | None],
         changed: Callable[[TopicPartition], None],
@@ -78,6 +84,7 @@ class Fetcher:
         self._context = context
         self._config = context.config
         self._logs = logs
+        self._throttle = throttle
         self._leader_id = leader_id
         self._endpoint = endpoint
         self._tell_changed = changed
@@ -153,7 +160,14 @@ class Fetcher:
     def _ready(self) -> list[Following]:
         """The partitions to ask for now."""
         now = self._loop.time()
-        return [f for f in self._partitions.values() if f.not_before <= now]
+        ready = [f for f in self._partitions.values() if f.not_before <= now]
+        if not self._throttle.is_exceeded(int(now * 1000)):
+            return ready
+        # One that is in sync is never kept waiting: clients wait for it.
+        waiting = [f for f in ready if f.is_behind and f.hosted.fetches_throttled]
+        for following in waiting:
+            following.not_before = now + _THROTTLED_MS / 1000
+        return [f for f in ready if f.not_before <= now]
 
     async def _connected(self) -> BrokerConnection:
         if self._connection is None:
@@ -289,6 +303,9 @@ class Fetcher:
         except KafkaError as failed:
             self._back_off(asked.following, str(failed))
             return
+        asked.following.is_behind = hosted.log.log_end_offset < data["high_watermark"]
+        if data["records"] and hosted.fetches_throttled:
+            self._throttle.record(len(data["records"]), int(self._loop.time() * 1000))
         if changed:
             self._tell_changed(hosted.partition)
 
@@ -356,6 +373,7 @@ class Fetchers:
         self,
         context: BrokerContext,
         logs: LogManager,
+        throttle: Throttle,
         endpoint: Callable[[int], Endpoint | None],
         start: Callable[[Fetcher], asyncio.Task[None]],
         changed: Callable[[TopicPartition], None],
@@ -363,6 +381,7 @@ class Fetchers:
         """`start` runs a fetcher as a task; for the others see `Fetcher`."""
         self._context = context
         self._logs = logs
+        self._throttle = throttle
         self._endpoint = endpoint
         self._start = start
         self._changed = changed
@@ -378,7 +397,14 @@ class Fetchers:
         self._link_of[hosted.partition] = link
         fetcher = self._fetchers.get(link)
         if fetcher is None:
-            fetcher = Fetcher(self._context, self._logs, leader_id, self._endpoint, self._changed)
+            fetcher = Fetcher(
+                self._context,
+                self._logs,
+                self._throttle,
+                leader_id,
+                self._endpoint,
+                self._changed,
+            )
             self._fetchers[link] = fetcher
             self._tasks[link] = self._start(fetcher)
         fetcher.follow(hosted)

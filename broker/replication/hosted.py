@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.replication.partition import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Partition
+from broker.replication.throttle import names
 from broker.types import (
     CONSUMER,
     EpochEndOffset,
@@ -146,6 +147,18 @@ class HostedPartition:
             now_ms=now_ms,
         )
         return error, error is ErrorCode.NONE and self.advance(now_ms)
+
+    @property
+    def sends_throttled(self) -> bool:
+        """Whether this replica, as a leader, is to send at a bounded rate (KIP-73)."""
+        named = self.log.config.leader_replication_throttled_replicas
+        return names(named, self.partition.partition, self.rules.broker_id)
+
+    @property
+    def fetches_throttled(self) -> bool:
+        """Whether this replica, as a follower, is to fetch at a bounded rate (KIP-73)."""
+        named = self.log.config.follower_replication_throttled_replicas
+        return names(named, self.partition.partition, self.rules.broker_id)
 
     # --- reading --------------------------------------------------------------------------------
 

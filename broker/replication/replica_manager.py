@@ -24,6 +24,7 @@ from broker.replication.offset_lookups import OffsetLookups
 from broker.replication.partition import NO_LEADER, Partition
 from broker.replication.purgatory import Purgatory
 from broker.replication.replica_selector import ReplicaView, closest
+from broker.replication.throttle import Throttles
 from broker.types import (
     CONSUMER,
     AppendResult,
@@ -86,9 +87,11 @@ class ReplicaManager:
         self._places = DirectoryAssignments(context, logs)
         logs.directory_failed = self._directory_failed
         self._deletion = RecordDeletion(self._loop, self._hosted, self._absence, self._lives)
+        self._throttles = Throttles(self._broker_id)
         self._fetchers = Fetchers(
             context,
             logs,
+            self._throttles.fetching,
             self._endpoint,
             lambda fetcher: self._background.start(fetcher.run()),
             self._fetches.wake,
@@ -239,6 +242,7 @@ class ReplicaManager:
         topics = {name for kind, name in changed if kind == TOPIC_RESOURCE}
         if not everywhere and not topics:
             return
+        self._throttles.configure(self._image)
         for partition, hosted in self._hosted.items():
             if everywhere or partition.topic in topics:
                 config = self._topic_config(partition.topic)
@@ -342,6 +346,7 @@ class ReplicaManager:
             results,
             self._hosted,
             self._read,
+            self._must_wait,
             tell_high_watermarks=self._selects,
         )
         watched = (wanted.partition for wanted in partitions)
@@ -392,7 +397,14 @@ class ReplicaManager:
         preferred = self._preferred(hosted, wanted, params)
         if preferred != self._broker_id:
             return hosted.sends_to(preferred)
-        return hosted.fetch(wanted, params, max_bytes=max_bytes, min_one=min_one)
+        if self._must_wait(hosted, params.replica_id):
+            return hosted.fetch(wanted, params, max_bytes=0, min_one=False)
+        result = hosted.fetch(wanted, params, max_bytes=max_bytes, min_one=min_one)
+        self._throttles.sent(hosted, params.replica_id, result.size, self._now_ms())
+        return result
+
+    def _must_wait(self, hosted: HostedPartition, replica_id: int) -> bool:
+        return self._throttles.must_wait(hosted, replica_id, self._now_ms())
 
     def _preferred(
         self, hosted: HostedPartition, wanted: FetchPartition, params: FetchParams

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
 
-METADATA, ALTER, LIST = (3, 9), (45, 0), (46, 0)
+METADATA, ALTER, LIST, CONFIGURE = (3, 9), (45, 0), (46, 0), (44, 0)
+STEP_BYTES = 1_000
+BYTES_PER_SECOND = 1_000
 
 
 async def partition_moves_while_its_leader_dies(world: World) -> None:
@@ -54,6 +56,56 @@ async def partition_moves_while_its_leader_dies(world: World) -> None:
         await world.start("reader", partial(read_and_compare, cluster, acknowledged)).done
 
     await world.start("operator", operator).done
+
+
+async def throttled_move_keeps_to_its_rate(world: World) -> None:
+    """A partition is copied to a fourth broker at a bounded rate, and no faster."""
+    step = {"replica.fetch.max.bytes": str(STEP_BYTES)}
+    cluster = SimCluster(world, brokers=4, overrides=step)
+    cluster.start_all()
+    acknowledged: dict[int, bytes] = {}
+
+    async def operator(runtime: SimRuntime) -> None:
+        observer = Observer(cluster)
+        await observer.wait_for(all_brokers_active(cluster))
+        await world.start("writer", partial(write_records, cluster, acknowledged)).done
+        leader, replicas, addresses = await _partition(cluster)
+        (absent,) = [broker_id for broker_id in addresses if broker_id not in replicas]
+        broker: Any = cluster.nodes[f"broker-{leader}"].broker
+        size = sum(hosted.log.size for hosted in broker.replicas.hosted.values())
+        await _ask(addresses[leader], CONFIGURE, _throttled())
+        began = asyncio.get_running_loop().time()
+        await _ask(addresses[leader], ALTER, _moving([leader, absent]))
+        await _until_nothing_moves(addresses[leader])
+        seconds = asyncio.get_running_loop().time() - began
+        # What ten windows allow may come at once, and the last step goes beyond.
+        least_s = (size - STEP_BYTES) / BYTES_PER_SECOND - 10
+        assert least_s > 5, "there is enough to copy"
+        assert least_s <= seconds < 3 * least_s + 30, (size, seconds)
+        await world.start("reader", partial(read_and_compare, cluster, acknowledged)).done
+
+    await world.start("operator", operator).done
+
+
+def _throttled() -> dict[str, Any]:
+    """Rates for all brokers, and all replicas of the topic named."""
+    topic = [f"{one}.replication.throttled.replicas" for one in ("leader", "follower")]
+    rates = [f"{one}.replication.throttled.rate" for one in ("leader", "follower")]
+    return {
+        "resources": [
+            {"resource_type": 2, "resource_name": TOPIC, "configs": _set(topic, "*")},
+            {
+                "resource_type": 4,
+                "resource_name": "",
+                "configs": _set(rates, str(BYTES_PER_SECOND)),
+            },
+        ],
+        "validate_only": False,
+    }
+
+
+def _set(keys: list[str], value: str) -> list[dict[str, Any]]:
+    return [{"name": key, "config_operation": 0, "value": value} for key in keys]
 
 
 async def _until_nothing_moves(address: tuple[str, int]) -> None:

@@ -66,6 +66,13 @@ def test_nothing_acknowledged_is_lost_with_the_power_where_acks_all_means_flushe
     assert result.ok, result.output
 
 
+@pytest.mark.req("C7", "J1")
+def test_a_partition_moves_no_faster_than_its_throttle(simulator: WarmInterpreters) -> None:
+    target = "tests.simulation.reassignment_scenarios:throttled_move_keeps_to_its_rate"
+    result = simulator.run(target, 1)
+    assert result.ok, result.output
+
+
 @pytest.mark.req("C14", "C5", "R3", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_acknowledged_is_lost_when_a_log_directory_fails(
