@@ -16,6 +16,7 @@ from raftctl.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
 )
+from tests.fakes.pieces import as_bytes
 from tests.unit.broker_apis.asking import TOPIC_ID, ask
 from tests.unit.broker_server.fakes import (
     FakeBroker,
@@ -180,7 +181,7 @@ async def test_acks_all_is_answered_when_the_records_are_safe(broker: FakeBroker
     assert not reply.future.done()
     broker.replicas.release()
     assert reply.future.done()
-    message = codec.decode_response(0, 9, b"".join(reply.finish() or [])[4:])[1]
+    message = codec.decode_response(0, 9, as_bytes(reply.finish() or [])[4:])[1]
     assert message["responses"][0]["partition_responses"][0]["base_offset"] == 0
 
 
