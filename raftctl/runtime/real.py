@@ -125,7 +125,7 @@ class RealFile:
             or all(self._in_memory(at) for at in (*range(position, end, _PROBE_BYTES), end - 1))
         ):
             return None
-        return _Warming(self._held, position, min(end + _READ_AHEAD_BYTES, self._size))
+        return _Warming(self._held, position, end, min(end + _READ_AHEAD_BYTES, self._size))
 
     def _in_memory(self, position: int) -> bool:
         try:
@@ -177,18 +177,22 @@ class RealFile:
 
 
 class _Warming:
-    """Has a part of a file read into the page cache and waits for it, without a copy of it."""
+    """Has a part of a file read into the page cache and waits for it, without a copy of it.
 
-    def __init__(self, held: Descriptor, position: int, end: int) -> None:
+    What follows is read as well, but not waited for.
+    """
+
+    def __init__(self, held: Descriptor, position: int, end: int, read_to: int) -> None:
         # The file stays open for it: by then the number may be another file's.
         self._held = held
         self._position = position
         self._end = end
+        self._read_to = read_to
 
     def __call__(self) -> None:
         number = self._held.number
         # The kernel limits what one call asks for.
-        for position in range(self._position, self._end, _WARM_BYTES):
+        for position in range(self._position, self._read_to, _WARM_BYTES):
             os.posix_fadvise(number, position, _WARM_BYTES, os.POSIX_FADV_WILLNEED)
         for position in (*range(self._position, self._end, _PROBE_BYTES), self._end - 1):
             os.pread(number, 1, position)
