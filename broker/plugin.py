@@ -52,7 +52,8 @@ class KafkaBroker:
             config.max_incremental_fetch_session_cache_slots, context.runtime.random
         )
         self._admission = Admission(config, context.fail)
-        self._listeners = Listeners(config, self._admission, self._log)
+        make_sender = context.runtime.sender
+        self._listeners = Listeners(config, self._admission, self._log, make_sender)
         self._contexts: dict[str, ApiContext] = {}
 
     async def start(self) -> Sequence[Endpoint]:

@@ -7,12 +7,13 @@ Record batches are opaque bytes (magic 2, 61-byte header) on all of these seams.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
 from raftctl.errors import ErrorCode
-from raftctl.runtime.api import Buffer
+from raftctl.runtime.api import Piece
 
 CONSUMER = -1
 """The replica id of a client that is not a broker."""
@@ -98,7 +99,7 @@ class FetchResult:
     high_watermark: int = -1
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    records: list[Buffer] = field(default_factory=list)
+    records: Sequence[Piece] = ()
     diverging: EpochEndOffset | None = None
     current_leader: LeaderHint | None = None
     preferred_read_replica: int = -1

@@ -19,6 +19,7 @@ FILE_LINES_MAX = 500
 # Where the world may be touched: the real runtime, the commands people run, the simulated world.
 OUTSIDE_THE_SEAM = (
     "raftctl/runtime/real.py",
+    "raftctl/runtime/real_sending.py",
     "raftctl/cli/",
     "raftctl/bench/",
     "raftctl/localcluster/",

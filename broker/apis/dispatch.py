@@ -45,7 +45,7 @@ from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from broker.protocol.codec import Frame
-    from raftctl.runtime.api import Buffer
+    from raftctl.runtime.api import Piece
 
 
 Handler = Callable[[ApiContext, Request], Answer | Pending | Coroutine[Any, Any, Answer]]
@@ -62,10 +62,10 @@ class Later(NamedTuple):
     """The bytes of an answer are there when the future is done and `finish` is called."""
 
     future: asyncio.Future[Any]
-    finish: Callable[[], list[Buffer] | None]
+    finish: Callable[[], list[Piece] | None]
 
 
-Reply = list["Buffer"] | Later | None
+Reply = list["Piece"] | Later | None
 """The frame to send, or when to ask for it, or None if the client expects none."""
 
 APIS: dict[int, Api] = {
@@ -126,14 +126,14 @@ def dispatch(context: ApiContext, frame: Frame) -> Reply:
     return _encode(request, answer)
 
 
-def _refuse_version(header: RequestHeader) -> list[Buffer]:
+def _refuse_version(header: RequestHeader) -> list[Piece]:
     if header.api_key != ApiKey.API_VERSIONS:
         raise HangUpError(f"api {header.api_key} version {header.version} is not supported")
     body = cluster.api_versions_body(0, ErrorCode.UNSUPPORTED_VERSION)
     return frame_response(ApiKey.API_VERSIONS, 0, header.correlation_id, [body])
 
 
-def _finish(context: ApiContext, request: Request, pending: Pending) -> list[Buffer] | None:
+def _finish(context: ApiContext, request: Request, pending: Pending) -> list[Piece] | None:
     answer = _guard(context, request, lambda: pending.shape(pending.future.result()))
     return _encode(request, answer)
 
@@ -152,7 +152,7 @@ def _guard(context: ApiContext, request: Request, call: Callable[[], Any]) -> An
         return APIS[request.api_key].refuse(context, request, failure)
 
 
-def _encode(request: Request, answer: Answer) -> list[Buffer] | None:
+def _encode(request: Request, answer: Answer) -> list[Piece] | None:
     key, version, correlation_id = request.api_key, request.version, request.correlation_id
     if answer is None:
         return None

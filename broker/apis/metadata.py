@@ -1,7 +1,7 @@
 """Metadata: where brokers and partitions are, and topics created because a client names them.
 
-Only brokers that are not fenced are listed. Answers about topics that exist are encoded once for
-each version and set of topics (see MetadataCache).
+Only brokers that are not fenced, or were not a moment ago, are listed. Answers about topics that
+exist are encoded once for each version and set of topics (see MetadataCache).
 """
 
 from __future__ import annotations
@@ -137,11 +137,11 @@ def _topics(
 
 def _message(context: ApiContext, request: Request, topics: list[dict[str, Any]]) -> dict[str, Any]:
     all_operations = request.body.get("include_cluster_authorized_operations", False)
-    live = context.metadata.live_brokers(context.listener)
+    listed = context.metadata.listed_brokers(context.listener)
     return {
         "brokers": [
             {"node_id": number, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
-            for number, (broker, endpoint) in live.items()
+            for number, (broker, endpoint) in listed.items()
         ],
         "cluster_id": context.cluster_id,
         "controller_id": controller_id(context),

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Endpoint
 
 _BODIES_MAX = 64
+LISTED_FENCED_S = 3.0
+"""How long a broker is still named after it was fenced. Some clients (librdkafka) that hear in one
+answer that a broker is gone and that its partitions have moved lose sight of these for a second.
+They ask once a second while a leader does not answer, so this is time enough to hear the one first.
+"""
 
 
 class MetadataCache:
@@ -26,6 +31,8 @@ class MetadataCache:
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
         self._bodies: dict[Hashable, bytes] = {}
+        self._fenced: dict[int, asyncio.TimerHandle] = {}
+        """The brokers that were fenced lately."""
         self._waiters: list[tuple[Callable[[MetadataImage], bool], asyncio.Future[None]]] = []
 
     def publish(self, image: MetadataImage) -> None:
@@ -33,6 +40,8 @@ class MetadataCache:
         before, self.image = self.image, image
         if image.topics is not before.topics or image.brokers is not before.brokers:
             self._bodies.clear()
+        if image.brokers is not before.brokers:
+            self._note_fenced(before, image)
         waiters, self._waiters = self._waiters, []
         for condition, future in waiters:
             if future.done():
@@ -56,13 +65,32 @@ class MetadataCache:
 
     def live_brokers(self, listener: str) -> dict[int, tuple[BrokerImage, Endpoint]]:
         """The brokers that clients may use, in order of their ids, with their endpoints."""
+        listed = self.listed_brokers(listener).items()
+        return {broker_id: found for broker_id, found in listed if not found[0].fenced}
+
+    def listed_brokers(self, listener: str) -> dict[int, tuple[BrokerImage, Endpoint]]:
+        """The same, and those that were fenced lately; they lead nothing."""
         found = {}
         for broker_id in sorted(self.image.brokers):
             broker = self.image.brokers[broker_id]
             endpoint = broker.endpoint(listener)
-            if endpoint is not None and not broker.fenced:
+            if endpoint is not None and (not broker.fenced or broker_id in self._fenced):
                 found[broker_id] = (broker, endpoint)
         return found
+
+    def _note_fenced(self, before: MetadataImage, image: MetadataImage) -> None:
+        for broker_id in sorted(before.brokers):
+            now = image.brokers.get(broker_id)
+            if before.brokers[broker_id].fenced or now is None or not now.fenced:
+                continue
+            if broker_id in self._fenced:
+                self._fenced[broker_id].cancel()
+            loop = asyncio.get_running_loop()
+            self._fenced[broker_id] = loop.call_later(LISTED_FENCED_S, self._unlist, broker_id)
+
+    def _unlist(self, broker_id: int) -> None:
+        del self._fenced[broker_id]
+        self._bodies.clear()
 
     def body(self, key: Hashable) -> bytes | None:
         """An encoded answer kept under this key, if it still holds."""

@@ -13,12 +13,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from broker.log import lookups, record_batch, swap, validation
 from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.producer_state import ProducerStates
+from broker.log.reading import find
 from broker.log.record_batch import NO_PRODUCER, BatchHeader
 from broker.log.retention import SegmentFacts
 from broker.log.segment import Segment
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.log.flushing import Flusher, FlushPlan
+    from broker.log.reading import Limits, Place
     from broker.log.records import TimestampOffset
     from broker.types import EpochEndOffset, TopicPartition
     from raftctl.metadata.topic_config import TopicConfig
-    from raftctl.runtime.api import Buffer, FileSystem
+    from raftctl.runtime.api import Buffer, FileSystem, Piece
 
 UP_TO_HIGH_WATERMARK = -1
 """What stands for the high watermark in DeleteRecords."""
@@ -227,32 +229,27 @@ class PartitionLog:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def read(
-        self, offset: int, *, max_bytes: int, up_to_offset: int, min_one: bool
-    ) -> list[Buffer]:
+    def read(self, offset: int, **limits: Unpack[Limits]) -> list[Buffer]:
         """Bytes from the batch that holds `offset`, of batches that begin below `up_to_offset`.
 
         At most `max_bytes`, where the last batch may be cut short, unless `min_one` and the first
         alone is larger. Raises KafkaError(OFFSET_OUT_OF_RANGE) outside the log.
         """
+        with self._disk():
+            return [at.segment.read(at.position, at.size) for at in self._find(offset, limits)]
+
+    def to_send(self, offset: int, **limits: Unpack[Limits]) -> list[Piece]:
+        """The same bytes, not to be looked at but sent; see `File.region`."""
+        with self._disk():
+            return [at.segment.region(at.position, at.size) for at in self._find(offset, limits)]
+
+    def _find(self, offset: int, limits: Limits) -> list[Place]:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             text = f"offset {offset} is not in {self.log_start_offset}..{self.log_end_offset}"
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        if offset >= up_to_offset:
+        if offset >= limits["up_to_offset"]:
             return []
-        with self._disk():
-            at = bisect_right(self._bases, offset) - 1
-            for segment in self._segments[at:]:
-                found = segment.find(offset)
-                if found is not None and found.header.base_offset < up_to_offset:
-                    end = segment.size
-                    if up_to_offset < segment.next_offset:
-                        end = segment.position_of(up_to_offset)
-                    size = min(max_bytes, end - found.position)
-                    if min_one:
-                        size = max(size, found.header.size)
-                    return [segment.read(found.position, size)] if size > 0 else []
-        return []
+        return find(self._segments[bisect_right(self._bases, offset) - 1 :], offset, limits)
 
     def segment_at(self, offset: int) -> Segment:
         """The segment that holds `offset`, or the first."""

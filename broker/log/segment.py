@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from raftctl.metadata.topic_config import TopicConfig
-    from raftctl.runtime.api import Buffer, File, FileSystem
+    from raftctl.runtime.api import Buffer, File, FileSystem, Piece
 
 _SCAN_BYTES = 4096
 RESIDENT_BYTES = 1 << 20
 """The last bytes of a segment are taken for being in memory, as those just written are."""
+AHEAD_BYTES = 2 << 20
+"""Who reads what was on disk soon reads on: so far before the end of what is in memory more of it
+is fetched. Less than a file reads ahead, see `File.warm`."""
 _RECOVERY_BYTES = 1 << 20
 _LOOKUP_BYTES = 1 << 20
 """The index interval and the largest usual batch."""
@@ -202,8 +205,7 @@ class Segment:
 
     def find(self, offset: int) -> BatchAt | None:
         """The first batch that ends at or after `offset`; None if the segment ends before."""
-        entry = self._offsets.floor(offset)
-        for at in self.batches(entry.position if entry else 0):
+        for at in self.batches(self._near(offset)):
             if at.header.last_offset >= offset:
                 return at
         return None
@@ -217,6 +219,10 @@ class Segment:
         """Bytes as they stand in the file."""
         return self._log.read_at(position, size)
 
+    def region(self, position: int, size: int) -> Piece:
+        """The same, to be sent; see `File.region`."""
+        return self._log.region(position, size)
+
     def warm(self, offset: int, size: int) -> Callable[[], None] | None:
         """What a worker must call before `size` bytes from `offset` are read; see `File.warm`."""
         if self.size <= RESIDENT_BYTES or not self.base_offset <= offset < self.next_offset:
@@ -224,11 +230,22 @@ class Segment:
         index = self._offsets.warm()
         if index is not None:
             return index
-        entry = self._offsets.floor(offset)
-        position = entry.position if entry else 0
+        return self._warm(self._near(offset), size + _SCAN_BYTES)
+
+    def warm_ahead(self, offset: int, size: int) -> Callable[[], None] | None:
+        """What a worker may call meanwhile, for who has read `size` bytes from `offset`."""
+        if self.size <= RESIDENT_BYTES or not self.base_offset <= offset < self.next_offset:
+            return None
+        return self._warm(self._near(offset) + size + AHEAD_BYTES, 1)
+
+    def _warm(self, position: int, size: int) -> Callable[[], None] | None:
         if position >= self.size - RESIDENT_BYTES:
             return None
-        return self._log.warm(position, size + _SCAN_BYTES)
+        return self._log.warm(position, size)
+
+    def _near(self, offset: int) -> int:
+        entry = self._offsets.floor(offset)
+        return entry.position if entry else 0
 
     def batches(self, position: int = 0) -> Iterator[BatchAt]:
         """The headers of the batches from the one that begins at `position`.

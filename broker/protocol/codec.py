@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.decoder import Frame, MalformedError, decoder, skip_tagged
-from broker.protocol.encoder import Message, encoder
+from broker.protocol.encoder import Message, encoder, joined
 from broker.protocol.schema import load
 
 if TYPE_CHECKING:
-    from raftctl.runtime.api import Buffer
+    from raftctl.runtime.api import Piece
 
 __all__ = [
     "Frame",
@@ -97,23 +98,21 @@ def decode_body(frame: Frame, header: RequestHeader, position: int) -> Request:
 
 def encode_response(
     api_key: int, version: int, correlation_id: int, message: Message
-) -> list[Buffer]:
-    """A whole frame, its length included. Records stay the buffers they are."""
-    pieces: list[Buffer] = []
+) -> list[Piece]:
+    """A whole frame, its length included. Records stay the pieces they are."""
+    pieces: list[Piece] = []
     encoder(api_key, version, "response")(message, pieces)
     return frame_response(api_key, version, correlation_id, pieces)
 
 
 def encode_response_body(api_key: int, version: int, message: Message) -> bytes:
     """The body alone, to be kept and sent many times by `frame_response`."""
-    pieces: list[Buffer] = []
-    encoder(api_key, version, "response")(message, pieces)
-    return b"".join(pieces)
+    return joined(partial(encoder(api_key, version, "response"), message))
 
 
 def frame_response(
-    api_key: int, version: int, correlation_id: int, body: list[Buffer]
-) -> list[Buffer]:
+    api_key: int, version: int, correlation_id: int, body: list[Piece]
+) -> list[Piece]:
     """Puts length and header before an encoded body."""
     tagged = load(api_key, version, "response").flexible_header
     header = _RESPONSE_HEADER_TAGGED if tagged else _RESPONSE_HEADER
@@ -126,11 +125,11 @@ def encode_request(
 ) -> bytes:
     """A whole frame, its length included, as a client sends it."""
     name = client_id.encode()
-    pieces: list[Buffer] = [_REQUEST_HEADER.pack(api_key, version, correlation_id, len(name)), name]
+    header = _REQUEST_HEADER.pack(api_key, version, correlation_id, len(name)) + name
     if load(api_key, version, "request").flexible_header:
-        pieces.append(b"\0")
-    encoder(api_key, version, "request")(message, pieces)
-    return b"".join([sum(map(len, pieces)).to_bytes(4, "big"), *pieces])
+        header += b"\0"
+    body = joined(partial(encoder(api_key, version, "request"), message))
+    return b"".join([(len(header) + len(body)).to_bytes(4, "big"), header, body])
 
 
 def decode_response(api_key: int, version: int, payload: Frame) -> tuple[int, dict[str, Any]]:

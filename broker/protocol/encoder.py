@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.protocol.schema import FIXED, REQUIRED, Direction, Field, Struct, load
 
 if TYPE_CHECKING:
-    from raftctl.runtime.api import Buffer
+    from raftctl.runtime.api import Buffer, Piece
 
 Message = Mapping[str, Any]
-Encoder = Callable[[Message, "list[Buffer]"], None]
-"""Appends the encoding of a message to a list of buffers."""
-_ValueEncoder = Callable[[Any, "list[Buffer]"], None]
+Encoder = Callable[[Message, "list[Piece]"], None]
+"""Appends the encoding of a message to a list of pieces."""
+_ValueEncoder = Callable[[Any, "list[Piece]"], None]
 
 _ONE_BYTE = [bytes([value]) for value in range(128)]
 _INT16 = struct.Struct(">h")
@@ -33,6 +33,13 @@ _NO_UUID = bytes(16)
 def encoder(api_key: int, version: int, direction: Direction) -> Encoder:
     """The encoder of one message, without its header; KeyError if the message does not exist."""
     return _struct_encoder(load(api_key, version, direction))
+
+
+def joined(encode: Callable[[list[Piece]], None]) -> bytes:
+    """The bytes that `encode` appends, of a message without record batches."""
+    pieces: list[Piece] = []
+    encode(pieces)
+    return b"".join(cast("list[Buffer]", pieces))
 
 
 def unsigned_varint(value: int) -> bytes:
@@ -51,7 +58,7 @@ def _struct_encoder(table: Struct) -> Encoder:
     defaults = {f.name: f.default for f in table.untagged if f.default is not REQUIRED}
     steps = list(_steps(table))
 
-    def encode(message: Message, out: list[Buffer]) -> None:
+    def encode(message: Message, out: list[Piece]) -> None:
         fields = {**defaults, **message}
         for step in steps:
             step(fields, out)
@@ -96,16 +103,14 @@ def _tagged_step(table: Struct) -> Encoder:
         for f in table.tagged
     ]
 
-    def step(fields: Message, out: list[Buffer]) -> None:
-        present: list[Buffer] = []
+    def step(fields: Message, out: list[Piece]) -> None:
+        present: list[Piece] = []
         count = 0
         for name, default, tag, encode in encoders:
             value = fields.get(name, default)
             if value is None or value == default:
                 continue
-            pieces: list[Buffer] = []
-            encode(value, pieces)
-            content = b"".join(pieces)
+            content = joined(partial(encode, value))
             present += (tag, unsigned_varint(len(content)), content)
             count += 1
         out.append(unsigned_varint(count))
@@ -144,7 +149,7 @@ def _single_encoder(field: Field, *, flexible: bool) -> _ValueEncoder:
 
 
 def _nullable_struct_encoder(encode: Encoder) -> _ValueEncoder:
-    def encode_nullable(value: Message | None, out: list[Buffer]) -> None:
+    def encode_nullable(value: Message | None, out: list[Piece]) -> None:
         out.append(b"\xff" if value is None else b"\x01")
         if value is not None:
             encode(value, out)
@@ -159,7 +164,7 @@ def _count(length: int | None, *, flexible: bool) -> bytes:
 
 
 def _array_encoder(encode: _ValueEncoder, *, flexible: bool) -> _ValueEncoder:
-    def encode_array(values: Any, out: list[Buffer]) -> None:
+    def encode_array(values: Any, out: list[Piece]) -> None:
         out.append(_count(None if values is None else len(values), flexible=flexible))
         for value in values or ():
             encode(value, out)
@@ -168,7 +173,7 @@ def _array_encoder(encode: _ValueEncoder, *, flexible: bool) -> _ValueEncoder:
 
 
 def _fixed_array_encoder(letter: str, *, flexible: bool) -> _ValueEncoder:
-    def encode_array(values: Any, out: list[Buffer]) -> None:
+    def encode_array(values: Any, out: list[Piece]) -> None:
         out.append(_count(None if values is None else len(values), flexible=flexible))
         if values:
             out.append(struct.pack(f">{len(values)}{letter}", *values))
@@ -176,11 +181,11 @@ def _fixed_array_encoder(letter: str, *, flexible: bool) -> _ValueEncoder:
     return encode_array
 
 
-def _encode_uuid(value: Any, out: list[Buffer]) -> None:
+def _encode_uuid(value: Any, out: list[Piece]) -> None:
     out.append(_NO_UUID if value is None else value.bytes)
 
 
-def _encode_string(value: str | None, out: list[Buffer]) -> None:
+def _encode_string(value: str | None, out: list[Piece]) -> None:
     if value is None:
         out.append(b"\xff\xff")
         return
@@ -188,7 +193,7 @@ def _encode_string(value: str | None, out: list[Buffer]) -> None:
     out.append(_INT16.pack(len(data)) + data)
 
 
-def _encode_compact_string(value: str | None, out: list[Buffer]) -> None:
+def _encode_compact_string(value: str | None, out: list[Piece]) -> None:
     if value is None:
         out.append(b"\0")
         return
@@ -196,17 +201,17 @@ def _encode_compact_string(value: str | None, out: list[Buffer]) -> None:
     out.append(unsigned_varint(len(data) + 1) + data)
 
 
-def _encode_bytes(value: Any, out: list[Buffer]) -> None:
+def _encode_bytes(value: Any, out: list[Piece]) -> None:
     _append_bytes(value, out, flexible=False)
 
 
-def _encode_compact_bytes(value: Any, out: list[Buffer]) -> None:
+def _encode_compact_bytes(value: Any, out: list[Piece]) -> None:
     _append_bytes(value, out, flexible=True)
 
 
-def _append_bytes(value: Any, out: list[Buffer], *, flexible: bool) -> None:
-    """A buffer, or a list of buffers that together are the value, or None."""
-    pieces = value if isinstance(value, list) else () if value is None else (value,)
+def _append_bytes(value: Any, out: list[Piece], *, flexible: bool) -> None:
+    """A buffer, or a list or tuple of pieces that together are the value, or None."""
+    pieces = value if isinstance(value, list | tuple) else () if value is None else (value,)
     length = None if value is None else sum(map(len, pieces))
     out.append(_count(length, flexible=flexible))
     out += pieces

@@ -23,10 +23,10 @@ from broker.types import (
     TopicPartition,
 )
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.runtime.api import Buffer
+from raftctl.runtime.api import Buffer, Piece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from broker.log.partition_log import Appended, PartitionLog
@@ -173,11 +173,11 @@ class HostedPartition:
         error = self.fetch_error(wanted, params)
         if error is not ErrorCode.NONE:
             return FetchResult(error, current_leader=self.hint_for(error))
-        records: list[Buffer] = []
+        records: Sequence[Piece] = ()
         diverging = self.diverging(wanted)
         if diverging is None:
             try:
-                records = self.log.read(
+                records = self.log.to_send(
                     wanted.fetch_offset,
                     max_bytes=min(max_bytes, wanted.max_bytes),
                     up_to_offset=self.limit_for(params.replica_id),

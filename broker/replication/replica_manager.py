@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker.replication import cold_reads
 from broker.replication.ack_flusher import AckFlusher
 from broker.replication.background import Background
-from broker.replication.cold_reads import ColdReads
 from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce
 from broker.replication.deletion import RecordDeletion
 from broker.replication.directory_assignments import DirectoryAssignments
@@ -78,7 +78,8 @@ class ReplicaManager:
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
-        self._cold_reads = ColdReads(context.runtime.worker("cold-reads"), self._hosted)
+        readers = [context.runtime.worker(f"cold-reads-{n}") for n in range(cold_reads.WORKERS)]
+        self._cold_reads = cold_reads.ColdReads(readers, self._hosted)
         lookups = context.runtime.worker("offset-lookups")
         self._offsets = OffsetLookups(lookups, self._hosted, self._absence)
         self._ack_flusher = AckFlusher(self._flushed)
@@ -318,7 +319,7 @@ class ReplicaManager:
         """
         if params.replica_id != CONSUMER:
             self._follower_fetched(params, partitions)
-        if self._cold_reads.find(params, partitions) is None:
+        if not self._cold_reads.is_cold(params, partitions):
             return self._fetch_now(params, partitions)
         # A task, so that a client that leaves ends it.
         return self._loop.create_task(self._fetch_warmed(params, partitions))
@@ -335,6 +336,7 @@ class ReplicaManager:
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         urgent = self._selects and self._must_hear(params.replica_id, partitions)
         results = self._read(params, partitions)
+        self._cold_reads.read_ahead(params, partitions)
         if not partitions or params.max_wait_ms <= 0 or _is_enough(results, params.min_bytes):
             return results
         if urgent:

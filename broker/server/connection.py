@@ -24,6 +24,7 @@ from broker.apis.context import HangUpError
 from broker.apis.dispatch import Later
 from broker.protocol.codec import MalformedError
 from broker.protocol.frames import FrameReader
+from broker.server.outbox import Outbox
 from raftctl.errors import InvariantViolation
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from broker.apis.dispatch import Reply
     from broker.protocol.codec import Frame
     from broker.server.admission import Admission
-    from raftctl.runtime.api import Buffer
+    from broker.server.outbox import MakeSender
+    from raftctl.runtime.api import Piece
 
 PIPELINED_MAX = 32
 """Produce requests of one connection that may be unanswered at once."""
@@ -48,7 +50,7 @@ class _Unanswered:
 
     __slots__ = ("frame", "later", "permit")
 
-    def __init__(self, later: Later | None, frame: list[Buffer] | None, *, permit: bool) -> None:
+    def __init__(self, later: Later | None, frame: list[Piece] | None, *, permit: bool) -> None:
         self.later = later
         """None once the answer is there."""
         self.frame = frame
@@ -59,11 +61,17 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol of one accepted socket."""
 
     def __init__(
-        self, admission: Admission, serve: Callable[[Frame], Reply], log: FilteringBoundLogger
+        self,
+        admission: Admission,
+        serve: Callable[[Frame], Reply],
+        log: FilteringBoundLogger,
+        make_sender: MakeSender,
     ) -> None:
+        """`make_sender` is the runtime's."""
         self._admission = admission
         self._serve_frame = serve
         self._log = log
+        self._make_sender = make_sender
         self._frames = FrameReader(admission.frame_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -71,9 +79,10 @@ class Connection(asyncio.BufferedProtocol):
         self._pipelining = False
         """Whether the unanswered requests are Produce requests."""
         self._held: Frame | None = None
-        self._out: list[Buffer] = []
-        self._out_bytes = 0
-        self._writable = True
+        self._outbox: Outbox | None = None
+        """None before the connection is made and once it is lost."""
+        self._ending = False
+        """Whether to close once the outbox is empty."""
         self._reading = True
         self._active_at = self._loop.time()
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -83,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Joins the broker's connections, or closes when there are too many."""
         self._transport = cast("asyncio.Transport", transport)
+        self._outbox = Outbox(self._transport, self._make_sender)
         self._log = self._log.bind(peer=_address(transport.get_extra_info("peername")))
         if not self._admission.admit(self):
             self._hang_up("max.connections is reached")
@@ -102,18 +112,29 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The client does not read: no further request starts."""
-        self._writable = False
+        if self._outbox is not None:
+            self._outbox.is_writable = False
 
     def resume_writing(self) -> None:
         """The client reads again."""
-        self._writable = True
-        self.advance()
+        if self._outbox is not None:
+            self._outbox.is_writable = True
+            self._send()
+            self.advance()
+
+    def eof_received(self) -> bool:
+        """Nothing more comes; the connection stays until what was answered has left."""
+        self._ending = self._outbox is not None and self._outbox.size > 0
+        return self._ending
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forgets what was unanswered. What it did to the logs stands."""
         if self._transport is not None and self._frames.partial:
             self._log.warning("connection_closed", reason="it ended within a request")
         self._transport = None
+        if self._outbox is not None:
+            self._outbox.close()
+            self._outbox = None
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for waiting in self._unanswered:
@@ -136,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _start_requests(self) -> None:
-        while self._transport is not None:
+        while self._transport is not None and not self._ending:
             frame = self._held if self._held is not None else self._frames.next()
             self._held = None
             if frame is None:
@@ -149,7 +170,8 @@ class Connection(asyncio.BufferedProtocol):
             self._start(frame)
 
     def _may_start(self, frame: Frame) -> bool:
-        if not (self._admission.open and self._writable):
+        outbox = self._outbox
+        if outbox is None or not (self._admission.open and outbox.is_writable):
             return False
         if not self._unanswered:
             return True
@@ -197,7 +219,6 @@ class Connection(asyncio.BufferedProtocol):
         try:
             step()
         except (MalformedError, HangUpError) as error:
-            self._send()
             self._hang_up(str(error))
         except InvariantViolation as violation:
             self._admission.fail(violation)
@@ -213,18 +234,24 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the socket -----------------------------------------------------------------------------
 
-    def _queue(self, frame: list[Buffer] | None) -> None:
-        if frame is None:
+    def _queue(self, frame: list[Piece] | None) -> None:
+        if frame is None or self._outbox is None:
             return
-        self._out += frame
-        self._out_bytes += sum(map(len, frame))
-        if self._out_bytes >= _SEND_BYTES:
+        self._outbox.put(frame)
+        if self._outbox.size >= _SEND_BYTES:
             self._send()
 
     def _send(self) -> None:
-        out, self._out, self._out_bytes = self._out, [], 0
-        if out and self._transport is not None:
-            self._transport.writelines(out)
+        if self._outbox is None or not self._outbox.size:
+            return
+        try:
+            self._outbox.send()
+        except OSError as error:
+            # Of the connection or of a file: the answer cannot be finished.
+            self._log.warning("connection_closed", reason=str(error))
+            self.close()
+        if self._ending:
+            self._close_if_sent()
 
     def _read(self, *, go_on: bool) -> None:
         if self._transport is None or go_on == self._reading or self._transport.is_closing():
@@ -236,10 +263,18 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _hang_up(self, reason: str) -> None:
-        """Closes with one line in the log; what is already sent still leaves."""
-        if self._transport is None or self._transport.is_closing():
+        """Closes with one line in the log; what was answered still leaves."""
+        if self._transport is None or self._transport.is_closing() or self._ending:
             return
         self._log.warning("connection_closed", reason=reason)
+        self._read(go_on=False)
+        self._ending = True
+        self._send()
+        self._close_if_sent()
+
+    def _close_if_sent(self) -> None:
+        if self._transport is None or (self._outbox is not None and self._outbox.size):
+            return
         transport, self._transport = self._transport, None
         transport.close()
 

@@ -18,14 +18,23 @@ if TYPE_CHECKING:
     from broker.apis.dispatch import Reply
     from broker.protocol.codec import Frame
     from broker.server.admission import Admission
+    from broker.server.outbox import MakeSender
     from raftctl.config import Listener, NodeConfig
 
 
 class Listeners:
     """The listening sockets of one broker."""
 
-    def __init__(self, config: NodeConfig, admission: Admission, log: FilteringBoundLogger) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        admission: Admission,
+        log: FilteringBoundLogger,
+        make_sender: MakeSender,
+    ) -> None:
+        """`make_sender` is the runtime's."""
         self._config = config
+        self._make_sender = make_sender
         self._admission = admission
         self._log = log
         self._servers: dict[str, asyncio.Server] = {}
@@ -58,7 +67,9 @@ class Listeners:
         loop = asyncio.get_running_loop()
         try:
             return await loop.create_server(
-                lambda: Connection(self._admission, serve, log), listener.host, listener.port
+                lambda: Connection(self._admission, serve, log, self._make_sender),
+                listener.host,
+                listener.port,
             )
         except OSError as error:
             raise ConfigError(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     import asyncio
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
     from structlog.typing import FilteringBoundLogger
@@ -21,6 +21,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Buffer = bytes | bytearray | memoryview
+
+
+class FileRegion(Protocol):
+    """Bytes of a file that will be sent later. They outlive `File.close`, but not a truncation:
+    what was cut off meanwhile cannot be had any more, whatever was written there since.
+    """
+
+    def __len__(self) -> int:
+        """How many bytes these are."""
+
+    def read(self, start: int, size: int) -> bytes:
+        """At most `size` of them from the one numbered `start`; OSError if they are gone."""
+
+
+Piece = Buffer | FileRegion
+"""A part of a message to be sent."""
 
 
 class File(Protocol):
@@ -41,6 +57,9 @@ class File(Protocol):
         None if they are in memory, as far as it is cheap to say. The call may be made at any time
         later, also after `close`, and raises `OSError` as a read does.
         """
+
+    def region(self, position: int, size: int) -> Piece:
+        """What `read_at` returns, or what stands for it until it is sent."""
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites bytes in place; the file grows if they reach past its end."""
@@ -112,6 +131,19 @@ class Worker(Protocol):
         """Stops after what is queued; does not wait."""
 
 
+class Sender(Protocol):
+    """Sends on a connection what may include parts of files, without reading those."""
+
+    def send(self, pieces: Iterable[Piece], start: int) -> int:
+        """Sends of the pieces, from byte `start` of the first one, what is taken at once.
+
+        Returns how many bytes that is. OSError if the connection or a file fails.
+        """
+
+    def close(self) -> None:
+        """To be called when the connection is lost."""
+
+
 class Runtime(Protocol):
     """The world as one node sees it."""
 
@@ -132,6 +164,12 @@ class Runtime(Protocol):
 
     def uuid(self) -> UUID:
         """A fresh random UUID (version 4)."""
+
+    def sender(self, transport: asyncio.BaseTransport) -> Sender | None:
+        """For a connection that can be given parts of files; None for any other.
+
+        It sends past the transport: only while that has nothing in its buffer.
+        """
 
     def worker(self, name: str, *, short_calls: bool = False) -> Worker:
         """A new worker; each log directory has one.

@@ -1,8 +1,9 @@
 """The world as it is: the operating system's files, clock, randomness, threads and a log stream.
 
-The only module of a node that touches `os`, `time` and `threading`. A `RealRuntime` belongs to one
-node; nothing here is shared between two in one process. Sources: open(2), pwritev(2), fdatasync(2)
-and flock(2); that a new or renamed file is durable only after an fsync of its directory: fsync(2).
+With `real_sending` the only module of a node that touches `os`, `socket`, `time` and `threading`. A
+`RealRuntime` belongs to one node; nothing here is shared between two in one process. Sources:
+open(2), pwritev(2), fdatasync(2) and flock(2); that a new or renamed file is durable only after an
+fsync of its directory: fsync(2).
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import structlog
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.runtime.real_sending import (
+    SENT_FROM_FILE_BYTES,
+    Descriptor,
+    RealRegion,
+    RealSender,
+    make_sender,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +40,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger, Processor
 
-    from raftctl.runtime.api import Buffer, FileSystem
+    from raftctl.runtime.api import Buffer, FileSystem, Piece
 
 T = TypeVar("T")
 
@@ -47,7 +55,7 @@ AVERAGED_CALLS = 16
 
 
 _PROBE_BYTES = 64 * 1024
-_WARM_BYTES = 1 << 20
+_WARM_BYTES = 128 * 1024
 _READ_AHEAD_BYTES = 4 << 20
 """Who reads what is not in memory mostly reads on: not each piece should wait for a worker."""
 
@@ -62,8 +70,10 @@ class RealFile:
         self._path = path
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._descriptor = os.open(path, flags, 0o644)
+        self._held: Descriptor | None = Descriptor(self._descriptor)
         self._size = os.fstat(self._descriptor).st_size
-        self._open = True
+        self._knows_memory = True
+        """Whether the file system can say what is in memory."""
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """See `File.append`. What a failed write left behind is cut off again if possible."""
@@ -109,13 +119,13 @@ class RealFile:
     def warm(self, position: int, size: int) -> Callable[[], None] | None:
         """See `File.warm`. Looks at one byte of every few pages, without waiting for any."""
         end = min(position + size, self._size)
-        if position >= end or all(
-            self._in_memory(at) for at in (*range(position, end, _PROBE_BYTES), end - 1)
+        if (
+            self._held is None
+            or position >= end
+            or all(self._in_memory(at) for at in (*range(position, end, _PROBE_BYTES), end - 1))
         ):
             return None
-        # Its own descriptor: by then this one's number may be another file's.
-        descriptor = os.dup(self._descriptor)
-        return _Warming(descriptor, position, min(end + _READ_AHEAD_BYTES, self._size))
+        return _Warming(self._held, position, end, min(end + _READ_AHEAD_BYTES, self._size))
 
     def _in_memory(self, position: int) -> bool:
         try:
@@ -123,9 +133,15 @@ class RealFile:
         except BlockingIOError:
             return False
         except OSError:
-            # This file system cannot say.
+            self._knows_memory = False
             return True
         return True
+
+    def region(self, position: int, size: int) -> Piece:
+        """See `File.region`. What may have to wait for the disk is read, as is what is small."""
+        if size < SENT_FROM_FILE_BYTES or self._held is None or not self._knows_memory:
+            return self.read_at(position, size)
+        return RealRegion(self._held, self._path, position, min(size, self._size - position))
 
     def write_at(self, position: int, data: Buffer) -> None:
         """See `File.write_at`."""
@@ -144,6 +160,8 @@ class RealFile:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
             raise self._named(error) from None
+        if size < self._size and self._held is not None:
+            self._held.cuts += 1
         self._size = size
 
     def sync(self) -> None:
@@ -155,34 +173,29 @@ class RealFile:
 
     def close(self) -> None:
         """See `File.close`."""
-        if self._open:
-            self._open = False
-            os.close(self._descriptor)
+        self._held = None
 
 
 class _Warming:
-    """Reads a part of a file for nothing but the page cache."""
+    """Has a part of a file read into the page cache and waits for it, without a copy of it.
 
-    def __init__(self, descriptor: int, position: int, end: int) -> None:
-        self._descriptor = descriptor
+    What follows is read as well, but not waited for.
+    """
+
+    def __init__(self, held: Descriptor, position: int, end: int, read_to: int) -> None:
+        # The file stays open for it: by then the number may be another file's.
+        self._held = held
         self._position = position
         self._end = end
+        self._read_to = read_to
 
     def __call__(self) -> None:
-        try:
-            for position in range(self._position, self._end, _WARM_BYTES):
-                os.pread(self._descriptor, min(_WARM_BYTES, self._end - position), position)
-        finally:
-            self._close()
-
-    def __del__(self) -> None:
-        """It may never be called: the client may have gone."""
-        self._close()
-
-    def _close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        number = self._held.number
+        # The kernel limits what one call asks for.
+        for position in range(self._position, self._read_to, _WARM_BYTES):
+            os.posix_fadvise(number, position, _WARM_BYTES, os.POSIX_FADV_WILLNEED)
+        for position in (*range(self._position, self._end, _PROBE_BYTES), self._end - 1):
+            os.pread(number, 1, position)
 
 
 class RealDirectoryLock:
@@ -374,6 +387,10 @@ class RealRuntime:
     def uuid(self) -> uuid.UUID:
         """See `Runtime.uuid`."""
         return uuid.uuid4()
+
+    def sender(self, transport: asyncio.BaseTransport) -> RealSender | None:
+        """See `Runtime.sender`."""
+        return make_sender(transport)
 
     def worker(self, name: str, *, short_calls: bool = False) -> RealWorker:
         """See `Runtime.worker`."""

@@ -56,8 +56,11 @@ class _Measured(ReplicaManager):
 class _Blind(ColdReads):
     """Takes everything for being in memory."""
 
-    def find(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
-        return None
+    def is_cold(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> bool:
+        return False
+
+    def read_ahead(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
+        """Nothing."""
 
 
 def _blocks_read() -> int:
@@ -96,7 +99,7 @@ async def _turn(directory: str, *, warms: bool) -> tuple[_Measured, float]:
     logs = LogManager(runtime, settings.log_dirs, topic_defaults(settings), _raise)
     replicas = _Measured(context, logs)
     if not warms:
-        replicas._cold_reads = _Blind(runtime.worker("unused"), replicas.hosted)
+        replicas._cold_reads = _Blind([], replicas.hosted)
     await replicas.start()
     world = World(1)
     world.controller.publish = replicas.apply_delta

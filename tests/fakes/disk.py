@@ -41,6 +41,10 @@ class FakeFile:
     def read_at(self, position: int, size: int) -> bytes:
         return bytes(self.current[position : position + size])
 
+    def region(self, position: int, size: int) -> bytes:
+        """Read at once."""
+        return self.read_at(position, size)
+
     def write_at(self, position: int, data: Buffer) -> None:
         self.disk.operation()
         self.current[position : position + len(data)] = data

@@ -171,6 +171,10 @@ class SimFile:
     def warm(self, position: int, size: int) -> None:
         """Everything is in memory."""
 
+    def region(self, position: int, size: int) -> bytes:
+        """Read at once."""
+        return self.read_at(position, size)
+
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites bytes; a gap before them reads as zeros."""
         self._use("write")

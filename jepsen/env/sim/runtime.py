@@ -116,6 +116,9 @@ class SimRuntime:
         """A version 4 UUID from the node's random source."""
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
+    def sender(self, transport: asyncio.BaseTransport) -> None:
+        """A simulated connection takes nothing but bytes."""
+
     def worker(self, name: str, *, short_calls: bool = False) -> SimWorker:
         """A worker that belongs to this process."""
         node = self._process.node

@@ -152,6 +152,16 @@ class Cluster:
         """The broker that leads partition 0."""
         return int(_partitions(admin, topic)[0].leader)
 
+    def wait_leader(self, admin: AdminClient, topic: str, *, other_than: int) -> float:
+        """When (`time.perf_counter`) another broker was named as the leader of partition 0."""
+
+        def is_named() -> bool:
+            found = _partitions(admin, topic)
+            return bool(found) and found[0].leader not in (-1, other_than)
+
+        _poll(is_named, f"{self.name}: nobody else leads {topic}")
+        return time.perf_counter()
+
     def evict(self, topic: str) -> int:
         """Takes the topic's segments out of the page cache; their bytes on all brokers."""
         size = 0

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from broker.apis.dispatch import Later, dispatch
 from broker.protocol import codec
+from tests.fakes.pieces import as_bytes
 from tests.unit.broker_server.fakes import FakeBroker, broker_record, publish, topic_records
 
 TOPIC_ID = UUID(int=5)
@@ -30,6 +31,6 @@ async def ask(broker: FakeBroker, key: int, version: int, message: dict[str, Any
         reply = reply.finish()
     if reply is None:
         return None
-    correlation_id, answer = codec.decode_response(key, version, b"".join(reply)[4:])
+    correlation_id, answer = codec.decode_response(key, version, as_bytes(reply)[4:])
     assert correlation_id == 77
     return answer

@@ -11,6 +11,7 @@ from broker.apis.dispatch import dispatch
 from broker.server.listeners import Listeners
 from raftctl.codec import Codec
 from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+from raftctl.runtime.real_sending import make_sender
 from tests.unit.broker_server.fakes import FakeBroker
 from tests.unit.controller.cluster import Cluster
 
@@ -52,7 +53,7 @@ class ControlledBroker(FakeBroker):
 async def listening(config: ControllerConfig | None = None) -> AsyncIterator[ControlledBroker]:
     """A broker that clients reach on a free port, also under the names of its fellows."""
     broker = ControlledBroker(config)
-    listeners = Listeners(broker.config, broker.admission, broker.log)
+    listeners = Listeners(broker.config, broker.admission, broker.log, make_sender)
     (endpoint,) = await listeners.bind(lambda _, frame: dispatch(broker.context, frame))
     broker.port = endpoint.port
     for broker_id in (1, 2, 3):

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.apis import metadata_cache
 from broker.apis.dispatch import APIS, Later, dispatch
 from broker.protocol import codec
 from broker.protocol.versions import SERVED, ApiKey, advertised
@@ -16,7 +17,9 @@ from raftctl.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
 )
+from tests.fakes.pieces import as_bytes
 from tests.unit.broker_apis.asking import TOPIC_ID, ask
+from tests.unit.broker_replication.world import eventually
 from tests.unit.broker_server.fakes import (
     FakeBroker,
     batch,
@@ -106,6 +109,38 @@ async def test_a_partition_without_a_live_leader_is_shown_so(broker: FakeBroker)
         assert partition["leader_id"] == -1
 
 
+async def test_a_broker_is_listed_a_moment_longer_than_it_leads(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def listed() -> list[int]:
+        answer = await ask(broker, 3, 9, metadata_request("t"))
+        return [b["node_id"] for b in answer["brokers"]]
+
+    monkeypatch.setattr(metadata_cache, "LISTED_FENCED_S", 0.02)
+    publish(broker.metadata, [PartitionChangeRecord(TOPIC_ID, 0, leader=2)])
+    assert await listed() == [1, 2]
+    publish(broker.metadata, [broker_record(2, 9092, fenced=True)])
+    answer = await ask(broker, 3, 9, metadata_request("t"))
+    assert [b["node_id"] for b in answer["brokers"]] == [1, 2]
+    (topic,) = answer["topics"]
+    assert topic["partitions"][0]["leader_id"] == -1
+    assert topic["partitions"][0]["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
+    assert list(broker.metadata.live_brokers("PLAINTEXT")) == [1]
+    await eventually(lambda: list(broker.metadata.listed_brokers("PLAINTEXT")) == [1])
+    assert await listed() == [1]
+    # One that lives again stays, and can be fenced again.
+    publish(broker.metadata, [broker_record(2, 9092)])
+    publish(broker.metadata, [broker_record(2, 9092, fenced=True)])
+    publish(broker.metadata, [broker_record(2, 9092)])
+    publish(broker.metadata, [broker_record(2, 9092, fenced=True)])
+    publish(broker.metadata, [broker_record(2, 9092)])
+    await eventually(lambda: not broker.metadata._fenced)
+    assert await listed() == [1, 2]
+    # One that was never seen alive is not listed.
+    publish(broker.metadata, [broker_record(3, 9093, fenced=True)])
+    assert await listed() == [1, 2]
+
+
 async def test_an_answer_is_kept_until_topics_or_brokers_change(broker: FakeBroker) -> None:
     first = await ask(broker, 3, 9, metadata_request("t"))
     publish(broker.metadata, [ConfigRecord(2, "t", "retention.ms", "1")])
@@ -180,7 +215,7 @@ async def test_acks_all_is_answered_when_the_records_are_safe(broker: FakeBroker
     assert not reply.future.done()
     broker.replicas.release()
     assert reply.future.done()
-    message = codec.decode_response(0, 9, b"".join(reply.finish() or [])[4:])[1]
+    message = codec.decode_response(0, 9, as_bytes(reply.finish() or [])[4:])[1]
     assert message["responses"][0]["partition_responses"][0]["base_offset"] == 0
 
 

@@ -29,13 +29,13 @@ class _Node:
 class FakeFile:
     def __init__(self, files: FakeFiles, node: _Node, path: str) -> None:
         self._files = files
-        self._path = path
+        self.path = path
         self._node = node
         self._closed = False
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         assert not self._closed
-        self._files.check(self._path)
+        self._files.check(self.path)
         if self._files.full:
             self._node.data += bytes(buffers[0])[:7]
             raise OSError(28, "no space left")
@@ -44,7 +44,7 @@ class FakeFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         assert not self._closed
-        self._files.check(self._path)
+        self._files.check(self.path)
         self._files.reads += 1
         self._files.cold_reads += self._files.cold
         return bytes(self._node.data[position : position + size])
@@ -59,6 +59,10 @@ class FakeFile:
 
         return call
 
+    def region(self, position: int, size: int) -> bytes:
+        """Read at once."""
+        return self.read_at(position, size)
+
     def write_at(self, position: int, data: Buffer) -> None:
         self._node.data[position : position + len(data)] = data
 
@@ -72,7 +76,7 @@ class FakeFile:
     def sync(self) -> None:
         assert not self._closed
         self._files.syncs += 1
-        self._files.check(self._path)
+        self._files.check(self.path)
         if self._files.broken:
             raise OSError(5, "input/output error")
         self._node.durable = bytes(self._node.data)
@@ -229,6 +233,9 @@ class FakeRuntime:
 
     def uuid(self) -> UUID:
         return UUID(int=self.random.getrandbits(128), version=4)
+
+    def sender(self, transport: asyncio.BaseTransport) -> None:
+        """What is sent comes from memory."""
 
     def worker(self, name: str, *, short_calls: bool = False) -> FakeWorker:
         return FakeWorker()

@@ -16,6 +16,7 @@ from broker.protocol import codec
 from broker.protocol.decoder import unsigned_varint as decode_varint
 from broker.protocol.encoder import unsigned_varint as encode_varint
 from broker.protocol.schema import known_versions, load
+from tests.fakes.pieces import as_bytes
 from tests.unit.broker_protocol.strategies import from_entity, messages, plain
 
 APIS = [0, 1, 2, 3, 10, 18, 19, 20, 22, 23, 32, 60, 75]
@@ -51,7 +52,7 @@ def test_responses_round_trip(
     exchange: tuple[int, int, dict[str, Any]], correlation_id: int
 ) -> None:
     key, version, message = exchange
-    frame = b"".join(codec.encode_response(key, version, correlation_id, message))
+    frame = as_bytes(codec.encode_response(key, version, correlation_id, message))
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert codec.decode_response(key, version, frame[4:])[0] == correlation_id
     assert plain(codec.decode_response(key, version, frame[4:])[1]) == plain(message)
@@ -107,7 +108,7 @@ def test_records_are_neither_copied_in_nor_out() -> None:
     message = {"responses": [{"topic": "t", "partitions": [partition]}]}
     pieces = codec.encode_response(1, 12, 1, message)
     assert any(piece is batch for piece in pieces)
-    frame = bytearray(b"".join(pieces)[4:])
+    frame = bytearray(as_bytes(pieces)[4:])
     decoded = codec.decode_response(1, 12, frame)[1]
     records = decoded["responses"][0]["partitions"][0]["records"]
     assert bytes(records) == b"a batchanother"

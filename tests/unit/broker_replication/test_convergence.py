@@ -20,6 +20,7 @@ from broker.types import FetchParams, FetchPartition, TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.topic_config import TopicConfig
+from tests.fakes.pieces import as_bytes
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.fake_files import FakeFiles
 
@@ -87,7 +88,7 @@ class Replica:
         if found.diverging is not None:
             own.truncate_to_agree(found.diverging)
         else:
-            records = b"".join(found.records)
+            records = as_bytes(found.records)
             own.append_fetched(Fetched(records, found.high_watermark, found.log_start_offset))
         return ErrorCode.NONE
 

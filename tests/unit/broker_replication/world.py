@@ -271,7 +271,12 @@ class Node:
         admission.begin()
         self._admission = admission
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(admission, lambda frame: dispatch(context, frame), self.runtime.log),
+            lambda: Connection(
+                admission,
+                lambda frame: dispatch(context, frame),
+                self.runtime.log,
+                self.runtime.sender,
+            ),
             "127.0.0.1",
             0,
         )

@@ -54,6 +54,7 @@ from raftctl.metadata.requests import (
     DeleteTopicsResponse,
     TopicResult,
 )
+from raftctl.runtime.real_sending import make_sender
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -331,7 +332,7 @@ class FakeBroker:
 async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterator[FakeBroker]:
     """A broker that listens on a free port and leads one partition of each topic."""
     broker = FakeBroker(**keys)
-    listeners = Listeners(broker.config, broker.admission, broker.log)
+    listeners = Listeners(broker.config, broker.admission, broker.log, make_sender)
     (endpoint,) = await listeners.bind(lambda _, frame: dispatch(broker.context, frame))
     broker.port = endpoint.port
     records: list[Record] = [broker_record(1, endpoint.port)]

@@ -247,7 +247,7 @@ def test_what_is_not_in_memory_is_read_by_whoever_calls_for_it(
     file.append([bytes(300_000)])
     assert file.warm(0, 300_000) is None
     assert file.warm(300_000, 10) is None
-    cold_from, read = 200_000, list[tuple[int, int]]()
+    cold_from, read, advised = 200_000, list[int](), list[tuple[int, int]]()
     preadv, pread = os.preadv, os.pread
 
     def cold(descriptor: int, buffers: list[bytearray], position: int, flags: int) -> int:
@@ -256,20 +256,23 @@ def test_what_is_not_in_memory_is_read_by_whoever_calls_for_it(
         return preadv(descriptor, buffers, position, flags)
 
     def noted(descriptor: int, size: int, position: int) -> bytes:
-        read.append((position, size))
+        read.append(position)
         return pread(descriptor, size, position)
 
     monkeypatch.setattr(os, "preadv", cold)
     assert file.warm(0, 150_000) is None
-    call, unused = file.warm(150_000, 100_000), file.warm(0, 1 << 30)
+    call, unused = file.warm(150_000, 60_000), file.warm(0, 1 << 30)
     assert call is not None
     assert unused is not None
+    descriptors = len(os.listdir("/proc/self/fd"))
     file.close()
     monkeypatch.setattr(os, "pread", noted)
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, at, size, __: advised.append((at, size)))
     call()
-    assert read == [(150_000, 150_000)]
-    descriptors = len(os.listdir("/proc/self/fd"))
-    del unused
+    # It asks for what follows too, and waits only for what is wanted.
+    assert advised == [(150_000, 131_072), (281_072, 131_072)]
+    assert read == [150_000, 209_999]
+    del call, unused
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == descriptors - 1
 
@@ -278,11 +281,14 @@ def test_a_file_system_that_cannot_say_is_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = real.RealFileSystem().open(str(tmp_path / "file"), create=True)
-    file.append([bytes(100)])
+    file.append([bytes(100_000)])
 
     def refuse(*_arguments: object) -> int:
         raise OSError(95, "not supported")
 
+    assert not isinstance(file.region(0, 100_000), bytes)
     monkeypatch.setattr(os, "preadv", refuse)
     assert file.warm(0, 100) is None
+    # Then nothing is sent from the file either: that would wait where nobody may.
+    assert file.region(0, 100_000) == bytes(100_000)
     file.close()
