@@ -130,9 +130,13 @@ class ControllerService:
         if self._waiting >= DEFERRED_MAX:
             reply([KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)] * len(requests))
             return
-        self._watch_turn()
         self._puts.append(_Puts(requests, reply))
         self._puts_waiting += len(requests)
+        if not self._turn_ends and self._last_appended < self._driver.high_watermark:
+            # Nothing is under way: these are not kept waiting for others, which gather meanwhile.
+            self._end_turn()
+        else:
+            self._watch_turn()
 
     @property
     def _waiting(self) -> int:
@@ -314,7 +318,7 @@ class ControllerService:
     def _watch_turn(self) -> None:
         """Has `_end_turn` called before the driver proposes what this turn appends.
 
-        So images end where batches end, and what many requests change is looked at once.
+        So what many requests change is looked at once, and images end where batches end.
         """
         if not self._turn_ends:
             self._turn_ends = True
@@ -323,9 +327,10 @@ class ControllerService:
     def _end_turn(self) -> None:
         try:
             self._decide_puts()
-            self._controller.seal()
             self._turn_ends = self._unproposed = False
             self._driver.propose()
+            # Now that the followers have work. What commits at once has been sealed by that.
+            self._controller.seal()
             self._arm_timer()
         except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
             self._fail(error)
