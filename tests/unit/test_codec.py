@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftctl.codec import Codec, CodecError, maker
@@ -115,6 +115,7 @@ def test_many_objects_are_packed_and_unpacked_at_once(count: int) -> None:
             CODEC.unpack_many(packed, wrong)
 
 
+@settings(deadline=None)
 @given(st.lists(anything, min_size=1, max_size=3), st.integers(8, 12), st.integers(0, 2))
 def test_many_rows_are_read_as_one_by_one(values: list[Any_], times: int, begin: int) -> None:
     sent = [(*range(begin), *CODEC.to_row(value)) for value in values * times]
