@@ -12,15 +12,19 @@ of nothing but primitives costs one `attrgetter` to pack and one look at its typ
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
+import functools
+import inspect
 import math
 import types
 import typing
+from collections import deque
 from functools import lru_cache
 from itertools import product
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 import msgpack
@@ -39,6 +43,8 @@ UNPACK_BYTES_MAX = 64 * 1024 * 1024
 _LIMITS = {"use_list": False, "max_map_len": 0, "max_ext_len": 0}
 """Arrays become tuples. Nothing here is ever a map or an extension type."""
 _PRIMITIVES = (int, str, bytes, bool)
+_COLUMNS_FROM = 8
+"""How many objects of one class are many."""
 _SHAPES_MAX = 64
 """Of one class. One with more has its fields checked one by one."""
 
@@ -70,12 +76,15 @@ class Codec(Generic[T]):
         plans: dict[type, _Plan] = {}
         self._to_fields: dict[type, tuple[tuple[int], Convert | None]] = {}
         self._from_fields: dict[int, Convert] = {}
+        self._from_columns: dict[int, Callable[[Sequence[Row]], list[Any]]] = {}
         for type_id, cls in classes.items():
             if cls in self._to_fields:
                 raise TypeError(f"{cls.__name__} has two type ids")
             plan = _plan(cls, plans)
             self._to_fields[cls] = ((type_id,), plan.pack)
             self._from_fields[type_id] = plan.unpack
+            if plan.pack is not None:  # it has fields
+                self._from_columns[type_id] = _unpack_columns(cls, plans)
         self._packer = msgpack.Packer()
 
     @classmethod
@@ -101,6 +110,22 @@ class Codec(Generic[T]):
             raise CodecError(f"unknown type id {row[0]}")
         value: T = unpack(row[1:])
         return value
+
+    def from_rows(self, rows: Sequence[Row], begin: int = 0) -> list[T]:
+        """The object of each unpacked `(..., type id, field, ...)`, its type id at place `begin`.
+
+        Many of one class are looked at field by field instead of one by one, which takes less than
+        half the time. Raises CodecError.
+        """
+        if len(rows) >= _COLUMNS_FROM and len(set(map(len, rows))) == 1:
+            type_ids, *columns = [*zip(*rows, strict=True)][begin:] or [()]
+            if set(map(type, type_ids)) == {int} and len(set(type_ids)) == 1:
+                unpack_columns = self._from_columns.get(type_ids[0])
+                if unpack_columns is not None:
+                    with contextlib.suppress(_WrongTypeError):
+                        return unpack_columns(columns)
+        from_row = self.from_row
+        return [from_row(row[begin:]) for row in rows]
 
     def pack(self, value: T) -> bytes:
         """The bytes of one object. CodecError for a class not in the table."""
@@ -134,12 +159,11 @@ class Codec(Generic[T]):
             raise CodecError(f"cut short: the object at byte {end} is not whole")
 
     def unpack_many(self, data: bytes, count: int) -> list[T]:
-        """The `count` objects that are all of `data`, one after the other. Raises CodecError.
-
-        Many small objects take half the time that `unpack_all` needs.
-        """
-        from_row = self.from_row
-        return [from_row(row) for row in unpack_rows(data, count)]
+        """The `count` objects that are all of `data`, one after the other. Raises CodecError."""
+        rows = unpack_rows(data, count)
+        if not {tuple}.issuperset(map(type, rows)):
+            raise CodecError("not an array that begins with a type id")
+        return self.from_rows(rows)
 
 
 def by_type_id(classes: Iterable[type[T]]) -> dict[int, type[T]]:
@@ -193,6 +217,26 @@ def _check_size(data: bytes) -> None:
         raise CodecError(f"{len(data)} bytes; at most {UNPACK_BYTES_MAX} are unpacked")
 
 
+def maker(cls: type[T]) -> Callable[[Sequence[Sequence[Any]]], list[T]]:
+    """Makes objects of a dataclass, given the values of each of its fields, all of one length.
+
+    Slots are filled directly: the constructor of a frozen class takes three times as long.
+    """
+    names = [field.name for field in dataclasses.fields(cast("Any", cls))]
+    slots = [vars(cls).get(name) for name in names]
+    if hasattr(cls, "__post_init__") or not all(map(inspect.ismemberdescriptor, slots)):
+        return lambda columns: list(map(cls, *columns))
+    setters = [slot.__set__ for slot in slots if slot is not None]
+
+    def make(columns: Sequence[Sequence[Any]]) -> list[T]:
+        made = [object.__new__(cls) for _ in columns[0]]
+        for setter, column in zip(setters, columns, strict=True):
+            deque(map(setter, made, column), maxlen=0)
+        return made
+
+    return make
+
+
 # --- plans ----------------------------------------------------------------------------------------
 
 
@@ -244,7 +288,13 @@ def _uuid_of(data: bytes) -> UUID:
 def _to_uuid(value: Any) -> UUID:
     if type(value) is not bytes or len(value) != 16:
         raise _WrongTypeError("16 bytes of a UUID expected")
-    return _uuid_of(value)
+    return _uuid(value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _uuid(value: bytes) -> UUID:
+    """Few are named again and again, such as those of directories in each Fetch."""
+    return UUID(bytes=value)
 
 
 def _to_member(enumeration: type[enum.IntEnum]) -> Convert:
@@ -316,15 +366,20 @@ def _identity(value: Any) -> Any:
 
 
 def _dataclass_plan(cls: type[Any], plans: dict[type, _Plan]) -> _Plan:
-    hints = typing.get_type_hints(cls)
-    names = [field.name for field in dataclasses.fields(cls)]
-    items = []
-    for name in names:
-        try:
-            items.append(_plan(hints[name], plans))
-        except TypeError as error:
-            raise TypeError(f"{cls.__name__}.{name}: {error}") from error
+    plan_of = _field_plans(cls, plans)
+    names, items = list(plan_of), list(plan_of.values())
     return _Plan((tuple,), False, _pack_fields(names, items), _unpack_fields(cls, names, items))
+
+
+def _field_plans(cls: type[Any], plans: dict[type, _Plan]) -> dict[str, _Plan]:
+    hints = typing.get_type_hints(cls)
+    items = {}
+    for field in dataclasses.fields(cls):
+        try:
+            items[field.name] = _plan(hints[field.name], plans)
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}.{field.name}: {error}") from error
+    return items
 
 
 def _pack_fields(names: list[str], items: list[_Plan]) -> Convert | None:
@@ -373,6 +428,33 @@ def _unpack_fields(cls: type[Any], names: list[str], items: list[_Plan]) -> Conv
             return cls(*[convert(field) for convert, field in zip(unpacks, fields, strict=False)])
         except _WrongTypeError:
             raise _explain(cls, names, unpacks, fields) from None
+
+    return unpack
+
+
+def _unpack_columns(
+    cls: type[Any], plans: dict[type, _Plan]
+) -> Callable[[Sequence[Row]], list[Any]]:
+    """Makes many objects, given field by field; _WrongTypeError if there is anything unusual."""
+    items = list(_field_plans(cls, plans).values())
+    make = maker(cls)
+    expected = [frozenset(item.arrives) for item in items]
+    conversions = [(index, item.unpack) for index, item in enumerate(items) if not item.plain]
+
+    def unpack(columns: Sequence[Row]) -> list[Any]:
+        if len(columns) != len(expected):
+            raise _WrongTypeError("not all of the fields that this version knows, or more")
+        for types_expected, column in zip(expected, columns, strict=True):
+            if not types_expected.issuperset(map(type, column)):
+                raise _WrongTypeError("a field of an unusual type")
+        converted: list[Sequence[Any]] = list(columns)
+        for index, convert in conversions:
+            column = columns[index]
+            same = len(set(column)) == 1  # as error codes mostly are
+            converted[index] = (
+                [convert(column[0])] * len(column) if same else [convert(one) for one in column]
+            )
+        return make(converted)
 
     return unpack
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from raftctl.codec import maker
 from raftctl.controller.result import ControllerResult
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.kv_requests import ANY_VERSION, NO_VERSION
@@ -37,6 +38,9 @@ KEY_LENGTH_MAX = 1024
 VALUE_BYTES_MAX = 1024 * 1024
 ENTRIES_MAX = 1_000_000
 """Keys; every node of the cluster keeps all of them in memory."""
+
+
+_make_records = maker(KvRecord)
 
 
 def handle_kv(state: MetadataImage | MetadataDelta, request: KvRequest) -> ControllerResult:
@@ -71,20 +75,24 @@ def handle_puts(
     counts as a key of its own for those after it, so a few keys of the bound may stay unused.
     """
     room = ENTRIES_MAX - state.kv_count
-    decided: list[KvRecord | KafkaError] = []
-    for before, request in enumerate(requests):
-        key, value = request.key, request.value
-        if 0 < len(key) <= KEY_LENGTH_MAX and len(value) <= VALUE_BYTES_MAX and before < room:
-            decided.append(KvRecord(key, value))
-            continue
+    keys = [request.key for request in requests]
+    values = [request.value for request in requests]
+    decided: list[KvRecord | KafkaError] = [*_make_records((keys, values, [-1] * len(requests)))]
+    if len(requests) <= room and _are_sound(keys, values):
+        return decided
+    for before, (key, value) in enumerate(zip(keys, values, strict=True)):
         try:
             check_key(key)
             _check_value(state, key, value, room - before)
         except KafkaError as error:
-            decided.append(error)
-        else:
-            decided.append(KvRecord(key, value))
+            decided[before] = error
     return decided
+
+
+def _are_sound(keys: Sequence[str], values: Sequence[bytes]) -> bool:
+    lengths = set(map(len, keys))
+    all_keys = 0 not in lengths and max(lengths, default=0) <= KEY_LENGTH_MAX
+    return all_keys and max(map(len, values), default=0) <= VALUE_BYTES_MAX
 
 
 def check_key(key: str, field: str = "key") -> None:

@@ -122,21 +122,23 @@ class FrameUnpacker:
     def unpack(self, data: bytes | memoryview) -> list[tuple[int, Any]]:
         """(correlation id, object) of each frame. Raises FrameError, after which it is useless."""
         self._fed_bytes += len(data)
-        frames = []
-        from_row = RPC_CODEC.from_row
+        rows: list[tuple[Any, ...]] = []
         unpacker = self._unpacker
         end = 0
         try:
             unpacker.feed(data)
             for row in unpacker:
-                if type(row) is not tuple or not row or type(row[0]) is not int:
-                    raise FrameError("a frame begins with a correlation id")
-                frames.append((row[0], from_row(row[1:])))
-                end = (
-                    unpacker.tell()
-                )  # once it has met an unfinished frame, it tells that one's end
+                rows.append(row)
+                # Once it has met an unfinished frame, it tells that one's end.
+                end = unpacker.tell()
+            if not {tuple}.issuperset(map(type, rows)) or not all(rows):
+                raise FrameError("a frame is an array")
+            correlation_ids = [row[0] for row in rows]
+            if not {int}.issuperset(map(type, correlation_ids)):
+                raise FrameError("a frame begins with a correlation id")
+            objects = RPC_CODEC.from_rows(rows, 1)
         except (CodecError, ValueError, TypeError, msgpack.BufferFull) as error:
             raise FrameError(str(error)) from error
-        if not frames or end != self._fed_bytes:
+        if not rows or end != self._fed_bytes:
             raise FrameError("a message holds one whole frame or several")
-        return frames
+        return list(zip(correlation_ids, objects, strict=True))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
+from raftctl.codec import maker
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
 from raftctl.metadata.admin_requests import (
     DescribeQuorumRequest,
@@ -22,7 +22,7 @@ from raftctl.metadata.record_codec import pack_payload
 from raftctl.metadata.requests import BrokerHeartbeatRequest, KvPutRequest, KvWriteResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from raftctl.controller.quorum_controller import QuorumController
     from raftctl.metadata.image import MetadataImage
@@ -42,6 +42,9 @@ DEFERRED_MAX = 100_000
 PUTS_BYTES_MAX = 1024 * 1024
 """Puts of one turn of the event loop are appended together up to about this many bytes."""
 LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
+
+
+_make_responses = maker(KvWriteResponse)
 
 
 class _Deferred(NamedTuple):
@@ -130,9 +133,13 @@ class ControllerService:
         if self._waiting >= DEFERRED_MAX:
             reply([KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)] * len(requests))
             return
-        self._watch_turn()
         self._puts.append(_Puts(requests, reply))
         self._puts_waiting += len(requests)
+        if not self._turn_ends and self._last_appended < self._driver.high_watermark:
+            # Nothing is under way: these are not kept waiting for others, which gather meanwhile.
+            self._end_turn()
+        else:
+            self._watch_turn()
 
     @property
     def _waiting(self) -> int:
@@ -176,11 +183,13 @@ class ControllerService:
     ) -> None:
         """Answers each put, given the answer to the first that was written."""
         self._puts_waiting += 1
-        written: Iterator[ControllerResponse | KafkaError] = repeat(first)
+        answers: list[ControllerResponse | KafkaError] = [first] * len(decided)
         if isinstance(first, KvWriteResponse):
             versions = range(first.version, first.version + len(decided))
-            written = map(partial(KvWriteResponse, ErrorCode.NONE), versions)
-        answers = [one if isinstance(one, KafkaError) else next(written) for one in decided]
+            answers = [*_make_responses(([ErrorCode.NONE] * len(decided), versions))]
+        if KafkaError in set(map(type, decided)):
+            written = iter(answers)
+            answers = [one if isinstance(one, KafkaError) else next(written) for one in decided]
         self._reply_puts(groups, answers)
 
     def _reply_puts(
@@ -314,7 +323,7 @@ class ControllerService:
     def _watch_turn(self) -> None:
         """Has `_end_turn` called before the driver proposes what this turn appends.
 
-        So images end where batches end, and what many requests change is looked at once.
+        So what many requests change is looked at once, and images end where batches end.
         """
         if not self._turn_ends:
             self._turn_ends = True
@@ -323,9 +332,10 @@ class ControllerService:
     def _end_turn(self) -> None:
         try:
             self._decide_puts()
-            self._controller.seal()
             self._turn_ends = self._unproposed = False
             self._driver.propose()
+            # Now that the followers have work. What commits at once has been sealed by that.
+            self._controller.seal()
             self._arm_timer()
         except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
             self._fail(error)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.raft import events
@@ -30,12 +30,12 @@ from raftctl.server.story import without_records
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from raftctl.metadata.image import MetadataImage
     from raftctl.raft.batch import Batch
     from raftctl.raft.core import RaftCore
     from raftctl.raft.messages import NodeId, OffsetAndEpoch, Request, Response
     from raftctl.raft.status import QuorumStatus
     from raftctl.runtime.api import Runtime, Worker
+    from raftctl.server.listener import RaftListener
     from raftctl.server.peers import Peers
     from raftctl.server.snapshots import Snapshots
     from raftctl.storage.quorum_state import QuorumStateStore
@@ -47,22 +47,6 @@ CHANGES = get_args(ChangeVotersRequest)
 STORY_EVENTS_MAX = 200
 APPEND_BYTES_MAX = BATCH_BYTES_MAX - HEADER_BYTES
 """Of one `append`, which is never split."""
-
-
-class RaftListener(Protocol):
-    """Who applies what the quorum commits. Called in offset order, on the event loop."""
-
-    def on_committed(self, high_watermark: Offset) -> None:
-        """Every record below `high_watermark` is committed."""
-
-    def on_leader_changed(self, epoch: int, leader_id: int) -> None:
-        """See `raftctl.raft.events.LeaderChanged`."""
-
-    def on_snapshot(self, image: MetadataImage) -> None:
-        """The image takes the place of everything heard so far; it is committed and newer.
-
-        Happens only while this node does not lead.
-        """
 
 
 class RaftDriver:
@@ -105,6 +89,8 @@ class RaftDriver:
         self._held = False
         """Whether a transfer of leadership keeps back what is pending."""
         self._flushing = False
+        self._committed: Offset | None = None
+        """A new high watermark that the listeners have not been told of."""
         self._calls: dict[asyncio.Task[None], None] = {}
         peers.voters_are(core.voters)
         self.story: deque[events.Event | events.Effect] = deque(maxlen=STORY_EVENTS_MAX)
@@ -291,10 +277,13 @@ class RaftDriver:
             return
         self._draining = True
         try:
-            while self._queue and not self._stopped:
-                self._handle_one(self._queue.popleft())
+            while (self._queue or self._committed is not None) and not self._stopped:
+                if self._queue:
+                    self._handle_one(self._queue.popleft())
                 if not self._queue:
                     self._start_flush()
+                if not self._queue:
+                    self._tell_committed()
             if self._held and not self._core.is_transferring:
                 self._held = False
                 self._loop.call_soon(self.propose)
@@ -362,8 +351,25 @@ class RaftDriver:
             case events.SendRequest(destination, request):
                 self._send(destination, request)
             case events.HighWatermarkAdvanced(high_watermark):
-                for listener in self._listeners:
-                    listener.on_committed(high_watermark)
+                self._committed = high_watermark
+            case _:
+                # What was committed before is told before: it may be rolled back or read now.
+                self._tell_committed()
+                self._perform_rarer(effect)
+
+    def _tell_committed(self) -> None:
+        """Has the listeners apply what is committed.
+
+        After all that others wait for is under way: other voters for records or for word that they
+        are on this disk, where a follower has to apply what the records came with.
+        """
+        high_watermark, self._committed = self._committed, None
+        if high_watermark is not None:
+            for listener in self._listeners:
+                listener.on_committed(high_watermark)
+
+    def _perform_rarer(self, effect: events.Effect) -> None:
+        match effect:
             case events.LeaderChanged(epoch, leader_id):
                 self._leader_changed(epoch, leader_id)
             case events.PersistQuorumState(state):

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftctl.codec import Codec, CodecError
+from raftctl.codec import Codec, CodecError, maker
 from raftctl.errors import ErrorCode
 from raftctl.metadata import records, requests
 
@@ -113,6 +113,61 @@ def test_many_objects_are_packed_and_unpacked_at_once(count: int) -> None:
     for wrong in (count - 1, count + 1, 2**31 - 1, -1):
         with pytest.raises(CodecError):
             CODEC.unpack_many(packed, wrong)
+
+
+@settings(deadline=None)
+@given(st.lists(anything, min_size=1, max_size=3), st.integers(8, 12), st.integers(0, 2))
+def test_many_rows_are_read_as_one_by_one(values: list[Any_], times: int, begin: int) -> None:
+    sent = [(*range(begin), *CODEC.to_row(value)) for value in values * times]
+    rows = msgpack.unpackb(msgpack.packb(sent), use_list=False)
+    assert CODEC.from_rows(rows, begin) == values * times
+
+
+@pytest.mark.parametrize(
+    ("odd", "complaint"),
+    [
+        pytest.param((2, 1), "Flat", id="fields missing"),
+        pytest.param((2, 1, b"", True, ()), "Flat", id="wrong type"),
+        pytest.param((99,), "unknown type id 99", id="unknown class"),
+        pytest.param((True, 1), "begins with a type id", id="no type id"),
+        pytest.param((), "begins with a type id", id="nothing"),
+    ],
+)
+@pytest.mark.parametrize("beside", [0, 20])
+def test_what_is_wrong_among_many_rows_is_named(
+    odd: tuple[object, ...], complaint: str, beside: int
+) -> None:
+    row = CODEC.to_row(Flat(1, "a"))
+    assert CODEC.from_rows([row] * 20) == [Flat(1, "a")] * 20
+    for rows in ([row] * beside + [odd], [odd] * (beside + 1)):
+        with pytest.raises(CodecError, match=complaint):
+            CODEC.from_rows(rows)
+
+
+def test_many_objects_are_made_of_columns() -> None:
+    flats = [Flat(number, "a", False, ()) for number in range(3)]
+    assert maker(Flat)([range(3), ["a"] * 3, [False] * 3, [()] * 3]) == flats
+
+    @dataclass(frozen=True)
+    class WithoutSlots:
+        number: int
+
+    @dataclass(frozen=True, slots=True)
+    class Checked:
+        number: int
+
+        def __post_init__(self) -> None:
+            if self.number > 1:
+                raise ValueError("too large")
+
+    assert maker(WithoutSlots)([range(3)]) == [WithoutSlots(number) for number in range(3)]
+    with pytest.raises(ValueError, match="too large"):
+        maker(Checked)([range(3)])
+
+
+def test_many_rows_of_another_version_are_read_too() -> None:
+    older, newer = (2, 1, "a"), (2, 1, "a", True, (7,), "a new field")
+    assert CODEC.from_rows([older] * 20) == CODEC.from_rows([newer] * 20) == [Flat(1, "a")] * 20
 
 
 def test_every_record_and_request_can_travel() -> None:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftctl.errors import ErrorCode
@@ -56,6 +56,7 @@ def test_frames_travel_alone_and_together(frames: list[tuple[int, Any]]) -> None
     assert packer.pack_all(numbers, sent) == b"".join(packed)
 
 
+@settings(deadline=None)
 @given(st.builds(messages.FetchResponse), st.binary())
 def test_a_fetch_is_answered_with_the_records_and_nothing_else_changed(
     response: messages.FetchResponse, batches: bytes

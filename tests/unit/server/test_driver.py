@@ -172,22 +172,22 @@ def _granted(request: Request, *, pre_vote: bool) -> Response:
     return VoteResponse(request.epoch, NO_NODE, True, pre_vote, ReplicaKey(NodeId(2), None))
 
 
+def _at_once(call: Callable[[], object]) -> asyncio.Future[object]:
+    done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    try:
+        done.set_result(call())
+    except OSError as error:
+        done.set_exception(error)
+    return done
+
+
 @pytest.mark.req("Q3")
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_disk_that_is_done_at_once_is_heard_at_once(
     leader: Member, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     """As a quick one is: see decision 0007."""
-
-    def submit(call: Callable[[], object]) -> asyncio.Future[object]:
-        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        try:
-            done.set_result(call())
-        except OSError as error:
-            done.set_exception(error)
-        return done
-
-    monkeypatch.setattr(leader.worker, "submit", submit)
+    monkeypatch.setattr(leader.worker, "submit", _at_once)
     leader.disk.error = OSError(errno.EIO, "the disk is broken") if fails else None
     before = leader.driver.high_watermark
     last = leader.driver.append([b"a"])
@@ -308,7 +308,11 @@ async def _follow(member: Member) -> None:
 
 
 def _answer(
-    member: Member, *, batches: bytes = b"", diverging: OffsetAndEpoch | None = None
+    member: Member,
+    *,
+    batches: bytes = b"",
+    diverging: OffsetAndEpoch | None = None,
+    high_watermark: int = 0,
 ) -> None:
     request, answer = member.peers[2].calls[-1]
     assert isinstance(request, FetchRequest)
@@ -318,7 +322,7 @@ def _answer(
             epoch=Epoch(9),
             leader_id=LEADER,
             fetch_offset=request.fetch_from.offset,
-            high_watermark=Offset(0),
+            high_watermark=Offset(high_watermark),
             diverging=diverging,
             snapshot_id=None,
             log_start_offset=Offset(0),
@@ -363,6 +367,27 @@ async def test_a_follower_asks_for_more_only_when_what_it_has_is_on_disk() -> No
     request, _ = member.peers[2].calls[-1]
     assert isinstance(request, FetchRequest)
     assert request.fetch_from == OffsetAndEpoch(Offset(31), Epoch(9))
+    await member.stop()
+
+
+@pytest.mark.req("Q3")
+async def test_a_follower_says_what_it_has_before_it_applies_what_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = Member(voters=3)
+    await _follow(member)
+    monkeypatch.setattr(member.worker, "submit", _at_once)
+    calls: list[int] = []
+
+    def on_committed(high_watermark: int) -> None:
+        calls.append(len(member.peers[2].calls))
+        assert high_watermark == 30
+
+    monkeypatch.setattr(member.listener, "on_committed", on_committed)
+    batch = Batch(Offset(30), Epoch(9), 1, 0, False, b"x")
+    _answer(member, batches=encode_batch(batch), high_watermark=30)
+    await member.until(lambda: calls)
+    assert calls == [3]
     await member.stop()
 
 

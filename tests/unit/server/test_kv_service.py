@@ -91,15 +91,17 @@ async def test_a_put_is_answered_when_it_is_on_disk(active: Active) -> None:
 
 
 @pytest.mark.req("C1")
-async def test_what_is_put_in_one_turn_is_one_batch_and_one_image(active: Active) -> None:
+async def test_the_first_put_goes_at_once_and_what_follows_in_its_turn_is_one_batch_and_one_image(
+    active: Active,
+) -> None:
     start, published = active.member.log.end_offset, len(active.published)
     answers = [active.service.handle(KvPutRequest("a", b"%d" % n)) for n in range(5)]
     await active.member.until(answers[-1].done)
     assert [answer.result() for answer in answers] == [
         KvWriteResponse(ErrorCode.NONE, start + n) for n in range(5)
     ]
-    assert [batch.count for batch in active.member.log.batches(start, 1 << 20)] == [5]
-    assert len(active.published) == published + 1
+    assert [batch.count for batch in active.member.log.batches(start, 1 << 20)] == [1, 4]
+    assert len(active.published) == published + 2
     assert active.loader.image.offset == start + 4
 
 
@@ -247,7 +249,7 @@ async def test_puts_beyond_a_batch_are_appended_in_pieces(
     start = active.member.log.end_offset
     answers = [active.service.handle(KvPutRequest("a", b"x" * 40)) for _ in range(7)]
     await active.member.until(answers[-1].done)
-    assert appended == [3, 3, 1]
+    assert appended == [1, 3, 3]
     assert [version_of(answer) for answer in answers] == list(range(start, start + 7))
 
 
@@ -267,7 +269,10 @@ async def test_waiting_puts_are_bounded(active: Active, monkeypatch: pytest.Monk
 
 
 async def test_puts_that_nobody_decided_on_are_for_the_next_controller(active: Active) -> None:
+    decided = active.service.handle(KvPutRequest("a", b"1"))
     answer = active.service.handle(KvPutRequest("a", b"1"))
     active.service.stop()
+    with pytest.raises(KafkaError, match="REQUEST_TIMED_OUT"):
+        await decided
     with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
         await answer
