@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class RunResult:
     simulated_s: float = 0.0
     events: int = 0
     """How many handles of the event loop ran."""
+    processor_s: float = field(default=0.0, compare=False)
+    """Of the run alone; 0 where it is not known."""
 
     @staticmethod
     def parse(seed: int, status: int, output: str) -> RunResult:

@@ -5,7 +5,7 @@ seed. A warm interpreter does that once. A seed still has a process of its own, 
 one that a cold interpreter makes of it (`tests/unit/sim/test_warm.py` compares their traces).
 
 `python -m jepsen.env.sim serve` is such an interpreter: it reads a JSON object a line (`target`,
-`seed`, `options`, `timeout_s`) and answers each with one (`status`, `output`).
+`seed`, `options`, `timeout_s`) and answers each with one (`status`, `output`, `processor_s`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, NoReturn, Self
 
 from jepsen.env.sim import determinism
@@ -114,7 +115,8 @@ class _Interpreter:
         if not line:
             raise RuntimeError(f"the interpreter that ran {target}, seed {seed}, has ended")
         reply = json.loads(line)
-        return RunResult.parse(seed, reply["status"], reply["output"])
+        result = RunResult.parse(seed, reply["status"], reply["output"])
+        return replace(result, processor_s=reply["processor_s"])
 
     def kill(self) -> None:
         """Ends it at once; a run under way ends by itself, at its time-out at the latest."""
@@ -153,13 +155,17 @@ def _in_fork(request: dict[str, Any]) -> dict[str, Any]:
         child = os.fork()
         if child == 0:
             _run_and_exit(request, output, late)
-        _, status = os.waitpid(child, 0)
+        _, status, usage = os.wait4(child, 0)
         output.seek(0)
         late.seek(0)
         # What this run was the first to import, later ones find imported.
         for name in late.read().split():
             importlib.import_module(name)
-        return {"status": os.waitstatus_to_exitcode(status), "output": output.read()}
+        return {
+            "status": os.waitstatus_to_exitcode(status),
+            "output": output.read(),
+            "processor_s": usage.ru_utime + usage.ru_stime,
+        }
 
 
 def _run_and_exit(request: dict[str, Any], output: IO[str], late: IO[str]) -> NoReturn:

@@ -42,6 +42,7 @@ def test_a_warm_interpreter_replays_what_a_cold_one_ran(
     assert runs[2].trace_hash != cold.trace_hash
     assert cold.events > 0
     assert cold.simulated_s > 0
+    assert runs[0].processor_s > 0
 
 
 @pytest.mark.req("J1")
