@@ -1,7 +1,7 @@
 """`python -m tests.bench --output FILE [NAME ...]`: measures, writes JSON, prints a line a figure.
 
 A figure is the median of several turns; all turns are in the file. Nothing is asserted here: goals
-stand beside the figures so that a reader can judge. `kafka` has parts and options of its own.
+stand beside the figures so that a reader can judge. `kafka` and `recovery` have their own options.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from raftctl.bench.figures import report
-from tests.bench import cold_read, failover, produce, quorum, simulator, startup
+from tests.bench import cold_read, failover, produce, quorum, recovery, simulator, startup
 from tests.bench.kafka import main as kafka
 
 BENCHMARKS = {
@@ -24,12 +24,13 @@ BENCHMARKS = {
     "cold_read": cold_read.run,
     "simulator": simulator.run,
 }
+WITH_OPTIONS = {"kafka": kafka.main, "recovery": recovery.main}
 
 
 def main() -> None:
-    """Runs the benchmarks named, or all but `kafka`."""
-    if sys.argv[1:2] == ["kafka"]:
-        kafka.main(sys.argv[2:])
+    """Runs the benchmarks named, or all but those with options of their own."""
+    if sys.argv[1:2] and sys.argv[1] in WITH_OPTIONS:
+        WITH_OPTIONS[sys.argv[1]](sys.argv[2:])
         return
     parser = argparse.ArgumentParser(prog="tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []])

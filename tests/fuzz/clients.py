@@ -13,6 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
 from broker.server import connection
+from tests.fuzz import administrators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +37,11 @@ async def captured(port: int) -> list[bytes]:
         await _aiokafka(f"127.0.0.1:{port}")
         await asyncio.to_thread(_confluent, f"127.0.0.1:{port}")
         await asyncio.to_thread(_kafka_python, f"127.0.0.1:{port}")
+        await asyncio.to_thread(administrators.confluent, f"127.0.0.1:{port}")
+        await asyncio.to_thread(administrators.kafka_python, f"127.0.0.1:{port}")
     finally:
         connection.Connection._start = start  # type: ignore[method-assign]
-    return list(frames)
+    return [*frames, *administrators.written()]
 
 
 async def _aiokafka(address: str) -> None:

@@ -143,7 +143,8 @@ class Target:
         await self.disconnect()
         await eventually(lambda: not self.node._admission._connections, ANSWER_S)
         replicas, config = self.node.replicas, self.node.config
-        assert (len(replicas._produces), len(replicas._fetches)) == (0, 0)
+        waiting = replicas._produces, replicas._fetches, replicas._deletion
+        assert [len(one) for one in waiting] == [0, 0, 0]
         assert self.node._admission.permits == config.queued_max_requests
         assert len(self.node.sessions) <= config.max_incremental_fetch_session_cache_slots
         assert self.node.failures == []

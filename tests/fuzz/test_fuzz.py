@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from broker.protocol import codec
 from broker.protocol.schema import load
 from broker.protocol.versions import SERVED
+from tests.fuzz import clients
 from tests.fuzz.mutation import generated, mutated
 from tests.fuzz.run import finish, fuzz
 from tests.fuzz.target import Target, fuzzed
@@ -35,6 +36,15 @@ async def test_random_frames(seed: int) -> None:
     assert outcome.seen["closed"] > 100
     assert outcome.seen["answered"] > 100
     assert outcome.seen["leading"] > 1
+
+
+async def test_the_run_begins_with_a_sound_request_of_every_api() -> None:
+    async with fuzzed() as target:
+        frames = await clients.captured(target.node.port)
+    keys = {int.from_bytes(frame[4:6], "big") for frame in frames}
+    assert keys == {int(key) for key in SERVED}
+    for frame in frames:
+        codec.decode_request(frame[4:])
 
 
 def test_a_run_is_repeated_by_its_seed() -> None:
