@@ -26,7 +26,10 @@ from raftctl.errors import ErrorCode, KafkaError, client_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AT_ONCE = 10_000
+AT_ONCE = 1_000
+"""Records that the client hands over at once. With ten times as many they have left the processor's
+caches when they are looked at, and the client takes half as long again.
+"""
 POLL_S = 0.1
 QUEUE_BACKOFF_MS = 5
 """How long the client stops fetching when 100,000 records wait in it. Its default, a second, would
