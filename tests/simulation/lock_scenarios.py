@@ -32,6 +32,8 @@ MEMBERS = "members/"
 SESSION_S = 1.5
 HOLD_S = 1.0
 LATE_ACQUISITIONS = 5
+SMALL_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
+"""So that restarted controllers begin with sessions from a snapshot; the log is kept as well."""
 PATIENCE_S = 60.0
 POLL_S = 0.1
 
@@ -70,7 +72,7 @@ class Judge:
 
 async def locks_stay_safe(world: World) -> None:
     """Leaders and holders are broken; then all heals and everybody gets the lock again."""
-    cluster = SimCluster(world, controllers=3, brokers=0)
+    cluster = SimCluster(world, controllers=3, brokers=0, overrides=SMALL_SNAPSHOTS)
     cluster.start_all()
     judge = Judge()
     stop = asyncio.Event()
