@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.models import Register
 from jepsen.history import Op, OpType
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.kv_requests import ANY_VERSION
-from raftctl.metadata.requests import KvCasRequest, KvGetRequest, KvPutRequest
+from raftctl.metadata.kv_requests import ANY_VERSION, NO_VERSION
+from raftctl.metadata.requests import (
+    KvCasRequest,
+    KvGetRequest,
+    KvGetResponse,
+    KvPutRequest,
+    KvWriteResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from random import Random
 
-    from raftctl.server.kv_client import KvClient
+    from raftctl.client import Client
 
 KEYS = ("a", "b")
 VALUES = 4
@@ -50,8 +56,42 @@ class Recorder:
         assert result.valid is True, f"not linearizable: {result.failures[0].counterexample}"
 
 
+class Keys(Protocol):
+    """A way to the keys, as `KvClient` has it."""
+
+    async def read(self, request: KvGetRequest, timeout_ms: int) -> KvGetResponse:
+        """The value of a key."""
+
+    async def write(self, request: KvPutRequest | KvCasRequest, timeout_ms: int) -> KvWriteResponse:
+        """What the write came to."""
+
+
+class HttpKeys:
+    """The way over HTTP; the client knows how long to wait."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def read(self, request: KvGetRequest, timeout_ms: int) -> KvGetResponse:
+        entry = await self._client.get(request.key)
+        if entry is None:
+            return KvGetResponse(None, NO_VERSION)
+        return KvGetResponse(entry.value, entry.version)
+
+    async def write(self, request: KvPutRequest | KvCasRequest, timeout_ms: int) -> KvWriteResponse:
+        key, value = request.key, request.value or b""
+        version: int | None
+        if isinstance(request, KvPutRequest):
+            version = await self._client.put(key, value)
+        else:
+            version = await self._client.cas(key, value, expected=request.expected_value)
+        if version is None:
+            return KvWriteResponse(ErrorCode.INVALID_UPDATE_VERSION, NO_VERSION)
+        return KvWriteResponse(ErrorCode.NONE, version)
+
+
 async def use_keys(
-    client: KvClient,
+    client: Keys,
     recorder: Recorder,
     processes: Iterator[int],
     stop: asyncio.Event,
@@ -68,7 +108,7 @@ async def use_keys(
 
 
 async def _operate(
-    client: KvClient, recorder: Recorder, process: int, f: str, key: str, random: Random
+    client: Keys, recorder: Recorder, process: int, f: str, key: str, random: Random
 ) -> bool:
     """One operation and its two lines; whether the process may go on."""
     old, new = random.randrange(VALUES), random.randrange(VALUES)
@@ -85,7 +125,7 @@ async def _operate(
     return True
 
 
-async def _call(client: KvClient, f: str, key: str, value: Any) -> tuple[OpType, Any]:
+async def _call(client: Keys, f: str, key: str, value: Any) -> tuple[OpType, Any]:
     if f == "read":
         found = (await client.read(KvGetRequest(key), TIMEOUT_MS)).value
         return OpType.OK, None if found is None else int(found)

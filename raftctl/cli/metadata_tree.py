@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from raftctl.cli.record_json import plain
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.ids import uuid_text
 from raftctl.metadata.image import (
     BROKER_RESOURCE,
     GROUP_RESOURCE,
@@ -24,6 +25,8 @@ from raftctl.metadata.image import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from raftctl.metadata.coordination import KvSession, KvWaiter
 
 _RESOURCES: Mapping[int, str] = {
     TOPIC_RESOURCE: "topics",
@@ -69,14 +72,26 @@ def image_tree(image: MetadataImage) -> Directory:
             "configs": _configs(image),
             "features": _mapping(image.features, str, File),
             "kv": _mapping(image.kv, str, lambda entry: _files(entry._asdict())),
+            "locks": _mapping(image.coordination.queues, str, _queue),
             "producer_ids": _files({"next": image.next_producer_id}),
             "provenance": _files(provenance),
+            "sessions": _mapping(_sessions(image), str, File),
             "topics": Directory(
                 lambda: sorted(map(_escaped, image.topics.ids)),
                 lambda name: _topic(image.topics.by_name(_unescaped(name))),
             ),
         }
     )
+
+
+def _queue(queue: tuple[KvWaiter, ...]) -> Directory:
+    """Who holds the lock and who waits, by token."""
+    places = {waiter.token: waiter for waiter in queue}
+    return _mapping(places, int, lambda waiter: _files(waiter._asdict()))
+
+
+def _sessions(image: MetadataImage) -> dict[str, KvSession]:
+    return {uuid_text(one): session for one, session in image.coordination.sessions.items()}
 
 
 def _topic(topic: TopicImage | None) -> Directory | None:

@@ -33,6 +33,8 @@ class Session:
         self.session_id = ""
         self.lost = asyncio.Event()
         """Set when the session is over."""
+        self.open_until = 0.0
+        """The time of the event loop before which no controller takes it for silent."""
 
     async def __aenter__(self) -> Session:
         loop = asyncio.get_running_loop()
@@ -42,7 +44,8 @@ class Session:
         opened = await self._transport.post("/session/open", asked, repeat=True)
         self.session_id = opened["session"]
         self._timeout_s = opened["timeout_ms"] / 1000
-        self._keeper = loop.create_task(self._keep(sent_at + self._timeout_s))
+        self.open_until = sent_at + self._timeout_s
+        self._keeper = loop.create_task(self._keep())
         return self
 
     async def __aexit__(
@@ -68,15 +71,15 @@ class Session:
         if self.lost.is_set():
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "session: it is over")
 
-    async def _keep(self, until: float) -> None:
-        """Beats until the session is over; `until` is when it is, unless a beat is answered."""
+    async def _keep(self) -> None:
+        """Beats until the session is over."""
         loop = asyncio.get_running_loop()
         body = {"session": self.session_id}
         try:
-            while (left_s := until - loop.time()) > 0:
+            while (left_s := self.open_until - loop.time()) > 0:
                 await asyncio.sleep(min(self._timeout_s / BEATS, left_s))
                 sent_at = loop.time()
-                left_s = until - sent_at
+                left_s = self.open_until - sent_at
                 try:
                     await self._transport.post(
                         "/session/heartbeat", body, repeat=True, timeout_s=max(0.0, left_s)
@@ -85,6 +88,6 @@ class Session:
                     if error.code is ErrorCode.UNKNOWN_MEMBER_ID:
                         return
                 else:
-                    until = sent_at + self._timeout_s
+                    self.open_until = sent_at + self._timeout_s
         finally:
             self.lost.set()

@@ -26,7 +26,9 @@ class KvSessions:
         self._timeouts: dict[UUID, int] = {}
         self._deadlines: dict[UUID, int] = {}
         self._queue: list[tuple[int, UUID]] = []
-        """One entry for each session, at its deadline or before: heartbeats need not move it."""
+        """An entry for each session, at its deadline or before: heartbeats need not move it."""
+        self._entries: dict[UUID, int] = {}
+        """The time of each session's entry; other entries are of sessions that were closed."""
         self._looked_ms = 0
 
     def open(self, session_id: UUID, timeout_ms: int, now_ms: int) -> None:
@@ -34,8 +36,8 @@ class KvSessions:
         if not self._timeouts:
             self._looked_ms = now_ms
             self._queue.clear()
-        if session_id not in self._timeouts:
-            heapq.heappush(self._queue, (now_ms + timeout_ms, session_id))
+        self._entries[session_id] = now_ms + timeout_ms
+        heapq.heappush(self._queue, (now_ms + timeout_ms, session_id))
         self._timeouts[session_id] = timeout_ms
         self._deadlines[session_id] = now_ms + timeout_ms
 
@@ -49,6 +51,7 @@ class KvSessions:
         """Watches a session no more."""
         self._timeouts.pop(session_id, None)
         self._deadlines.pop(session_id, None)
+        self._entries.pop(session_id, None)
         if not self._timeouts:
             self._queue.clear()
 
@@ -56,6 +59,7 @@ class KvSessions:
         """Watches nothing any more."""
         self._timeouts.clear()
         self._deadlines.clear()
+        self._entries.clear()
         self._queue.clear()
 
     def look(self, now_ms: int) -> None:
@@ -68,15 +72,17 @@ class KvSessions:
     def next_expired(self, now_ms: int) -> UUID | None:
         """A session that was silent for too long, which is watched no more; None if none is."""
         while self._queue and self._queue[0][0] <= now_ms:
-            _, session_id = self._queue[0]
-            deadline_ms = self._deadlines.get(session_id)
-            if deadline_ms is not None and deadline_ms > now_ms:
-                heapq.heapreplace(self._queue, (deadline_ms, session_id))
+            at_ms, session_id = self._queue[0]
+            if self._entries.get(session_id) != at_ms:
+                heapq.heappop(self._queue)
                 continue
-            heapq.heappop(self._queue)
-            if deadline_ms is not None:
+            deadline_ms = self._deadlines[session_id]
+            if deadline_ms <= now_ms:
+                heapq.heappop(self._queue)
                 self.close(session_id)
                 return session_id
+            self._entries[session_id] = deadline_ms
+            heapq.heapreplace(self._queue, (deadline_ms, session_id))
         return None
 
     def deadline_ms(self) -> int | None:

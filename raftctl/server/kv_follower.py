@@ -36,6 +36,22 @@ class KvFollower:
         self._locks: dict[str, dict[asyncio.Future[None], int | None]] = {}
         """Lock to who waits, with the token whose turn it waits for; None: for any change."""
         self._waiting = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Ends all waiting, with KafkaError: BROKER_NOT_AVAILABLE; this node stops."""
+        self._closed = True
+        if self._news is not None:
+            self._news.set_result(None)
+            self._news = None
+        for waiting in self._locks.values():
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this node stops: ask another")
 
     @property
     def image(self) -> MetadataImage:
@@ -60,9 +76,11 @@ class KvFollower:
 
     async def changed(self) -> None:
         """Returns with the next image."""
+        self._check_open()
         if self._news is None:
             self._news = self._loop.create_future()
         await asyncio.shield(self._news)
+        self._check_open()
 
     async def reached(self, offset: int) -> MetadataImage:
         """An image of this offset or a later one, as soon as there is one."""
@@ -108,6 +126,7 @@ class KvFollower:
             self._waiting -= 1
 
     async def _woken(self, lock: str, token: int | None) -> None:
+        self._check_open()
         future: asyncio.Future[None] = self._loop.create_future()
         self._locks.setdefault(lock, {})[future] = token
         try:

@@ -103,15 +103,23 @@ class KvWatches:
             lines.ended = True
             return
         if chunk.next_offset == watch.offset:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(lines.patience_s):
-                    await self._follower.changed()
+            await self._wait(lines)
         else:
             watch.offset = chunk.next_offset
             await lines.write(*watch.events(chunk))
             await asyncio.sleep(0)  # others have their turn between chunks
         if lines.patience_s <= 0:
             await lines.write({"type": "progress", "next": watch.offset})
+
+    async def _wait(self, lines: _Lines) -> None:
+        """Until something has changed, or a line must come, or this node stops."""
+        try:
+            async with asyncio.timeout(lines.patience_s):
+                await self._follower.changed()
+        except TimeoutError:
+            pass
+        except KafkaError:
+            lines.ended = True
 
 
 class _Watch:

@@ -282,6 +282,11 @@ class Node:
         app.add_routes(api.routes())
         KvWatches(KvEventLog(driver), follower).mount(app)
 
+        async def end_waiting(app: web.Application) -> None:
+            follower.close()
+
+        app.on_shutdown.append(end_waiting)
+
     def _watch_endpoint(self, replica: Replica, driver: RaftDriver, peers: Peers) -> None:
         voter = self._own_voter(replica)
         if voter is not None:

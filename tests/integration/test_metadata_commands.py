@@ -152,8 +152,10 @@ def test_the_shell_shows_a_live_cluster(cluster: LocalCluster) -> None:
         "configs/",
         "features/",
         "kv/",
+        "locks/",
         "producer_ids/",
         "provenance/",
+        "sessions/",
         "topics/",
     ]
     assert shell("cat", "/kv/services%2Fa/value") == ["x"]

@@ -24,6 +24,7 @@ from raftctl.storage import quorum_state
 from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.record_log import RecordLog
+from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import Patch, node_mutant
 from tests.mutants.outdated_catalog import OUTDATED
 from tests.mutants.replica_catalog import REPLICAS
@@ -454,4 +455,4 @@ PARTITIONS = (
     ),
 )
 
-NODE_MUTANTS = (*DURABLE, *CONTROLLER, *VOTER_MUTANTS, *PARTITIONS, *REPLICAS, *OUTDATED)
+NODE_MUTANTS = (*DURABLE, *CONTROLLER, *VOTER_MUTANTS, *PARTITIONS, *REPLICAS, *OUTDATED, *LOCKS)

@@ -15,6 +15,7 @@ from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import chaos, controllers_disks_fail
 from tests.simulation.cluster_scenarios import snapshots_bring_back_who_was_away
 from tests.simulation.kv_scenarios import keys_stay_linearizable
+from tests.simulation.lock_scenarios import locks_stay_safe
 from tests.simulation.partition_scenarios import (
     SMALL_STEPS,
     all_brokers_lose_power,
@@ -194,12 +195,18 @@ SCENARIOS: dict[str, Scenario] = {
         changes_compete,
         replica_returns_empty_while_it_is_proposed,
         keys_stay_linearizable,
+        locks_stay_safe,
         snapshots_bring_back_who_was_away,
     )
 }
 
 COMPLAINTS = {
     "not linearizable": "keys_are_linearizable",
+    "is sure to hold": "one_holds_a_lock",
+    "before its time": "session_that_is_kept_stays",
+    "the stale token": "stale_token_is_refused",
+    "a watch missed": "watch_misses_nothing",
+    "of sessions that are over": "ephemeral_key_goes_with_its_session",
     ", acknowledged ": "acknowledged_record_stays",
     ", a reader saw ": "seen_record_stays",
     " was b": "seen_record_stays",

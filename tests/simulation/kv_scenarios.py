@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer, SimCluster
 from jepsen.env.sim.network import Link
+from raftctl.client import connect
 from raftctl.rpc.client import RpcClient
 from raftctl.server.kv_client import CLIENT_ID, KvClient
-from tests.kv_load import ALL, Recorder, use_keys
+from tests.kv_load import ALL, TIMEOUT_MS, HttpKeys, Recorder, use_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
+
+    UseControllers = Callable[
+        [SimCluster, Recorder, count[int], asyncio.Event, int, SimRuntime],
+        Coroutine[Any, Any, None],
+    ]
 
 CLIENTS = 6
 """Half of them look for the leader. Each of the others stays with one controller and only reads, so
@@ -38,6 +44,16 @@ FAULTS = (
 
 
 async def keys_stay_linearizable(world: World) -> None:
+    """Clients speak the inner RPC."""
+    await break_leaders(world, use_controllers)
+
+
+async def keys_stay_linearizable_over_http(world: World) -> None:
+    """Clients speak HTTP; every controller answers, by the active one or from its own image."""
+    await break_leaders(world, use_http)
+
+
+async def break_leaders(world: World, use: UseControllers) -> None:
     """Leaders are cut off, paused and killed; then all heals and everybody gets an answer."""
     cluster = SimCluster(world, controllers=3, brokers=0, overrides=NO_IDLE_RECORDS)
     cluster.start_all()
@@ -49,9 +65,7 @@ async def keys_stay_linearizable(world: World) -> None:
         await observer.wait_for(lambda status: status["high_watermark"] > 1)
         stop = asyncio.Event()
         clients = [
-            world.start(
-                f"client-{n}", partial(use_controllers, cluster, recorder, processes, stop, n)
-            )
+            world.start(f"client-{n}", partial(use, cluster, recorder, processes, stop, n))
             for n in range(CLIENTS)
         ]
         for fault in runtime.random.sample(FAULTS, len(FAULTS)):
@@ -115,6 +129,23 @@ def cut_off(world: World, fault: str, leader: str, others: Sequence[str]) -> Non
             world.block(other, leader)
         late_ms = LATE_MS if fault == "hear of before" else 0
         world.network.link(other, leader).latency_min_ms = Link().latency_min_ms + late_ms
+
+
+async def use_http(
+    cluster: SimCluster,
+    recorder: Recorder,
+    processes: count[int],
+    stop: asyncio.Event,
+    number: int,
+    runtime: SimRuntime,
+) -> None:
+    """As `use_controllers`, over HTTP."""
+    names = cluster.controller_names
+    only_reads = number < len(names)
+    known = [f"{name}:{CONTROLLER_PORT}" for name in ([names[number]] if only_reads else names)]
+    functions = ("read",) if only_reads else ALL
+    async with connect(known, timeout_s=TIMEOUT_MS / 1000, rng=runtime.random) as client:
+        await use_keys(HttpKeys(client), recorder, processes, stop, runtime.random, functions)
 
 
 async def use_controllers(

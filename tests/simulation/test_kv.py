@@ -21,6 +21,13 @@ def test_keys_stay_linearizable(simulator: WarmInterpreters, seed: int) -> None:
     assert result.ok, result.output
 
 
+@pytest.mark.req("Q9", "Q10", "Q11", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_keys_stay_linearizable_over_http(simulator: WarmInterpreters, seed: int) -> None:
+    result = simulator.run(f"{TARGET}_over_http", seed)
+    assert result.ok, result.output
+
+
 @pytest.mark.req("J1")
 def test_a_history_is_replayed_by_its_seed() -> None:
     first, again = (run_in_subprocess(TARGET, 5) for _ in range(2))

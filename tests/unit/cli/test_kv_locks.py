@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +70,7 @@ class FakeLock:
 
     def __init__(self) -> None:
         self.lost = asyncio.Event()
+        self.released = False
 
     async def run(self, *command: str) -> int:
         lock: Any = self
@@ -81,8 +84,12 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[FakeLock]:
 
     @contextlib.asynccontextmanager
     async def hold(client: Client, name: str, **_: object) -> AsyncIterator[FakeLock]:
-        made.append(FakeLock())
-        yield made[-1]
+        lock = FakeLock()
+        made.append(lock)
+        try:
+            yield lock
+        finally:
+            lock.released = True
 
     monkeypatch.setattr(Client, "lock", hold)
     return made
@@ -119,6 +126,17 @@ async def test_a_command_is_stopped_when_the_lock_is_lost(
 async def test_a_command_that_cannot_start_is_bad_input() -> None:
     with pytest.raises(ConfigError, match="/nowhere: No such file"):
         await FakeLock().run("/nowhere")
+
+
+def test_a_command_that_is_told_to_end_gives_the_lock_back(
+    held: list[FakeLock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def show(output: Output, document: object, text: str) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(kv_locks, "show", show)
+    assert run(["kv", "lock", "l", *AT]) == 130
+    assert held[0].released
 
 
 def test_a_lock_that_is_lost_ends_the_command_that_holds_it(

@@ -243,6 +243,43 @@ def test_who_gives_up_waiting_gives_its_place_back(world: World, cluster: SimClu
     run_program(world, cluster, story)
 
 
+def test_a_rolling_restart_loses_no_session_lock_or_event(
+    world: World, cluster: SimCluster
+) -> None:
+    """Controllers that stop in order send away who waits for them, rather than wait for it."""
+
+    async def story(client: Client) -> None:
+        start = await client.put("w", b"")
+        async with client.session(3) as session, client.lock("l", session=session) as lock:
+            waiting = asyncio.ensure_future(held_once(client))
+            events = asyncio.ensure_future(first(client.watch("w", start=start), 7))
+            await asyncio.sleep(1)
+            for number, name in enumerate(cluster.controller_names):
+                stopped_at = world.elapsed_s
+                process = world.node(name).process
+                assert process is not None
+                world.terminate(name)
+                await asyncio.wait([process.done])
+                assert world.elapsed_s - stopped_at < 1, "who waits is sent to another"
+                await put_once(client, f"other/{number}", b"")
+                await client.put("w", b"%d" % number, guard=lock)
+                cluster.start(name)
+                await asyncio.sleep(3)
+                await client.put("w", b"%d" % number, guard=lock)
+            assert not lock.lost.is_set()
+            assert not waiting.done()
+        assert await waiting > lock.token
+        assert [event.value for event in await events] == [b"", b"0", b"0", b"1", b"1", b"2", b"2"]
+
+    run_program(world, cluster, story)
+
+
+async def held_once(client: Client) -> int:
+    """The token with which the lock was held in its turn."""
+    async with client.lock("l") as lock:
+        return lock.token
+
+
 @pytest.mark.req("Q10", "Q11")
 def test_a_killed_holder_loses_the_lock_and_its_token_is_refused(
     world: World, cluster: SimCluster

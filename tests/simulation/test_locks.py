@@ -1,0 +1,19 @@
+"""Locks of whole clusters are held by one at a time, and stale tokens are worth nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.warm import WarmInterpreters
+
+TARGET = "tests.simulation.lock_scenarios:locks_stay_safe"
+
+
+@pytest.mark.req("Q10", "Q11", "J1")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_locks_stay_safe(simulator: WarmInterpreters, seed: int) -> None:
+    result = simulator.run(TARGET, seed)
+    assert result.ok, result.output

@@ -1,0 +1,76 @@
+"""Who was silent for too long: against a model, and that what was closed is not kept for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from raftctl.controller.kv_sessions import LOOK_MS, KvSessions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.req("Q10")
+
+IDS = st.sampled_from([UUID(int=number) for number in range(1, 5)])
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("open", "touch", "close", "wait")), IDS, st.integers(1, 3)),
+    max_size=60,
+)
+
+
+def expire(sessions: KvSessions, now_ms: int) -> Iterator[UUID]:
+    while (session_id := sessions.next_expired(now_ms)) is not None:
+        yield session_id
+
+
+@settings(max_examples=400)
+@given(STEPS)
+@example([("open", UUID(int=1), 3), ("open", UUID(int=1), 1), *[("wait", UUID(int=1), 1)] * 2])
+def test_a_session_expires_when_it_was_silent_for_its_timeout(
+    steps: list[tuple[str, UUID, int]],
+) -> None:
+    sessions = KvSessions()
+    now_ms = 0
+    model: dict[UUID, tuple[int, int]] = {}
+    for step, session_id, number in steps:
+        timeout_ms = number * 400
+        match step:
+            case "open":
+                sessions.open(session_id, timeout_ms, now_ms)
+                model[session_id] = (now_ms + timeout_ms, timeout_ms)
+            case "touch":
+                sessions.touch(session_id, now_ms)
+                if session_id in model:
+                    own_ms = model[session_id][1]
+                    model[session_id] = (now_ms + own_ms, own_ms)
+            case "close":
+                sessions.close(session_id)
+                model.pop(session_id, None)
+            case _:
+                now_ms += LOOK_MS // number
+                sessions.look(now_ms)
+                expired = set(expire(sessions, now_ms))
+                over = {one for one, (at_ms, _) in model.items() if at_ms <= now_ms}
+                assert expired == over
+                for one in over:
+                    del model[one]
+        assert (sessions.deadline_ms() is None) == (not model)
+
+
+def test_what_was_closed_leaves_nothing_behind() -> None:
+    """However often a client opens the same session again."""
+    sessions = KvSessions()
+    kept, again = UUID(int=1), UUID(int=2)
+    sessions.open(kept, 600_000, 0)
+    for now_ms in range(0, 100_000, 100):
+        sessions.open(again, 1_000, now_ms)
+        sessions.touch(again, now_ms)
+        sessions.close(again)
+        sessions.look(now_ms)
+        assert sessions.next_expired(now_ms) is None
+        assert len(sessions._queue) < 20
