@@ -9,10 +9,12 @@ import typer
 from raftctl.cli import (
     bench,
     bench_clients,
+    brokers,
     cluster,
     configs,
     delete_records,
     elect_leaders,
+    features,
     info,
     kv,
     kv_locks,
@@ -45,6 +47,8 @@ bench.app.command()(bench_clients.consume)
 bench.app.command(name="end-to-end")(bench_clients.end_to_end)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
+app.add_typer(brokers.app, name="brokers")
+app.add_typer(features.app, name="features")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(kv.app, name="kv")
 kv.app.command(name="list")(kv_locks.list_keys)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftctl.cli.admin_client import open_admin
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.reassignment_plan import (
     Partition,
@@ -25,7 +25,7 @@ from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafka.admin import KafkaAdminClient
 
@@ -62,7 +62,7 @@ def reassign_partitions(
     """Moves partitions to other brokers: give one of --generate to --cancel."""
     if [generate_plan, execute, verify, list_moving, cancel].count(True) != 1:
         raise ConfigError("give one of --generate, --execute, --verify, --list, --cancel")
-    with _admin(bootstrap_server, timeout) as client:
+    with open_admin(bootstrap_server, timeout) as client:
         if generate_plan:
             topics = parse_topics(*_read(topics_to_move_json_file, "--topics-to-move-json-file"))
             _generate(client, topics, _broker_ids(broker_list), output)
@@ -209,29 +209,6 @@ def _configure(
 
 
 # --- the cluster ----------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _admin(bootstrap: str, timeout_s: float) -> Iterator[KafkaAdminClient]:
-    from kafka.admin import KafkaAdminClient
-    from kafka.errors import KafkaError as ClientError
-
-    try:
-        client = KafkaAdminClient(
-            bootstrap_servers=bootstrap.split(","),
-            request_timeout_ms=int(timeout_s * 1000),
-            bootstrap_timeout_ms=int(timeout_s * 1000),
-        )
-    except (ClientError, ValueError) as error:
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"{bootstrap}: {error}") from None
-    try:
-        yield client
-    except ClientError as error:
-        known = getattr(error, "errno", None) in ErrorCode._value2member_map_
-        code = ErrorCode(error.errno) if known else ErrorCode.BROKER_NOT_AVAILABLE
-        raise KafkaError(code, str(error)) from None
-    finally:
-        client.close()
 
 
 def _racks(client: KafkaAdminClient) -> dict[int, str | None]:

@@ -74,6 +74,24 @@ def test_partitions_move_to_another_broker_and_keep_every_record(
     wait_healthy(cluster)
 
 
+@pytest.mark.req("C14", "A1")
+def test_log_directories_are_described(cluster: LocalCluster, bootstrap: str) -> None:
+    create(bootstrap, "described", 4, 1)
+    CLIENTS[0].write(bootstrap, "described", [Record(b"x" * 1000, partition=0)])
+    ids = sorted(node.node_id for node in cluster.layout.brokers)
+
+    def there() -> bool:
+        command = ("brokers", "log-dirs", "--bootstrap-server", bootstrap, "--output", "json")
+        found = raftctl(*command).document
+        assert [one["broker_id"] for one in found] == ids
+        assert all(one["error"] is None and one["free"] > 0 for one in found)
+        return sum(one["replicas"] for one in found) >= 4 and any(
+            one["bytes"] >= 1000 for one in found
+        )
+
+    wait_until(there, "the log directories hold the topic", TIMEOUT_S)
+
+
 @pytest.mark.req("C9", "C3")
 def test_configs_take_effect_on_every_broker(bootstrap: str) -> None:
     create(bootstrap, "configured", 3, 3)

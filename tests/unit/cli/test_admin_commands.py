@@ -179,3 +179,56 @@ async def test_reassign_partitions_with_bad_arguments(
         ]:
             status, _, err = await raftctl.status("reassign-partitions", *arguments)
             assert (status, told in err) == (expected, True), (arguments, err)
+
+
+# --- features and brokers -------------------------------------------------------------------------
+
+
+@pytest.mark.req("C11", "A1")
+async def test_features(capsys: pytest.CaptureFixture[str]) -> None:
+    elr = "eligible.leader.replicas.version"
+    async with listening() as broker:
+        raftctl = CommandLine(capsys, broker)
+        before = {one["feature"]: one for one in await raftctl.json("features", "describe")}
+        assert before[elr] == {"feature": elr, "lowest": 0, "highest": 1, "level": 0}
+        asked = ("features", "upgrade", "--feature", f"{elr}=1")
+        status, out, _ = await raftctl.status(*asked, "--dry-run")
+        assert (status, out) == (0, f"{elr} would be 1\n")
+        assert elr not in broker.cluster.image.features
+        assert await raftctl.json(*asked) == {"features": {elr: 1}, "dry_run": False}
+        assert broker.cluster.image.features[elr] == 1
+        status, out, _ = await raftctl.status("features", "downgrade", "--feature", f"{elr}=0")
+        assert (status, out) == (0, f"{elr} is 0\n")
+        assert broker.cluster.image.features[elr] == 0
+
+
+@pytest.mark.req("C11", "A2")
+async def test_features_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        raftctl = CommandLine(capsys, broker)
+        for arguments, expected, complaint in (
+            (("metadata.version",), BAD_INPUT, "write NAME=LEVEL"),
+            (("metadata.version=new",), BAD_INPUT, "write NAME=LEVEL"),
+            (("a=1", "--feature", "a=2"), BAD_INPUT, "names a feature twice"),
+            (("metadata.version=99",), FAILED, "INVALID_UPDATE_VERSION: The level of metadata"),
+        ):
+            status, _, err = await raftctl.status("features", "upgrade", "--feature", *arguments)
+            assert status == expected, err
+            assert complaint in err
+            assert err.count("\n") == 1, "one line"
+
+
+@pytest.mark.req("C2", "A1")
+async def test_brokers(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        broker.cluster.fence(2)
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        found = await raftctl.json("brokers", "list")
+        assert [(one["broker_id"], one["fenced"]) for one in found] == [
+            (one, broker.cluster.image.brokers[one].fenced)
+            for one in sorted(broker.cluster.image.brokers)
+        ]
+        status, out, _ = await raftctl.status("brokers", "list")
+        assert status == 0
+        assert out.splitlines()[0].split() == ["BROKER", "ADDRESS", "RACK", "FENCED"]

@@ -1,0 +1,71 @@
+"""`raftctl brokers`: who is registered and what their log directories hold (rows C2, C14)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftctl.cli.admin_client import open_admin
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.topics import TIMEOUT_S, TimeoutOption
+from raftctl.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+app = typer.Typer(help="Shows brokers and their log directories.", no_args_is_help=True)
+
+
+@app.command(name="list")
+def list_brokers(
+    bootstrap_server: BootstrapOption,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Lists the registered brokers; a fenced one serves nobody."""
+    with open_admin(bootstrap_server, timeout) as client:
+        brokers = client.describe_cluster()["brokers"]
+    found = [
+        {
+            "broker_id": one["broker_id"],
+            "address": f"{one['host']}:{one['port']}",
+            "rack": one["rack"],
+            "fenced": bool(one.get("is_fenced")),
+        }
+        for one in sorted(brokers, key=lambda one: one["broker_id"])
+    ]
+    rows = [[*list(one.values())[:-1], "yes" if one["fenced"] else "no"] for one in found]
+    show(output, found, table(("BROKER", "ADDRESS", "RACK", "FENCED"), rows))
+
+
+@app.command(name="log-dirs")
+def log_dirs(
+    bootstrap_server: BootstrapOption,
+    broker: Annotated[
+        list[int] | None, typer.Option(help="A broker's id; may be repeated. Default: all.")
+    ] = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Shows the log directories: how many replicas they hold, bytes used and free, and failures."""
+    with open_admin(bootstrap_server, timeout) as client:
+        found = list(_directories(client.describe_log_dirs(brokers=broker)))
+    rows = [list(one.values()) for one in found]
+    columns = ("BROKER", "DIRECTORY", "ERROR", "REPLICAS", "BYTES", "FREE")
+    show(output, found, table(columns, rows))
+
+
+def _directories(answers: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    for answer in answers:
+        for one in answer["log_dirs"]:
+            replicas = [replica for topic in one["topics"] for replica in topic["partitions"]]
+            failed = one["error_code"] != ErrorCode.NONE
+            yield {
+                "broker_id": answer["broker"],
+                "directory": one["log_dir"],
+                "error": ErrorCode(one["error_code"]).name if failed else None,
+                "replicas": len(replicas),
+                "bytes": sum(replica["partition_size"] for replica in replicas),
+                "free": one.get("usable_bytes"),
+            }
