@@ -1,10 +1,11 @@
 """How long until large logs are served again when their broker was killed.
 
 One controller, one broker, a topic of several partitions with segments of 1 GiB, filled by a
-producer. The broker is ended three ways, its pages evicted from memory, and started again: from the
-start of the process to the first acknowledged record in every partition. "killed" is kill -9;
-"without recovery points" is that with the checkpoint removed, so that every batch is checked; for
-comparison "stopped" is a clean shutdown.
+producer. The broker is ended and started again: from the start of the process to the first
+acknowledged record in every partition. "killed" is kill -9, which leaves pages in memory; "cold"
+is that with the pages evicted, as after a loss of power; "without recovery points" also has the
+checkpoint removed, so that every batch is checked; for comparison "stopped" is a clean shutdown,
+cold as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -24,9 +26,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from broker.log.checkpoints import RECOVERY_POINTS
+from broker.protocol.codec import decode_response, encode_request
+from broker.protocol.versions import ApiKey
 from raftctl.bench.figures import figure, report
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from tests.unit.broker_log.batches import make_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +42,8 @@ RECORD_BYTES = 32 << 10
 CHECKPOINT_S = 6.0
 """A little more than `log.flush.offset.checkpoint.interval.ms`."""
 WAIT_S = 300.0
+RETRY_S = 0.005
+PRODUCE_VERSION = 9
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -44,16 +51,20 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="tests.bench recovery", description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=10.0)
     parser.add_argument("--partitions", type=int, default=6)
+    parser.add_argument("--flush-ms", type=int, help="flush.ms of the topic; never if left out")
     parser.add_argument("--output", type=Path, default=Path("out/recovery.json"))
     wanted = parser.parse_args(arguments)
-    figures = measure(wanted.gigabytes, wanted.partitions)
+    configs = {"segment.bytes": str(1 << 30)}
+    if wanted.flush_ms is not None:
+        configs["flush.ms"] = str(wanted.flush_ms)
+    figures = measure(wanted.gigabytes, wanted.partitions, configs)
     for name, value in figures.items():
         sys.stdout.write(f"{name}: {value['median']} {value['unit']} ({value['goal']})\n")
     wanted.output.parent.mkdir(parents=True, exist_ok=True)
     wanted.output.write_text(json.dumps(report(figures), indent=2))
 
 
-def measure(gigabytes: float, partitions: int) -> dict[str, Any]:
+def measure(gigabytes: float, partitions: int, configs: dict[str, str]) -> dict[str, Any]:
     """Seconds until all partitions are served again, after each way to end."""
     with tempfile.TemporaryDirectory(prefix="raftctl-bench-") as directory:
         path = Path(directory) / "cluster"
@@ -62,11 +73,13 @@ def measure(gigabytes: float, partitions: int) -> dict[str, Any]:
             cluster.start_all()
             cluster.wait_ready(60, lambda _: None)
             began = time.perf_counter()
+            _create(cluster, partitions, configs)
             _fill(cluster, int(gigabytes * GIGABYTE), partitions)
             filled_s = time.perf_counter() - began
             # By then what can be is on disk, and the checkpoints say so.
             time.sleep(CHECKPOINT_S)
-            killed = _restart(cluster, path, partitions)
+            killed = _restart(cluster, path, partitions, cold=False)
+            cold = _restart(cluster, path, partitions)
             worst = _restart(cluster, path, partitions, without_points=True)
             stopped = _restart(cluster, path, partitions, clean=True)
         finally:
@@ -75,20 +88,23 @@ def measure(gigabytes: float, partitions: int) -> dict[str, Any]:
     return {
         "recovery_fill": figure([gigabytes * 1000 / filled_s], "MB/s", size, 1),
         "recovery_killed": figure([killed], "s", size),
-        "recovery_killed_without_recovery_points": figure([worst], "s", f"{size}, all checked"),
+        "recovery_killed_cold": figure([cold], "s", size),
+        "recovery_cold_without_recovery_points": figure([worst], "s", f"{size}, all checked"),
         "recovery_stopped": figure([stopped], "s", "for comparison"),
     }
 
 
-def _fill(cluster: LocalCluster, size: int, partitions: int) -> None:
-    bootstrap = cluster.layout.bootstrap
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    topic = NewTopic(TOPIC, partitions, 1, config={"segment.bytes": str(1 << 30)})
+def _create(cluster: LocalCluster, partitions: int, configs: dict[str, str]) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.layout.bootstrap, "log_level": 2})
+    topic = NewTopic(TOPIC, partitions, 1, config=configs)
     for created in admin.create_topics([topic], request_timeout=30).values():
         created.result()
+
+
+def _fill(cluster: LocalCluster, size: int, partitions: int) -> None:
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            "bootstrap.servers": cluster.layout.bootstrap,
             "acks": "1",
             "batch.size": 900_000,
             "linger.ms": 20,
@@ -115,6 +131,7 @@ def _restart(
     directory: Path,
     partitions: int,
     *,
+    cold: bool = True,
     without_points: bool = False,
     clean: bool = False,
 ) -> float:
@@ -130,7 +147,8 @@ def _restart(
     if without_points:
         for point in directory.rglob(RECOVERY_POINTS):
             point.unlink()
-    _evict(directory)
+    if cold:
+        _evict(directory)
     began = time.perf_counter()
     cluster.start(node)
     _write_to_all(cluster, partitions)
@@ -155,23 +173,43 @@ def _evict(directory: Path) -> None:
 
 
 def _write_to_all(cluster: LocalCluster, partitions: int) -> None:
-    errors: list[Any] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": cluster.layout.bootstrap,
-            "acks": "all",
-            "linger.ms": 0,
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 50,
-            "retry.backoff.ms": 20,
-            "message.timeout.ms": int(WAIT_S * 1000),
-            "log_level": 2,
-        }
-    )
-    for partition in range(partitions):
-        producer.produce(
-            TOPIC, b"x", partition=partition, callback=lambda error, _: errors.append(error)
-        )
-    producer.flush(WAIT_S)
-    if errors != [None] * partitions:
-        raise RuntimeError(f"the broker does not serve again: {errors}")
+    """Asks anew every few milliseconds: a client library would wait for longer in between."""
+    (node,) = cluster.layout.brokers
+    left = list(range(partitions))
+    deadline = time.monotonic() + WAIT_S
+    while left:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the broker does not serve again")
+        try:
+            with socket.create_connection(("127.0.0.1", node.port), WAIT_S) as connection:
+                while left:
+                    left = _refused(connection, left)
+                    time.sleep(RETRY_S)
+        except OSError:
+            time.sleep(RETRY_S)
+
+
+def _refused(connection: socket.socket, partitions: Sequence[int]) -> list[int]:
+    """Writes a record to each partition; returns those that did not take it."""
+    data = [{"index": number, "records": make_batch([b"x"])} for number in partitions]
+    message = {
+        "transactional_id": None,
+        "acks": -1,
+        "timeout_ms": 1_000,
+        "topic_data": [{"name": TOPIC, "partition_data": data}],
+    }
+    connection.sendall(encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, 1, "recovery", message))
+    size = int.from_bytes(_received(connection, 4), "big")
+    answer = decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, _received(connection, size))[1]
+    (topic,) = answer["responses"]
+    return [one["index"] for one in topic["partition_responses"] if one["error_code"]]
+
+
+def _received(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise ConnectionResetError("the broker closed the connection")
+        data += piece
+    return data
