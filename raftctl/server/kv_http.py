@@ -8,8 +8,6 @@ answered before the request came. Nothing is tried twice: a client knows better 
 from __future__ import annotations
 
 import asyncio
-from heapq import nsmallest
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from raftctl.server.controller_service import ControllerService
     from raftctl.server.driver import RaftDriver
     from raftctl.server.kv_follower import KvFollower
+    from raftctl.server.kv_index import KeyIndex
 
     Endpoint = Callable[[Fields], Awaitable[dict[str, Any]]]
 
@@ -55,7 +54,6 @@ WAIT_MS_MAX = 60_000
 PAGE_MAX = 1_000
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 """A page of values ends after the key that passes this size."""
-KEYS_PER_SLICE = 10_000
 LONG_MAX = 2**63 - 1
 
 
@@ -77,12 +75,14 @@ class KvApi:
         driver: RaftDriver,
         peers: Mapping[int, RpcClient],
         follower: KvFollower,
+        index: KeyIndex,
         runtime: Runtime,
     ) -> None:
         self._service = service
         self._driver = driver
         self._peers = peers
         self._follower = follower
+        self._index = index
         self._runtime = runtime
 
     def routes(self) -> list[web.RouteDef]:
@@ -168,8 +168,8 @@ class KvApi:
         prefix, after = fields.text("prefix", ""), fields.text("after", "")
         limit = fields.number("limit", 100, 1, PAGE_MAX)
         fields.end()
-        image = await self._confirmed_image()
-        keys = await _keys(image, prefix, after, limit + 1)
+        await self._confirmed_image()
+        keys, image = await self._index.page(prefix, after, limit + 1)
         entries: list[dict[str, Any]] = []
         size = 0
         for key in keys[:limit]:
@@ -310,17 +310,6 @@ def _not_answered(why: str, *, writes: bool) -> KafkaError:
     if writes:
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{why}; nobody knows whether it was done")
     return KafkaError(ErrorCode.NOT_CONTROLLER, f"{why}; ask again")
-
-
-async def _keys(image: MetadataImage, prefix: str, after: str, limit: int) -> list[str]:
-    """The first keys with that prefix and beyond `after`; a slice at a time, so nobody waits."""
-    found: list[str] = []
-    keys = iter(image.kv)
-    while some := list(islice(keys, KEYS_PER_SLICE)):
-        found += [key for key in some if key > after and key.startswith(prefix)]
-        found = nsmallest(limit, found)
-        await asyncio.sleep(0)
-    return found
 
 
 # --- fields ---------------------------------------------------------------------------------------

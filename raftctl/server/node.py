@@ -31,6 +31,7 @@ from raftctl.server.driver import RaftDriver
 from raftctl.server.kv_events import KvEventLog
 from raftctl.server.kv_follower import KvFollower
 from raftctl.server.kv_http import KvApi
+from raftctl.server.kv_index import KeyIndex
 from raftctl.server.kv_json import BODY_BYTES_MAX
 from raftctl.server.kv_watch import KvWatches
 from raftctl.server.loader import MetadataLoader
@@ -276,8 +277,15 @@ class Node:
     ) -> None:
         follower = KvFollower(loader)
         loader.add_publisher(follower)
+        index = KeyIndex(follower)
+        loader.add_publisher(index)
         api = KvApi(
-            service=service, driver=driver, peers=peers, follower=follower, runtime=self._runtime
+            service=service,
+            driver=driver,
+            peers=peers,
+            follower=follower,
+            index=index,
+            runtime=self._runtime,
         )
         app.add_routes(api.routes())
         KvWatches(KvEventLog(driver), follower).mount(app)

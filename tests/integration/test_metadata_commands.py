@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from raftctl.cli.main import run
 from tests.integration.clusters import ROOT, active_controller, raftctl, running_cluster, wait_until
 
 if TYPE_CHECKING:
@@ -59,48 +60,71 @@ def test_keys_are_set_read_compared_and_removed(cluster: LocalCluster) -> None:
     assert "color does not exist" in refusal(cluster, "delete", "color")
 
 
+class Here:
+    """Commands in this process, which spares the start of one for each."""
+
+    def __init__(self, cluster: LocalCluster, captured: pytest.CaptureFixture[str]) -> None:
+        self._at = at(cluster)
+        self._captured = captured
+
+    def run(self, *words: str, command: tuple[str, ...] = ()) -> tuple[int, str, str]:
+        """The exit status and what was written, also by what the command started."""
+        self._captured.readouterr()
+        status = run(["kv", *words, *self._at, *(("--", *command) if command else ())])
+        return status, *self._captured.readouterr()
+
+    def ask(self, *words: str) -> Any:
+        """The document of a command that succeeded."""
+        status, out, errors = self.run(*words, "--output", "json")
+        assert status == 0, errors
+        return json.loads(out)
+
+
+@pytest.fixture
+def here(cluster: LocalCluster, capfd: pytest.CaptureFixture[str]) -> Here:
+    return Here(cluster, capfd)
+
+
 @pytest.mark.req("Q10", "A1", "A2")
-def test_keys_are_listed_watched_and_leaders_told(cluster: LocalCluster) -> None:
-    version = kv(cluster, "put", "list/a", "1")["version"]
-    listed = kv(cluster, "list", "list/")
+def test_keys_are_listed_watched_and_leaders_told(cluster: LocalCluster, here: Here) -> None:
+    version = here.ask("put", "list/a", "1")["version"]
+    listed = here.ask("list", "list/")
     assert listed["keys"] == [{"key": "list/a", "value": "1", "version": version}]
-    removed = kv(cluster, "delete", "list/a")["version"]
-    words = ("kv", "watch", "list/", "--prefix", "--from", str(version), "--count", "2")
-    assert raftctl(*words, *at(cluster)).stdout.splitlines() == [
-        f"{version} put list/a 1",
-        f"{removed} delete list/a",
-    ]
-    leads = ("kv", "elect", "boss", "--listen", "--count", "1", *at(cluster))
-    me = (sys.executable, "-m", "raftctl", *leads)
-    led = raftctl("kv", "elect", "boss", "me", *at(cluster), "--", *me)
-    assert led.stdout.endswith(" me\n"), led
+    removed = here.ask("delete", "list/a")["version"]
+    told = here.run("watch", "list/", "--prefix", "--from", str(version), "--count", "2")
+    assert told[1].splitlines() == [f"{version} put list/a 1", f"{removed} delete list/a"]
+    listen = ("elect", "boss", "--listen", "--count", "1")
+    assert here.run(*listen)[1] == "nobody leads\n"
+    other = (sys.executable, "-m", "raftctl", "kv", *listen, *at(cluster))
+    status, out, _ = here.run("elect", "boss", "me", command=other)
+    assert (status, out.endswith(" me\n")) == (0, True)
 
 
 @pytest.mark.req("Q10", "A1")
 def test_a_lock_of_a_killed_client_is_released_and_its_token_refused(
-    cluster: LocalCluster,
+    cluster: LocalCluster, here: Here
 ) -> None:
     words = ("kv", "lock", "jobs", "--session-timeout", "1.5", *at(cluster), "--")
     command = (sys.executable, "-m", "raftctl", *words, "sh", "-c", HOLD)
     holder = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
     )
+    guard = ("--lock", "jobs", "--fence")
     try:
         assert holder.stdout is not None
-        old = int(holder.stdout.readline())
-        guard = ("--lock", "jobs", "--fence")
-        assert kv(cluster, "put", "job", "1", *guard, str(old))["version"] > old
+        old = holder.stdout.readline().strip()
+        assert here.ask("put", "job", "1", *guard, old)["version"] > int(old)
     finally:
         os.killpg(holder.pid, signal.SIGKILL)
         holder.communicate()
     put = f"{sys.executable} -m raftctl kv put job 2 --lock jobs --fence $RAFTCTL_LOCK_TOKEN"
     script = f"{put} {' '.join(at(cluster))} >&2 && echo $RAFTCTL_LOCK_TOKEN; exit 7"
-    taken = raftctl("kv", "lock", "jobs", *at(cluster), "--", "sh", "-c", script)
-    assert taken.status == 7, taken
-    assert int(taken.stdout) > old
-    fenced = refusal(cluster, "put", "job", "3", *guard, str(old))
-    assert "FENCED_MEMBER_EPOCH: jobs is held by nobody" in fenced
-    assert kv(cluster, "get", "job")["value"] == "2"
+    status, new, errors = here.run("lock", "jobs", command=("sh", "-c", script))
+    assert status == 7, errors
+    assert int(new) > int(old)
+    status, _, errors = here.run("put", "job", "3", *guard, old)
+    assert (status, "FENCED_MEMBER_EPOCH: jobs is held by nobody" in errors) == (1, True)
+    assert here.ask("get", "job")["value"] == "2"
 
 
 @pytest.mark.req("Q9", "Q10")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jepsen.env.sim.runtime import SimRuntime
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
+    from raftctl.server.kv_events import KvChunk
     from raftctl.server.loader import MetadataLoader
 
 pytestmark = pytest.mark.req("Q10")
@@ -373,3 +374,31 @@ async def test_who_waits_on_one_node_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert raised.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     images.publish(KvSessionRecord(UUID(int=1), 1_000), KvLockRecord("l", UUID(int=1), b""))
     await waiting
+
+
+class Compacted:
+    """Events of a log whose start has passed a watcher by."""
+
+    start_offset = 40
+
+    def read(self, offset: int) -> KvChunk:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"from: offset {offset} is compacted")
+
+
+async def test_a_watcher_whom_the_log_has_left_behind_is_told() -> None:
+    written: list[Any] = []
+
+    class Lines:
+        ended = False
+
+        async def write(self, *lines: Any) -> None:
+            written.extend(lines)
+
+    events: Any = Compacted()
+    follower: Any = Images().follower
+    lines: Any = Lines()
+    await kv_watch.KvWatches(events, follower)._step(lines, kv_watch._Watch(None, "", 7))
+    (told,) = written
+    assert (told["type"], told["error"]) == ("error", "OFFSET_OUT_OF_RANGE")
+    assert told["start_offset"] == 40
+    assert lines.ended
