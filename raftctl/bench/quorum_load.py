@@ -69,12 +69,12 @@ class Load:
     def _take(self, frames: list[tuple[int, Any]]) -> None:
         now = perf_counter()
         measured = self._from < now < self._until
-        for correlation_id, response in frames:
+        for _, response in frames:
             if type(response) is not KvWriteResponse or response.error is not ErrorCode.NONE:
                 raise RuntimeError(f"a put came to {response}")
-            began = self._began.pop(correlation_id)
-            if measured:
-                self.taken.append(now - began)
+        taken = [now - self._began.pop(correlation_id) for correlation_id, _ in frames]
+        if measured:
+            self.taken += taken
         if now < self._until:
             self._send(len(frames))
         elif not self._began:

@@ -271,15 +271,16 @@ class ControllerService:
     # --- RaftListener -----------------------------------------------------------------------------
 
     def on_committed(self, high_watermark: int) -> None:
-        """Publishes what committed and answers who waited for it."""
+        """Answers who waited for what committed, and publishes that."""
         if not self._controller.active:
             self._loader.replay_committed(high_watermark)
             return
-        for delta, image in self._controller.committed(high_watermark - 1):
-            self._loader.publish(delta, image)
+        committed = self._controller.committed(high_watermark - 1)
         while self._deferred and self._deferred[0].offset < high_watermark:
             deferred = self._deferred.popleft()
             deferred.reply(deferred.response)
+        for delta, image in committed:
+            self._loader.publish(delta, image)
 
     def on_snapshot(self, image: MetadataImage) -> None:
         """The loader takes it; a leader is never given one."""
