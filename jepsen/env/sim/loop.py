@@ -81,6 +81,7 @@ class SimFuture(asyncio.Future[T]):
 class Delivery(asyncio.Handle):
     """A call of the network's own, which belongs to no process; nothing of a handle but the call.
 
+    Segments belong to no process either: those of a killed one still arrive.
     What it raises ends the run: that is a bug of the simulation, or what a watcher has found.
     """
 

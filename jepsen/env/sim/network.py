@@ -64,8 +64,6 @@ class Network:
     def __init__(self, loop: SimLoop, random: random.Random, trace: Trace) -> None:
         self.loop = loop
         self.trace = trace
-        # Segments belong to no process: those of a killed one still arrive.
-        self.context = contextvars.Context()
         self.nodes: dict[str, SimNode] = {}
         self._random = random
         self._links: dict[tuple[str, str], Link] = {}
@@ -120,7 +118,7 @@ class Network:
         stalled, self._stalled = self._stalled, {}
         for flow in stalled:
             delay_s = self._random.uniform(0, RETRANSMIT_MAX_S)
-            self.loop.call_later(delay_s, flow.drain, context=self.context)
+            self.loop.deliver_at(self.loop.time() + delay_s, Flow.drain, flow)
 
     def reset_between(self, one: SimNode, other: SimNode) -> None:
         """Resets every connection between two nodes at both ends, at once."""

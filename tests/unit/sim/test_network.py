@@ -365,3 +365,41 @@ def test_a_protocol_that_raises_loses_its_connection(world: World) -> None:
 
     world.run(scenario())
     assert isinstance(Broken.lost, LookupError)
+
+
+@pytest.mark.req("J1")
+@pytest.mark.parametrize("late", [False, True])
+def test_what_a_watcher_finds_as_bytes_arrive_ends_the_run(world: World, *, late: bool) -> None:
+    received: list[bytes] = []
+
+    class Noting(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            received.append(data)
+
+    def watch() -> None:
+        if received:
+            raise LookupError("found")
+
+    async def serve(runtime: SimRuntime) -> None:
+        server = await asyncio.get_running_loop().create_server(Noting, "0.0.0.0", PORT)
+        await server.serve_forever()
+
+    async def client(runtime: SimRuntime) -> None:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_connection(asyncio.Protocol, "server", PORT)
+        if late:
+            world.block("client", "server")
+        transport.write(b"x")
+        await asyncio.sleep(1)
+        world.heal()
+        await asyncio.sleep(60)
+
+    async def scenario() -> None:
+        world.start("server", serve).watch = watch
+        await asyncio.sleep(0.1)
+        await world.start("client", client).done
+
+    with pytest.raises(LookupError, match="found"):
+        world.run(scenario())
+    assert received == [b"x"]
+    assert world.elapsed_s < 10
