@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.log.partition_log import Appended, PartitionLog
+    from raftctl.metadata.image import PartitionImage
 
 LATEST = -1
 EARLIEST = -2
@@ -67,6 +68,13 @@ class HostedPartition:
         """The leader, with the errors that send a client to another one."""
         return self.hint() if error in _HINTED else None
 
+    def stay_offline(self, image: PartitionImage) -> None:
+        """Without a log it neither leads nor copies, but sends clients to who leads."""
+        if image.leader == self.rules.broker_id:
+            self.rules.resign()
+        else:
+            self.rules.become_follower(image)
+
     # --- leading --------------------------------------------------------------------------------
 
     def append(self, batch: Buffer, acks: int, now_ms: int, wall_ms: int) -> Appended:
@@ -74,8 +82,6 @@ class HostedPartition:
         NOT_ENOUGH_REPLICAS, or what is wrong with the batch.
         """
         rules = self.rules
-        if self.log.offline is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.log.offline)
         if not rules.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == ALL_IN_SYNC and rules.is_under_min_insync:
@@ -91,7 +97,7 @@ class HostedPartition:
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION where records are only ever
         compacted, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
-        error = self._offset_error(UNKNOWN_EPOCH)
+        error = self.rules.check_leader(UNKNOWN_EPOCH)
         if error is not ErrorCode.NONE:
             raise KafkaError(error)
         if "delete" not in self.log.config.cleanup_policy:
@@ -100,7 +106,7 @@ class HostedPartition:
 
     def low_watermark(self, lives: Callable[[int], bool]) -> tuple[ErrorCode, int]:
         """The least log start of the replicas on brokers that live; -1 while one is not known."""
-        error = self._offset_error(UNKNOWN_EPOCH)
+        error = self.rules.check_leader(UNKNOWN_EPOCH)
         if error is not ErrorCode.NONE:
             return error, UNKNOWN_OFFSET
         return error, self.rules.low_watermark(self.log.log_start_offset, lives)
@@ -232,8 +238,6 @@ class HostedPartition:
         """Why this replica cannot serve a Fetch, whatever the log holds; NONE if it can."""
         if wanted.topic_id is not None and wanted.topic_id != self.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        if self.log.offline is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
         if not params.leader_only and not self.rules.is_leader:
             return self._follower_error(wanted)
         error = self.rules.check_leader(wanted.current_leader_epoch)
@@ -246,6 +250,8 @@ class HostedPartition:
 
     def _follower_error(self, wanted: FetchPartition) -> ErrorCode:
         """Whether a consumer may read here, although another replica leads (KIP-392)."""
+        if self.log.offline is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         error = self.rules.check_epoch(wanted.current_leader_epoch)
         if error is ErrorCode.NONE and wanted.fetch_offset > self.log.log_end_offset:
             # The leader may have it: whether it is out of range this replica cannot say.
@@ -256,7 +262,7 @@ class HostedPartition:
 
     def find_offset(self, lookup: OffsetLookup, replica_id: int) -> OffsetResult:
         """Answers ListOffsets for this partition."""
-        error = self._offset_error(lookup.current_leader_epoch)
+        error = self.rules.check_leader(lookup.current_leader_epoch)
         if error is not ErrorCode.NONE:
             return OffsetResult(error)
         if lookup.timestamp == EARLIEST:
@@ -281,15 +287,10 @@ class HostedPartition:
     def warm_lookup(self, lookup: OffsetLookup) -> Callable[[], None] | None:
         """What a worker must call before `find_offset`; None if that reads nothing cold."""
         by_time = lookup.timestamp == MAX_TIMESTAMP or lookup.timestamp >= 0
-        if not by_time or self._offset_error(lookup.current_leader_epoch):
+        if not by_time or self.rules.check_leader(lookup.current_leader_epoch):
             return None
         wanted = None if lookup.timestamp == MAX_TIMESTAMP else lookup.timestamp
         return self.log.warm_lookup(wanted)
-
-    def _offset_error(self, current_leader_epoch: int) -> ErrorCode:
-        if self.log.offline is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return self.rules.check_leader(current_leader_epoch)
 
     def _offset(self, offset: int, timestamp: int = -1) -> OffsetResult:
         return OffsetResult(ErrorCode.NONE, offset, timestamp, self.log.epoch_of(offset))
@@ -298,7 +299,7 @@ class HostedPartition:
         self, current_leader_epoch: int, leader_epoch: int
     ) -> tuple[ErrorCode, EpochEndOffset]:
         """Answers OffsetForLeaderEpoch for this partition."""
-        error = self._offset_error(current_leader_epoch)
+        error = self.rules.check_leader(current_leader_epoch)
         if error is not ErrorCode.NONE:
             return error, EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
         return error, self.log.end_offset_for_epoch(leader_epoch)

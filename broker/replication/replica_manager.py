@@ -150,8 +150,8 @@ class ReplicaManager:
             return
         self._places.check(hosted, self._image)
         if hosted.log.offline is not None:
-            return
-        if image.leader == self._broker_id:
+            hosted.stay_offline(image)
+        elif image.leader == self._broker_id:
             self._lead(hosted, image)
         else:
             self._follow(hosted, image)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jepsen.env.sim.cluster import DATA, node_id
 from jepsen.env.sim.disk import no_fault
 from jepsen.env.sim.disk_faults import all_fails_below
-from raftctl.metadata.records import UNASSIGNED
+from raftctl.metadata.records import NO_LEADER, UNASSIGNED
 from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.rig import Rig
 
@@ -108,6 +108,39 @@ async def log_directory_of_a_replica_fails(world: World) -> None:
         rig.cluster.start(name)
         await rig.until(rig.whole, "all replicas are in sync")
     await rig.end()
+
+
+async def log_directories_of_all_replicas_fail(world: World) -> None:
+    """One after the other, until nobody leads. Who comes back first may lack the last records."""
+    rig = Rig(world, log_directories=(OTHER_DISK, DATA))
+    await rig.begin()
+    leader = rig.partition().leader
+    followers = [one for one in rig.partition().replicas if one != leader]
+    names = [f"broker-{one}" for one in (*followers, leader)]
+    for name in names:
+        await rig.until(partial(_has_place, rig, node_id(name)), "its directory is known")
+    for name in names:
+        world.node(name).disk.fault = all_fails_below(OTHER_DISK)
+        await rig.until(partial(_is_led_elsewhere, rig, node_id(name)), "it leads no more")
+        await asyncio.sleep(world.random.uniform(0.0, 0.5))
+    assert rig.partition().leader == NO_LEADER
+    last = f"broker-{rig.partition().isr[0]}"
+    for name in [*(one for one in names if one != last), last]:
+        assert rig.cluster.is_up(name), "its other directory serves"
+        await rig.stop(name)
+        world.node(name).disk.fault = no_fault
+        rig.cluster.start(name)
+        await asyncio.sleep(world.random.uniform(0.0, 3.0))
+    await rig.until(rig.whole, "all replicas are in sync")
+    await rig.end()
+
+
+def _is_led_elsewhere(rig: Rig, broker_id: int) -> bool:
+    """By another replica in sync, or by nobody."""
+    partition = rig.partition()
+    return partition is not None and (
+        partition.leader == NO_LEADER or broker_id not in (partition.leader, *partition.isr)
+    )
 
 
 def _has_place(rig: Rig, broker_id: int) -> bool:

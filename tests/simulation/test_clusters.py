@@ -75,11 +75,13 @@ def test_a_partition_moves_no_faster_than_its_throttle(simulator: WarmInterprete
 
 @pytest.mark.req("C14", "C5", "R3", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
-def test_nothing_acknowledged_is_lost_when_a_log_directory_fails(
-    simulator: WarmInterpreters, seed: int
+@pytest.mark.parametrize(
+    "name", ["log_directory_of_a_replica_fails", "log_directories_of_all_replicas_fail"]
+)
+def test_nothing_acknowledged_is_lost_when_log_directories_fail(
+    simulator: WarmInterpreters, name: str, seed: int
 ) -> None:
-    target = "tests.simulation.partition_scenarios:log_directory_of_a_replica_fails"
-    result = simulator.run(target, seed)
+    result = simulator.run(f"tests.simulation.partition_scenarios:{name}", seed)
     assert result.ok, result.output
 
 

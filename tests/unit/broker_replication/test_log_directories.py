@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,17 +98,18 @@ def break_first(node: Node) -> None:
     node.files.broken_under = "/d1"
 
 
-async def refused_with_storage_error(world: World) -> None:
-    node = world.nodes[1]
+def refuses(node: Node) -> None:
+    """It sends everybody to who leads now: whatever else, some clients would ask on and on."""
     done = node.append(BATCH)
     assert isinstance(done, AppendResult)
-    assert done.error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert fetch_now(node, wanted(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert fetch_now(node, wanted(0), params(2)).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert done.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    from_follower = replace(params(), leader_only=False)
+    for how in (params(), params(2), from_follower):
+        assert fetch_now(node, wanted(0), how).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     (listed,) = offsets_now(node, OffsetLookup(P0, -1, -1))
-    assert listed.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert listed.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     ((error, _),) = node.replicas.offsets_for_leader_epoch([(P0, -1, 0)])
-    assert error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.req("R6")
@@ -120,13 +122,18 @@ async def test_a_leader_whose_directory_fails_says_so_and_waits_for_another() ->
         waiting = node.append(BATCH, acks=-1)
         assert isinstance(waiting, asyncio.Future)
         break_first(node)
-        await refused_with_storage_error(world)
+        found = node.append(BATCH)
+        assert isinstance(found, AppendResult)
+        assert found.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert (await waiting)[0].error is not ErrorCode.NONE, "nobody else has it"
+        refuses(node)
         assert node.failed_directories == [directory_id(1, "/d1")]
         assert not node.hosted().rules.is_leader
-        world.elect(2, (2,))
         world.elect(1, (1, 2))
-        await refused_with_storage_error(world)
+        refuses(node)
+        world.elect(2, (2,))
+        refuses(node)
+        assert node.hosted().hint().leader_id == 2
         assert node.hosted(P1).rules.is_leader
         results = node.replicas.append(1, 1_000, [(P1, BATCH)])
         assert isinstance(results, list)
