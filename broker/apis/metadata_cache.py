@@ -21,7 +21,8 @@ _BODIES_MAX = 64
 LISTED_FENCED_S = 3.0
 """How long a broker is still named after it was fenced. Some clients (librdkafka) that hear in one
 answer that a broker is gone and that its partitions have moved lose sight of these for a second.
-They ask once a second while a leader does not answer, so this is time enough to hear the one first.
+They ask once a second while a leader does not answer, so this is time enough to hear the one first:
+docs/decisions/0010.
 """
 
 

@@ -36,6 +36,7 @@ RESIDENT_BYTES = 1 << 20
 AHEAD_BYTES = 2 << 20
 """Who reads what was on disk soon reads on: so far before the end of what is in memory more of it
 is fetched. Less than a file reads ahead, see `File.warm`."""
+_RECENT_MAX = 16
 _RECOVERY_BYTES = 1 << 20
 _LOOKUP_BYTES = 1 << 20
 """The index interval and the largest usual batch."""
@@ -95,6 +96,8 @@ class Segment:
         self._offsets = OffsetIndex(opened("index"), base_offset, config.segment_index_bytes)
         self._times = TimeIndex(opened("timeindex"), base_offset, config.segment_index_bytes)
         self.size = self._log.size()
+        self._recent: dict[int, int] = {}
+        """Where the newest batches begin, by their base offsets: that is what is read most."""
         self._indexed_to = 0
         """Where the batch of the last index entry begins."""
         self._newest = TimestampOffset(NO_TIMESTAMP, base_offset)
@@ -227,7 +230,7 @@ class Segment:
         """What a worker must call before `size` bytes from `offset` are read; see `File.warm`."""
         if self.size <= RESIDENT_BYTES or not self.base_offset <= offset < self.next_offset:
             return None
-        index = self._offsets.warm()
+        index = None if offset in self._recent else self._offsets.warm()
         if index is not None:
             return index
         return self._warm(self._near(offset), size + _SCAN_BYTES)
@@ -244,6 +247,9 @@ class Segment:
         return self._log.warm(position, size)
 
     def _near(self, offset: int) -> int:
+        recent = self._recent.get(offset)
+        if recent is not None:
+            return recent
         entry = self._offsets.floor(offset)
         return entry.position if entry else 0
 
@@ -420,6 +426,9 @@ class Segment:
     # --- bookkeeping ----------------------------------------------------------------------------
 
     def _note(self, header: BatchHeader, position: int) -> None:
+        self._recent[header.base_offset] = position
+        if len(self._recent) > _RECENT_MAX:
+            del self._recent[next(iter(self._recent))]
         self.next_offset = header.next_offset
         self._note_newest(header)
         if self._first_timestamp is None:
@@ -434,6 +443,7 @@ class Segment:
             self._newest = TimestampOffset(header.max_timestamp, header.last_offset)
 
     def _forget_marks(self) -> None:
+        self._recent.clear()
         self.next_offset = self.base_offset
         self._indexed_to = 0
         self._newest = TimestampOffset(NO_TIMESTAMP, self.base_offset)

@@ -10,6 +10,8 @@ import asyncio
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from raftctl.errors import KafkaError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -100,7 +102,12 @@ class ColdReads:
             left -= max(0, min(size, hosted.log.log_end_offset - wanted.fetch_offset))
 
     def _start(self, hosted: HostedPartition, call: Callable[[], None]) -> None:
-        future = self._ahead[hosted.partition] = self._worker(hosted).submit(call)
+        try:
+            future = self._worker(hosted).submit(call)
+        except KafkaError:
+            # The disk is far behind: who needs these bytes will wait for them.
+            return
+        self._ahead[hosted.partition] = future
 
         def done(future: asyncio.Future[None]) -> None:
             del self._ahead[hosted.partition]

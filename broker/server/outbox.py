@@ -53,8 +53,7 @@ class Outbox:
         if not self._holds_files:
             self._send_buffers()
             return
-        if self._make_sender is not None:
-            self._sender, self._make_sender = self._make_sender(self._transport), None
+        self._have_sender()
         while self._pieces and self.is_writable and not self._transport.is_closing():
             if self._sender is None or self._transport.get_write_buffer_size():
                 self._write_some()
@@ -73,6 +72,14 @@ class Outbox:
         if self._sender is not None:
             self._sender.close()
             self._sender = None
+
+    def _have_sender(self) -> None:
+        if self._make_sender is None:
+            return
+        self._sender, self._make_sender = self._make_sender(self._transport), None
+        if self._sender is not None:
+            # To be told when its buffer is empty: before that nothing can be sent past it.
+            self._transport.set_write_buffer_limits(high=CHUNK_BYTES // 2, low=0)
 
     def _send_buffers(self) -> None:
         if self._pieces:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.log.reading import Limits
 from broker.log.record_batch import parse_header
 from broker.types import EpochEndOffset
 from raftctl.errors import ErrorCode, KafkaError
@@ -52,6 +53,29 @@ def test_a_repetition_is_not_appended_again() -> None:
     assert (again.base_offset, again.next_offset, again.duplicate) == (1, 3, True)
     assert first.base_offset == 1
     assert log.log_end_offset == 3
+
+
+@pytest.mark.req("L3")
+def test_the_newest_batches_are_found_without_their_index_also_after_a_truncation() -> None:
+    files = FakeFiles()
+    log = new_log(files, TopicConfig(index_interval_bytes=100))
+
+    def reads_for(offset: int) -> int:
+        before = files.reads
+        limits = Limits(max_bytes=1_000, up_to_offset=log.log_end_offset, min_one=True)
+        (data,) = log.read(offset, **limits)
+        assert parse_header(data).base_offset == offset
+        return files.reads - before
+
+    fill(log, 40)
+    log.seal()
+    # The batch's header, then its bytes.
+    assert [reads_for(offset) for offset in (78, 70, 60)] == [2, 2, 2]
+    assert reads_for(20) > 4
+    log.truncate_to(72)
+    fill(log, 3, size=90)
+    assert [reads_for(offset) for offset in (76, 74, 72)] == [2, 2, 2]
+    assert all(reads_for(offset) for offset in range(0, 78, 2))
 
 
 @pytest.mark.req("L3")

@@ -9,9 +9,9 @@ import pytest
 
 from broker.log import segment
 from broker.types import TopicPartition
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_log.batches import make_batch
-from tests.unit.broker_log.fake_files import FakeFile
+from tests.unit.broker_log.fake_files import FakeFile, FakeWorker
 from tests.unit.broker_replication.world import P0, World, fetch_now, params, wanted
 
 if TYPE_CHECKING:
@@ -71,6 +71,26 @@ async def test_who_catches_up_has_the_next_bytes_read_meanwhile(
         await asyncio.sleep(0)
         monkeypatch.setattr(FakeFile, "warm", lambda *_: None)
         assert fetch_now(leader, wanted(1)).size == 2 * len(BATCH)
+
+
+async def test_a_fetch_does_not_fail_because_nothing_more_is_read_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(segment, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(segment, "AHEAD_BYTES", 0)
+    async with World(brokers=1) as world:
+        world.create_topic()
+        leader = world.nodes[1]
+        for _ in range(2):
+            leader.replicas.append(1, 0, [(P0, BATCH)])
+
+        def refuse(_worker: FakeWorker, _call: object) -> asyncio.Future[None]:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "too much is queued")
+
+        monkeypatch.setattr(FakeFile, "warm", lambda _file, _at, size: None if size > 1 else print)
+        monkeypatch.setattr(FakeWorker, "submit", refuse)
+        assert fetch_now(leader, wanted(0, max_bytes=len(BATCH))).size == len(BATCH)
+        monkeypatch.undo()
 
 
 @pytest.mark.req("R10")

@@ -43,6 +43,12 @@ class Pipe(asyncio.Transport):
         super().__init__()
         self.kept = bytearray()
         self.outbox: Outbox | None = None
+        self.low: int | None = None
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        assert high < CHUNK_BYTES
+        self.low = low
 
     def write(self, data: Any) -> None:
         self.kept += data
@@ -147,6 +153,8 @@ def test_a_sender_and_the_transport_take_turns_without_losing_the_order() -> Non
         sizes.append(outbox.size)
     assert sender.sent + pipe.drain() == whole
     assert sizes == sorted(sizes, reverse=True)
+    # Else it would not be told that the sender's turn has come.
+    assert pipe.low == 0
     outbox.close()
     assert sender.closed
 
