@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, KafkaError
@@ -33,8 +34,9 @@ class Session:
         self.session_id = ""
         self.lost = asyncio.Event()
         """Set when the session is over."""
-        self.open_until = 0.0
-        """The time of the event loop before which no controller takes it for silent."""
+        self.open_until = math.inf
+        """The time of the event loop before which no controller takes it for silent, once it is
+        open."""
 
     async def __aenter__(self) -> Session:
         loop = asyncio.get_running_loop()
@@ -67,8 +69,11 @@ class Session:
                 )
 
     def check(self) -> None:
-        """KafkaError(UNKNOWN_MEMBER_ID) if the session is over."""
-        if self.lost.is_set():
+        """KafkaError(UNKNOWN_MEMBER_ID) if the session is over, or may be.
+
+        Also where this program was held up and has not come to notice yet.
+        """
+        if self.lost.is_set() or asyncio.get_running_loop().time() >= self.open_until:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "session: it is over")
 
     async def _keep(self) -> None:

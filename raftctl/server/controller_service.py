@@ -18,6 +18,7 @@ from raftctl.metadata.admin_requests import (
     DescribeQuorumResponse,
     QuorumReplica,
 )
+from raftctl.metadata.kv_requests import KvHeartbeatRequest
 from raftctl.metadata.record_codec import pack_payload
 from raftctl.metadata.requests import BrokerHeartbeatRequest, KvPutRequest, KvWriteResponse
 
@@ -207,8 +208,8 @@ class ControllerService:
     def _decide(self, request: ControllerRequest, reply: Reply) -> None:
         if not self._controller.active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        # Heartbeats are few, and to refuse them would fence brokers that live.
-        heartbeat = isinstance(request, BrokerHeartbeatRequest)
+        # Heartbeats are few, and to refuse them would fence brokers and end sessions that live.
+        heartbeat = isinstance(request, BrokerHeartbeatRequest | KvHeartbeatRequest)
         if self._waiting >= DEFERRED_MAX and not heartbeat:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         if isinstance(request, DescribeQuorumRequest):

@@ -17,7 +17,7 @@ from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 from raftctl.runtime.real import RealFileSystem
 from raftctl.server.snapshots import id_of
-from raftctl.storage.snapshots import SnapshotStore, state_hash_of
+from raftctl.storage.snapshots import STATE_HASH_VERSION, SnapshotStore, state_hash_of
 from tests.unit.cli import test_log_commands
 from tests.unit.cli.test_log_commands import (
     END,
@@ -60,7 +60,7 @@ def image_at_mark() -> MetadataImage:
 
 def rewrite(node: Path, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log again, with a mark and then that hash in it."""
-    record: Record = StateHashRecord(MARK, 1, told)
+    record: Record = StateHashRecord(MARK, STATE_HASH_VERSION, told)
     batches = [*test_log_commands.BATCHES, *ENDS, (False, [record])]
     monkeypatch.setattr(test_log_commands, "BATCHES", batches)
     for path in [*segments(node), log_directory(node) / "recovery-point"]:

@@ -202,6 +202,19 @@ def test_a_session_that_nobody_answers_is_lost_before_the_controllers_end_it(
     run_program(world, cluster, story)
 
 
+def test_a_program_that_was_held_up_believes_nothing(world: World, cluster: SimCluster) -> None:
+    """Not even in the moment before it notices."""
+
+    async def story(client: Client) -> None:
+        async with client.session(2) as session:
+            session.check()
+            session.open_until -= 2
+            with pytest.raises(KafkaError, match="UNKNOWN_MEMBER_ID"):
+                session.check()
+
+    run_program(world, cluster, story)
+
+
 def test_a_lock_goes_round_in_order_and_one_at_a_time(world: World, cluster: SimCluster) -> None:
     async def story(client: Client) -> None:
         held: list[int] = []

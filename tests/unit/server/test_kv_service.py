@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 
 from raftctl.controller.quorum_controller import ControllerConfig, QuorumController
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.kv_requests import ANY_VERSION
+from raftctl.metadata.kv_requests import ANY_VERSION, KvHeartbeatRequest, KvSessionResponse
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests import (
@@ -262,6 +263,9 @@ async def test_waiting_puts_are_bounded(active: Active, monkeypatch: pytest.Monk
     refused = active.service.handle(KvPutRequest("a", b"1"))
     with pytest.raises(KafkaError, match="THROTTLING_QUOTA_EXCEEDED"):
         await refused
+    beat = active.service.handle(KvHeartbeatRequest(UUID(int=1)))
+    await active.member.until(beat.done)
+    assert beat.result() == KvSessionResponse(ErrorCode.UNKNOWN_MEMBER_ID), "it is heard"
     await active.member.until(taken[-1].done)
     again = active.service.handle(KvPutRequest("a", b"1"))
     await active.member.until(again.done)
