@@ -134,7 +134,7 @@ REPLICAS = (
     node_mutant(
         "log_is_made_anew_elsewhere",
         "a replica whose log directory failed goes on with an empty log in another one",
-        ("replica_never_truncates_committed", "committed_record_is_on_the_isr"),
+        ("seen_record_stays", "replica_never_truncates_committed"),
         Patch(ReplicaManager, "_take_offline", _start_anew),
         scenario="log_directory_of_a_replica_fails",
     ),

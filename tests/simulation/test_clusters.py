@@ -74,9 +74,13 @@ def test_a_partition_moves_no_faster_than_its_throttle(simulator: WarmInterprete
 
 
 @pytest.mark.req("C14", "C5", "R3", "J1")
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(
-    "name", ["log_directory_of_a_replica_fails", "log_directories_of_all_replicas_fail"]
+    ("name", "seed"),
+    [
+        ("log_directory_of_a_replica_fails", 1),
+        ("log_directory_of_a_replica_fails", 9),
+        ("log_directories_of_all_replicas_fail", 4),
+    ],
 )
 def test_nothing_acknowledged_is_lost_when_log_directories_fail(
     simulator: WarmInterpreters, name: str, seed: int

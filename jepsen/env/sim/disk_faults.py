@@ -73,10 +73,13 @@ class _Failing:
 
 
 def all_fails_below(directory: str) -> Callable[[str, str], None]:
-    """A disk's seam for a disk of its own under one directory, which has died."""
+    """A disk's seam for a disk of its own under one directory, which has died.
+
+    What was read or written before is in memory, so reading goes on: those who watch read, too.
+    """
 
     def fault(operation: str, path: str) -> None:
-        if path == directory or path.startswith(f"{directory}/"):
+        if operation != "read" and (path == directory or path.startswith(f"{directory}/")):
             raise os_error(errno.EIO, path)
 
     return fault
