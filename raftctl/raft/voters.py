@@ -59,6 +59,9 @@ class VoterSet:
     def __hash__(self) -> int:
         return hash(self.voters)
 
+    def __repr__(self) -> str:
+        return f"VoterSet({self.voters}, dynamic={self.dynamic})"
+
     @property
     def voters(self) -> tuple[Voter, ...]:
         """The voters in order."""
