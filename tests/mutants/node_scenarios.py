@@ -220,7 +220,8 @@ COMPLAINTS = {
 }
 """What the clients' judge complains of, and the property that it is about."""
 
-_VIOLATION = re.compile(r"\bViolation: (\w+):")
+_VIOLATION = re.compile(r"\bViolation(?:: |\([\"'])(\w+):")
+"""Raised, or told of after what went wrong first, as when a client fails on what it reads."""
 _ASSERTION = re.compile(r"\bAssertionError: (.*)")
 _INVARIANT = re.compile(r"\bInvariantViolation: (.*)")
 

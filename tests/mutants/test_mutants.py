@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.mutants import node_scenarios
 from tests.mutants.catalog import CATALOG
 from tests.mutants.core_scenarios import SCENARIOS as CORE_SCENARIOS
 from tests.mutants.core_scenarios import broken_property, try_mutant
@@ -75,3 +76,13 @@ def test_a_core_mutant_is_caught(name: str) -> None:
 def test_logs_of_leaders_that_die_early_come_together_again() -> None:
     """Seed 0: a leader's end of an epoch is in the middle of a batch of its follower."""
     assert [broken_property("leaders_die_early", seed) for seed in (0, 1)] == [None, None]
+
+
+def test_a_property_is_named_also_where_a_client_failed_before_it() -> None:
+    raised = "jepsen.env.sim.properties.Violation: one_leader_per_epoch: 1 and 2 lead 3\n"
+    told = (
+        "WorldFailed: reader at 1000.7 s: OffsetOutOfRangeError({'events': 21})\n"
+        'scenario at 1000.8 s: Violation("one_leader_per_epoch: 1 and 2 lead 3")\n'
+    )
+    for output in (raised, told):
+        assert node_scenarios.broken_property(output) == "one_leader_per_epoch"
