@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     Answerer = Callable[[int, Any, Callable[[Any], None]], None]
     ManyAnswerer = Callable[[int, Sequence[Any], Callable[[Sequence[Any]], None]], None]
 
-TOGETHER_MAX = 64
-"""Requests that are handed over at once, fewer than a busy client has under way: so that others
-have work with the first of them while this node deals with the rest."""
+TOGETHER_MAX = 256
+"""Requests that are handed over at once. Fewer let leader and followers work side by side, but
+twice as many batches cost more than that wins (docs/explanation/performance.md)."""
 REQUESTS_MAX = 4096
 """Requests of one connection that wait for their answers."""
 HELLO_TIMEOUT_S = 2.0
