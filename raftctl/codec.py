@@ -21,7 +21,6 @@ import math
 import types
 import typing
 from collections import deque
-from functools import lru_cache
 from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
@@ -278,11 +277,6 @@ def _to_float(value: Any) -> float:
     if type(value) is not float and type(value) is not int:
         raise _WrongTypeError(f"float expected, got {type(value).__name__}")
     return float(value)
-
-
-@lru_cache(maxsize=4096)
-def _uuid_of(data: bytes) -> UUID:
-    return UUID(bytes=data)
 
 
 def _to_uuid(value: Any) -> UUID:

@@ -70,17 +70,16 @@ class _Index(ABC, Generic[E]):
         """The last entry whose first field is at most `key`."""
         if self.last is None or self.last[0] <= key:
             return self.last
-        low, high = 0, len(self) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._at(middle)[0] <= key:
-                low = middle + 1
-            else:
-                high = middle
-        return self._at(low - 1) if low else None
+        count = self._count_up_to(key)
+        return self._at(count - 1) if count else None
 
     def above(self, key: int) -> E | None:
         """The first entry whose first field is above `key`."""
+        count = self._count_up_to(key)
+        return self._at(count) if count < len(self) else None
+
+    def _count_up_to(self, key: int) -> int:
+        """How many entries have a first field of at most `key`; they are the first."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -88,7 +87,7 @@ class _Index(ABC, Generic[E]):
                 low = middle + 1
             else:
                 high = middle
-        return self._at(low) if low < len(self) else None
+        return low
 
     def problem(self) -> str | None:
         """What is wrong with the file; None if every entry is in order."""

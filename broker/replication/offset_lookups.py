@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from broker.replication.cold_reads import WARMINGS_MAX
 from broker.types import EpochEndOffset, OffsetResult
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from raftctl.errors import ErrorCode
     from raftctl.runtime.api import Worker
 
-WARMINGS_MAX = 64
-"""More cold pieces than that in one answer are waited for on the loop."""
 _NO_EPOCH = EpochEndOffset(-1, -1)
 
 

@@ -12,9 +12,9 @@ import typer
 
 from raftctl.cli.controllers import TIMEOUT_S, ControllersOption, TimeoutOption, with_kv_client
 from raftctl.cli.output import Output, OutputOption, show
-from raftctl.cli.record_json import value_json
 from raftctl.controller.kv_coordination import unguarded
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.json_values import value_fields
 from raftctl.metadata.kv_requests import ANY_VERSION, NO_TOKEN, NO_VERSION, KvGuardedWriteRequest
 from raftctl.metadata.requests import KvGetRequest
 
@@ -52,7 +52,7 @@ def get(
     found = with_kv_client(controllers, timeout, lambda client: client.read(request, timeout_ms))
     if found.value is None:
         raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"no key {key}")
-    document = {"key": key, **value_json(found.value), "version": found.version}
+    document = {"key": key, **value_fields(found.value), "version": found.version}
     show(output, document, found.value.decode(errors="backslashreplace"))
 
 

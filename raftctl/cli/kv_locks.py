@@ -18,9 +18,9 @@ import typer
 from raftctl.cli.controllers import TIMEOUT_S, ControllersOption, TimeoutOption, parse_controllers
 from raftctl.cli.kv import utf8
 from raftctl.cli.output import Output, OutputOption, say, say_progress, show, table
-from raftctl.cli.record_json import value_json
 from raftctl.cli.termination import terminate_as_interrupt
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.json_values import value_fields
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -59,7 +59,7 @@ def list_keys(
     entries, offset = _run(
         controllers, timeout, lambda client: _entries(client, utf8(prefix), limit)
     )
-    rows = [{"key": one.key, **value_json(one.value), "version": one.version} for one in entries]
+    rows = [{"key": one.key, **value_fields(one.value), "version": one.version} for one in entries]
     cells = [(row["key"], row["version"], row.get("value", "(bytes)")) for row in rows]
     show(output, {"keys": rows, "offset": offset}, table(("KEY", "VERSION", "VALUE"), cells))
 
@@ -107,7 +107,7 @@ def watch(
 def _event_line(event: Event, output: Output) -> str:
     if output is Output.JSON:
         kind = {"type": "delete" if event.value is None else "put", "key": event.key}
-        value = {} if event.value is None else value_json(event.value)
+        value = {} if event.value is None else value_fields(event.value)
         return json.dumps({**kind, "version": event.version, **value})
     if event.value is None:
         return f"{event.version} delete {event.key}"
@@ -169,7 +169,7 @@ def elect(
 
 def _holder_line(holder: Holder | None, output: Output) -> str:
     if output is Output.JSON:
-        told = {} if holder is None else {"token": holder.token, **value_json(holder.value)}
+        told = {} if holder is None else {"token": holder.token, **value_fields(holder.value)}
         return json.dumps(told)
     if holder is None:
         return "nobody leads"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from raftctl.ids import uuid_text
+from raftctl.json_values import value_fields
 
 if TYPE_CHECKING:
     from raftctl.metadata.records import Record
@@ -28,18 +28,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, UUID):
         return uuid_text(value)
     if isinstance(value, bytes):
-        return value_json(value).get("value", value_json(value))
+        told = value_fields(value)
+        return told.get("value", told)
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     if dataclasses.is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: plain(getattr(value, name)) for name in names}
     return value
-
-
-def value_json(value: bytes) -> dict[str, str]:
-    """`value` if the bytes are UTF-8, else `value_base64`."""
-    try:
-        return {"value": value.decode()}
-    except UnicodeDecodeError:
-        return {"value_base64": base64.b64encode(value).decode()}

@@ -12,11 +12,11 @@ from raftctl.client.transport import (
     RefusedError,
     Transport,
     parse_addresses,
-    value_fields,
     value_of,
 )
 from raftctl.client.watch import watch
 from raftctl.errors import ErrorCode
+from raftctl.json_values import value_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

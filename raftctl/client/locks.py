@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raftctl.client.session import Session
-from raftctl.client.transport import value_fields, value_of
+from raftctl.client.transport import value_of
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.json_values import value_fields
 
 if TYPE_CHECKING:
     import asyncio

@@ -168,14 +168,6 @@ def refusal(document: Mapping[str, Any]) -> KafkaError:
     return RefusedError(code, message if known else f"{name} {message}", document)
 
 
-def value_fields(value: bytes, name: str = "value") -> dict[str, str]:
-    """A value as the API takes it: text if it is UTF-8, else base64."""
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(value).decode()}
-
-
 def value_of(document: Mapping[str, Any]) -> bytes:
     """The value of an answer."""
     if "value_base64" in document:

@@ -198,7 +198,9 @@ class PartitionSettler:
         rules: TopicRules,
     ) -> PartitionChangeRecord | None:
         unclean, min_isr = rules.of(topic.name)
-        forgetful = self._pass.forgetful.intersection(partition.isr + partition.elr)
+        forgetful = self._pass.forgetful
+        if forgetful:
+            forgetful = forgetful.intersection(partition.isr + partition.elr)
         if not forgetful or not min_isr:
             return elect(
                 topic.topic_id, partition_id, partition, active, unclean=unclean, min_isr=min_isr

@@ -15,6 +15,7 @@ from aiohttp import web
 from raftctl.controller.kv_coordination import unguarded
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.ids import uuid_text
+from raftctl.json_values import value_fields
 from raftctl.metadata.kv_requests import (
     ANY_VERSION,
     NO_TOKEN,
@@ -29,7 +30,7 @@ from raftctl.metadata.kv_requests import (
 )
 from raftctl.metadata.requests import KvGetRequest
 from raftctl.rpc.client import RpcError, RpcNotConnected, RpcRefused
-from raftctl.server.kv_json import BadFieldError, Fields, error_response, value_fields
+from raftctl.server.kv_json import BadFieldError, Fields, error_response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -60,14 +60,6 @@ def error_response(error: KafkaError | BadFieldError, **more: Any) -> web.Respon
     return web.json_response({**told, **more}, status=_HTTP_STATUS.get(error.code, 500))
 
 
-def value_fields(value: bytes) -> dict[str, str]:
-    """`value` if the bytes are UTF-8, else `value_base64`."""
-    try:
-        return {"value": value.decode()}
-    except UnicodeDecodeError:
-        return {"value_base64": base64.b64encode(value).decode()}
-
-
 class Fields:
     """The fields of a request, each to be taken once; what is left over is an error."""
 

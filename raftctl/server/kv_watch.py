@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.json_values import value_fields
 from raftctl.server.kv_http import LONG_MAX, PATH, refusal
-from raftctl.server.kv_json import BadFieldError, Fields, error_response, value_fields
+from raftctl.server.kv_json import BadFieldError, Fields, error_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
