@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.env.sim.cluster import SimCluster
+from jepsen.env.sim.cluster import SimCluster, node_id
 from jepsen.env.sim.faults import (
     BURST_MS,
     DISK_KINDS,
@@ -150,7 +150,8 @@ class Chaos:
             Writer(f"w{i}", cluster.bootstrap, self._ledger, self._partitions, patience_s)
             for i, patience_s in enumerate(PATIENCE_S)
         ]
-        self._losing_power = False
+        self._lost_power: tuple[int, int] | None = None
+        """The broker that lost power last, by id and epoch, until all are in sync without it."""
         self._nemesis = Nemesis(
             world,
             [*cluster.controller_names, *cluster.broker_names],
@@ -324,9 +325,9 @@ class Chaos:
             return False
         if fault.kind in HARMLESS:
             return True
-        if self._losing_power and not (self._all_in_sync() and self._all_brokers_active()):
+        if not self._has_recovered():
             return False
-        self._losing_power = False
+        self._lost_power = None
         if fault.kind not in ("power_off", "wipe") or not fault.touches(brokers):
             return True
         troubled = any(
@@ -339,8 +340,21 @@ class Chaos:
             and self._all_in_sync()
             and self._all_brokers_active()
         )
-        self._losing_power = safe
+        active = self.active()
+        if safe and active is not None:
+            broker_id = node_id(fault.nodes[0])
+            self._lost_power = broker_id, active.loader.image.brokers[broker_id].broker_epoch
         return safe
+
+    def _has_recovered(self) -> bool:
+        """Whether what lost power is back and in sync: not by what is left of its last life."""
+        if self._lost_power is None:
+            return True
+        active = self.active()
+        if active is None or not (self._all_in_sync() and self._all_brokers_active()):
+            return False
+        broker_id, broker_epoch = self._lost_power
+        return bool(active.loader.image.brokers[broker_id].broker_epoch > broker_epoch)
 
 
 class DefaultsChaos(Chaos):
