@@ -137,8 +137,9 @@ class ConfluentReader(Load):
         try:
             while not self.stopping.is_set():
                 for message in consumer.consume(100, 0.1):
-                    if message.error() is not None:
-                        self.errors.append(message.error().str())
+                    error = message.error()
+                    if error is not None:
+                        self.errors.append(error.str())
                     else:
                         self.done.append(int(message.value() or b"-1"))
         finally:
