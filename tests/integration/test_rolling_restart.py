@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import threading
@@ -29,7 +30,7 @@ PAUSE_S = 0.01
 QUICK_RECONNECT = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 0}
 
 
-class Load:
+class Load(abc.ABC):
     """A client that works on a topic from a thread of its own until it is told to stop."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
@@ -40,9 +41,9 @@ class Load:
         self.errors: list[str] = []
         self.stopping = threading.Event()
 
+    @abc.abstractmethod
     def run(self) -> None:
         """Works until `stopping`, then finishes what it has begun."""
-        raise NotImplementedError
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
