@@ -79,6 +79,7 @@ class _Tarjan:
         self._on_stack: set[int] = set()
 
     def run(self) -> Iterator[set[int]]:
+        """The components of two vertices or more."""
         for vertex in list(self._graph.edges):
             if vertex not in self._number:
                 yield from self._visit(vertex)

@@ -88,16 +88,12 @@ def check(
     def budget() -> Budget:
         return Budget(memory * MIB, time.monotonic() + time_limit, time.monotonic)
 
+    options = {"kafka": {"ww_deps": ww_deps}, "list-append": {"consistency": consistency}}
+
     def checker_of(text: str) -> Checker:
         lenient = failures == "ignore" or (failures == "auto" and detect(text) is Format.EDN)
-        options: dict[str, Any] = {}
-        if checker == "list-append":
-            options["consistency"] = consistency
-        elif checker == "kafka":
-            options["ww_deps"] = ww_deps
-        return checker_named(
-            checker, model_named(name, lenient=lenient, initial=initial), budget, **options
-        )
+        held_against = model_named(name, lenient=lenient, initial=initial)
+        return checker_named(checker, held_against, budget, **options.get(checker, {}))
 
     texts = {file: _read(file) for file in files}
     verdicts = {}
