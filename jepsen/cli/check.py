@@ -88,7 +88,10 @@ def check(
     def budget() -> Budget:
         return Budget(memory * MIB, time.monotonic() + time_limit, time.monotonic)
 
-    options = {"kafka": {"ww_deps": ww_deps}, "list-append": {"consistency": consistency}}
+    options: dict[str, dict[str, Any]] = {
+        "kafka": {"ww_deps": ww_deps},
+        "list-append": {"consistency": consistency},
+    }
 
     def checker_of(text: str) -> Checker:
         lenient = failures == "ignore" or (failures == "auto" and detect(text) is Format.EDN)
