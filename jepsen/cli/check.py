@@ -88,15 +88,12 @@ def check(
     def budget() -> Budget:
         return Budget(memory * MIB, time.monotonic() + time_limit, time.monotonic)
 
-    options: dict[str, dict[str, Any]] = {
-        "kafka": {"ww_deps": ww_deps},
-        "list-append": {"consistency": consistency},
-    }
+    options = _options(checker, consistency, ww_deps=ww_deps)
 
     def checker_of(text: str) -> Checker:
         lenient = failures == "ignore" or (failures == "auto" and detect(text) is Format.EDN)
         held_against = model_named(name, lenient=lenient, initial=initial)
-        return checker_named(checker, held_against, budget, **options.get(checker, {}))
+        return checker_named(checker, held_against, budget, **options)
 
     texts = {file: _read(file) for file in files}
     verdicts = {}
@@ -107,6 +104,15 @@ def check(
     if output is Output.JSON:
         say_json([{"file": file, **verdict_document(one)} for file, one in verdicts.items()])
     raise typer.Exit(exit_status(merge_valid(one.valid for one in verdicts.values())))
+
+
+def _options(checker: str, consistency: str, *, ww_deps: bool) -> dict[str, Any]:
+    """What the checker of that name takes."""
+    by_name: dict[str, dict[str, Any]] = {
+        "kafka": {"ww_deps": ww_deps},
+        "list-append": {"consistency": consistency},
+    }
+    return by_name.get(checker, {})
 
 
 def _judge(file: str, text: str, form: Format, checker_of: Any) -> Verdict:
