@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.kv import RaftctlKeyValues
 from jepsen.env.local.relays import Relays
+from jepsen.errors import ClusterError
 from raftctl.cli import preloaded
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster import cluster as local
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from raftctl.localcluster.layout import LocalNode
 
 READY_S = 90.0
+ASK_S = 3.0
+POLL_S = 0.1
 TERMINATE_S = 20.0
 
 
@@ -83,12 +86,22 @@ class LocalEnvironment:
         preloaded.start_all(self._cluster)
 
     async def wait_ready(self, progress: Callable[[str], None]) -> None:
-        """Returns when all serve; raises raftctl's ConfigError if that takes too long."""
+        """Returns when all serve; raises ClusterError if that takes too long."""
         if self._behind:
             self._relays = Relays(self._pids)
             for node in self._cluster.layout.nodes:
                 await self._relays.open(node.name, node.port, self._behind[node.name])
-        await asyncio.to_thread(self._cluster.wait_ready, READY_S, progress)
+        wanted = {node.node_id for node in self._cluster.layout.brokers}
+        active: set[int] = set()
+        for _ in range(int(READY_S / POLL_S)):
+            status = await asyncio.to_thread(self._cluster.status, ASK_S)
+            if (now := set(status.active_brokers)) != active:
+                progress(f"{len(now)} of {len(wanted)} brokers are active")
+            active = now
+            if wanted <= active:
+                return
+            await asyncio.sleep(POLL_S)
+        raise ClusterError(f"not ready after {READY_S:g} s: see {self._cluster.log_hint}")
 
     async def close(self) -> None:
         """Ends the relays."""

@@ -1,13 +1,15 @@
 """Relays on loopback: others reach a node through one, which can hold up what a link carries.
 
-Who connects is told by who owns the connection's port. What is held up is delivered after the heal,
-as the network does with what TCP sends again; connections stay.
+Who has connected is told by which process owns the connection's port, and only asked while links
+are cut. What is held up is delivered after the heal, as the network does with what TCP sends again;
+connections stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psutil
@@ -23,6 +25,22 @@ OUTSIDE = ""
 """The name of whoever is no node."""
 
 
+@dataclass(eq=False)
+class _Connection:
+    """One that a relay has accepted."""
+
+    target: str
+    port: int
+    """Of the end that connected."""
+    source: str | None = None
+    """None until somebody has asked."""
+
+    def link(self, *, back: bool) -> Link:
+        """The link that one direction uses."""
+        source = self.source or OUTSIDE
+        return (self.target, source) if back else (source, self.target)
+
+
 class Relays:
     """One relay a node; to be used within one event loop."""
 
@@ -32,7 +50,9 @@ class Relays:
         self._servers: list[asyncio.Server] = []
         self._links: frozenset[Link] = frozenset()
         self._changed = asyncio.Event()
-        self._pumps: set[asyncio.Task[None]] = set()
+        self._connections: dict[_Connection, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: asyncio.Task[None] | None = None
 
     async def open(self, node: str, port: int, behind: int) -> None:
         """Relays what comes to `port` to the node, which listens on the port `behind`."""
@@ -40,9 +60,11 @@ class Relays:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             if task is not None:
-                self._pumps.add(task)
-                task.add_done_callback(self._pumps.discard)
-            await self._relay(node, behind, reader, writer)
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            # Whoever closes the relays does not ask how their connections ended.
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._relay(node, behind, reader, writer)
 
         self._servers.append(await asyncio.start_server(accept, HOST, port))
 
@@ -50,9 +72,9 @@ class Relays:
         """Ends every connection."""
         for server in self._servers:
             server.close()
-        for pump in list(self._pumps):
-            pump.cancel()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def set_blocked(self, links: Iterable[Link]) -> None:
         """These links carry nothing now, all others do."""
@@ -63,46 +85,67 @@ class Relays:
     async def _relay(
         self, node: str, behind: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        connection = _Connection(node, writer.get_extra_info("peername")[1])
+        self._connections[connection] = None
         writers = [writer]
         try:
-            port = writer.get_extra_info("peername")[1]
-            source = await asyncio.to_thread(_owner, port, dict(self._pids()))
-            await self._passable((source, node))
+            await self._passable(connection, back=False)
             inner_reader, inner_writer = await asyncio.open_connection(HOST, behind)
             writers.append(inner_writer)
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump((source, node), reader, inner_writer))
-                group.create_task(self._pump((node, source), inner_reader, writer))
-        except* (OSError, EOFError):
+                group.create_task(self._pump(connection, reader, inner_writer, back=False))
+                group.create_task(self._pump(connection, inner_reader, writer, back=True))
+        except* OSError:
             pass
         finally:
+            del self._connections[connection]
             for one in writers:
                 one.transport.abort()
 
     async def _pump(
-        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        connection: _Connection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        back: bool,
     ) -> None:
-        """Carries one direction; its end is the end of the connection."""
+        """Carries one direction to its end."""
         while piece := await reader.read(PIECE_BYTES):
-            await self._passable(link)
+            if self._links:
+                await self._passable(connection, back=back)
             writer.write(piece)
             await writer.drain()
-        await self._passable(link)
-        with contextlib.suppress(OSError):
-            writer.write_eof()
+        await self._passable(connection, back=back)
+        writer.write_eof()
 
-    async def _passable(self, link: Link) -> None:
-        while link in self._links:
+    async def _passable(self, connection: _Connection, *, back: bool) -> None:
+        while self._links:
+            while connection.source is None:
+                await self._ask()
+            if connection.link(back=back) not in self._links:
+                return
             await self._changed.wait()
 
+    async def _ask(self) -> None:
+        """Finds out who has the connections; one look serves all that wait."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._look())
+        await asyncio.shield(self._asking)
 
-def _owner(port: int, pids: Mapping[str, int]) -> str:
-    """The node whose process has a connection from that port."""
+    async def _look(self) -> None:
+        unknown = [one for one in self._connections if one.source is None]
+        owners = await asyncio.to_thread(_owners, dict(self._pids()))
+        for one in unknown:
+            one.source = owners.get(one.port, OUTSIDE)
+
+
+def _owners(pids: Mapping[str, int]) -> dict[int, str]:
+    """Local port to the node whose process has a connection from there."""
+    found = {}
     for name, pid in pids.items():
-        try:
-            connections = psutil.Process(pid).net_connections("tcp4")
-        except psutil.Error:
-            continue
-        if any(one.laddr and one.laddr.port == port for one in connections):
-            return name
-    return OUTSIDE
+        with contextlib.suppress(psutil.Error):
+            for one in psutil.Process(pid).net_connections("tcp4"):
+                if one.laddr and one.raddr:
+                    found[one.laddr.port] = name
+    return found

@@ -70,15 +70,16 @@ def run(
     names: list[Thread] = [*range(threads), NEMESIS]
     processes: dict[Thread, int | str] = {name: name for name in names}
     busy: dict[Thread, tuple[int, Op, Todo]] = {}
-    now, found = 0, []
+    now = 0
+    found: list[Invoked] = []
     for _ in range(100_000):
-        for thread, (end, op, todo) in list(busy.items()):
+        for thread, (end, begun, done) in list(busy.items()):
             if end <= now:
                 del busy[thread]
-                kind = ends(todo)
+                kind = ends(done)
                 free = tuple(name for name in names if name not in busy)
                 after = Context(now, free, dict(processes), rng)
-                generator = generator.updated(after, replace(op, type=kind))
+                generator = generator.updated(after, replace(begun, type=kind))
                 if kind is OpType.INFO and isinstance(thread, int):
                     processes[thread] = int(processes[thread]) + threads
         free = tuple(name for name in names if name not in busy)
@@ -90,7 +91,8 @@ def run(
                 generator = answer[1]
             now += TICK_NS
             continue
-        todo, generator = answer
+        todo, generator = answer[0], answer[1]
+        assert todo.thread is not None
         assert todo.thread in free
         process = processes[todo.thread]
         op = Op(len(found), now, process, OpType.INVOKE, todo.f, todo.value, todo.key)
