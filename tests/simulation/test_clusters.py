@@ -97,3 +97,14 @@ def test_nothing_acknowledged_is_lost_when_a_partition_moves(
     target = "tests.simulation.reassignment_scenarios:partition_moves_while_its_leader_dies"
     result = simulator.run(target, seed)
     assert result.ok, result.output
+
+
+@pytest.mark.req("L9", "R4", "J1")
+@pytest.mark.parametrize(
+    "name", ["leaders_fail_while_they_send", "segments_are_removed_while_they_are_sent"]
+)
+def test_what_waits_to_be_sent_from_a_file_is_what_was_written(
+    simulator: WarmInterpreters, name: str
+) -> None:
+    result = simulator.run(f"tests.simulation.sending_scenarios:{name}", 1)
+    assert result.ok, result.output

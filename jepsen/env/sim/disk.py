@@ -148,14 +148,40 @@ class _Naming:
         return any(changed is directory for changed, _, _ in self.changes)
 
 
+class SimRegion:
+    """A part of a file, to be sent; see `raftctl.runtime.api.FileRegion`.
+
+    Unlike on a real machine no part is too small for it: simulated records are.
+    """
+
+    def __init__(self, file: SimFile, position: int, size: int) -> None:
+        self._file = file
+        self._position = position
+        self._size = size
+        self._cuts = file.cuts
+
+    def __len__(self) -> int:
+        """How many bytes these are."""
+        return self._size
+
+    def read(self, start: int, size: int) -> bytes:
+        """Also after the file was closed or removed; OSError (ESTALE) once it was cut."""
+        data = self._file.peek(self._position + start, min(size, self._size - start))
+        if self._file.cuts != self._cuts or not data:
+            raise os_error(errno.ESTALE, f"{self._file.path}: cut off before it was sent")
+        return data
+
+
 class SimFile:
     """An open file of a `SimDisk`; see `raftctl.runtime.api.File`."""
 
     def __init__(self, disk: SimDisk, path: str, content: _Content) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
         self._content = content
         self._closed = False
+        self.cuts = 0
+        """How often the file was made shorter."""
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Writes the buffers at the end."""
@@ -171,9 +197,15 @@ class SimFile:
     def warm(self, position: int, size: int) -> None:
         """Everything is in memory."""
 
-    def region(self, position: int, size: int) -> bytes:
-        """Read at once."""
-        return self.read_at(position, size)
+    def region(self, position: int, size: int) -> SimRegion:
+        """Read when it is sent."""
+        self._use("read")
+        return SimRegion(self, position, max(min(size, len(self._content.seen) - position), 0))
+
+    def peek(self, position: int, size: int) -> bytes:
+        """Bytes as they are now, whether or not the file is still open."""
+        self._disk.fault("read", self.path)
+        return bytes(self._content.seen[position : position + size])
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites bytes; a gap before them reads as zeros."""
@@ -189,6 +221,7 @@ class SimFile:
         """Cuts the file, or lengthens it with zeros."""
         self._use("write")
         grown = size - len(self._content.seen)
+        self.cuts += grown < 0
         change = _Write(size, None) if grown <= 0 else _Write(size - grown, bytes(grown))
         self._content.change(change)
 
@@ -201,7 +234,7 @@ class SimFile:
             self._disk.failed_syncs += 1
             raise
         self._content.sync()
-        self._disk.charge_sync(f"{self._path} bytes={len(self._content.durable)}")
+        self._disk.charge_sync(f"{self.path} bytes={len(self._content.durable)}")
 
     def close(self) -> None:
         """Releases the file."""
@@ -209,8 +242,8 @@ class SimFile:
 
     def _use(self, operation: str) -> None:
         if self._closed:
-            raise os_error(errno.EBADF, self._path)
-        self._disk.fault(operation, self._path)
+            raise os_error(errno.EBADF, self.path)
+        self._disk.fault(operation, self.path)
 
 
 class SimLock:
