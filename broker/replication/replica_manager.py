@@ -106,6 +106,7 @@ class ReplicaManager:
     async def start(self) -> None:
         """Recovers the logs; partitions are served once an image names them."""
         await self._logs.start()
+        self._context.stopped_cleanly(self._logs.clean_epoch)
         self._background.start(self._isr.run())
         self._background.start(self._places.run())
         self._background.start(self._shrink_periodically())
@@ -118,7 +119,7 @@ class ReplicaManager:
         self._deletion.close()
         self._cold_reads.close()
         self._offsets.close()
-        await self._logs.stop()
+        await self._logs.stop(self._context.broker_epoch())
 
     # --- images ---------------------------------------------------------------------------------
 
