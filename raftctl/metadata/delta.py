@@ -224,6 +224,7 @@ class MetadataDelta:
             record.log_directories,
             record.fenced,
             record.in_controlled_shutdown,
+            record.features,
         )
 
     def _change_broker(self, record: BrokerRegistrationChangeRecord, _offset: int) -> None:
@@ -238,6 +239,7 @@ class MetadataDelta:
             broker.log_directories if directories is None else directories,
             broker.fenced if record.fenced is None else record.fenced,
             broker.in_controlled_shutdown if shutdown is None else shutdown,
+            broker.features,
         )
 
     def _unregister_broker(self, record: UnregisterBrokerRecord, _offset: int) -> None:

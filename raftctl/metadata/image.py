@@ -23,6 +23,7 @@ from raftctl.metadata.records import (
     ConfigRecord,
     Endpoint,
     FeatureLevelRecord,
+    FeatureRange,
     KvRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -58,6 +59,8 @@ class BrokerImage:
     log_directories: tuple[UUID, ...]
     fenced: bool
     in_controlled_shutdown: bool
+    features: tuple[FeatureRange, ...] = ()
+    """What it can work with; empty if it did not tell."""
 
     @property
     def active(self) -> bool:
@@ -67,6 +70,13 @@ class BrokerImage:
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of this listener name, if the broker has one."""
         return next((e for e in self.endpoints if e.listener == listener), None)
+
+    def supports(self, feature: str, level: int) -> bool:
+        """Whether it can work with this level; 0 stands for doing without the feature."""
+        if level == 0 or not self.features:
+            return True
+        named = [one for one in self.features if one.name == feature]
+        return any(one.lowest <= level <= one.highest for one in named)
 
 
 class PartitionImage(NamedTuple):
@@ -274,6 +284,7 @@ def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
         broker.fenced,
         broker.in_controlled_shutdown,
         broker.broker_epoch,
+        broker.features,
     )
 
 

@@ -97,3 +97,13 @@ def test_nothing_acknowledged_is_lost_when_a_partition_moves(
     target = "tests.simulation.reassignment_scenarios:partition_moves_while_its_leader_dies"
     result = simulator.run(target, seed)
     assert result.ok, result.output
+
+
+@pytest.mark.req("C2", "C5", "C8", "C11", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_replica_that_stopped_cleanly_stays_eligible_to_lead(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    target = "tests.simulation.restart_scenarios:eligible_leader_comes_back"
+    result = simulator.run(target, seed)
+    assert result.ok, result.output
