@@ -54,6 +54,9 @@ class BrokerContext:
     """The id of each of `log.dirs`, by its path."""
     directory_failed: Callable[[UUID], None] = lambda _directory_id: None
     """Tells the controller that a log directory serves nothing any more, while others do."""
+    stopped_cleanly: Callable[[int], None] = lambda _broker_epoch: None
+    """To be called before `start` returns if the disks hold all that the incarnation of this broker
+    epoch had: then it stays eligible to lead (KIP-966)."""
 
 
 class Broker(Protocol):

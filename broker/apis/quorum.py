@@ -15,6 +15,7 @@ from raftctl.metadata.admin_requests import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     FeatureUpdate,
+    QuorumNode,
     QuorumReplica,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from broker.protocol.codec import Request
 
 METADATA_TOPIC = "__cluster_metadata"
+_LISTENER = "CONTROLLER"
+"""Voters have one, and the metadata log keeps no name of it."""
 _TIMEOUT_MS = 30_000
 """Where the request names none."""
 
@@ -52,7 +55,7 @@ async def handle_describe(context: ApiContext, request: Request) -> Answer:
     return {
         "error_code": ErrorCode.NONE,
         "topics": [{"topic_name": METADATA_TOPIC, "partitions": [partition]}],
-        "nodes": (),
+        "nodes": [_node(one) for one in quorum.nodes],
     }
 
 
@@ -69,11 +72,16 @@ def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) 
 def _replica(one: QuorumReplica) -> dict[str, Any]:
     return {
         "replica_id": one.replica_id,
-        "replica_directory_id": None,
+        "replica_directory_id": one.directory_id,
         "log_end_offset": one.log_end_offset,
         "last_fetch_timestamp": one.last_fetch_ms,
         "last_caught_up_timestamp": one.last_caught_up_ms,
     }
+
+
+def _node(one: QuorumNode) -> dict[str, Any]:
+    listener = {"name": _LISTENER, "host": one.host, "port": one.port}
+    return {"node_id": one.node_id, "listeners": [listener]}
 
 
 # --- UpdateFeatures -------------------------------------------------------------------------------

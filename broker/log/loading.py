@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.log import checkpoints
+from broker.log.log_directory import NO_EPOCH
 from broker.log.opening import open_log
 from broker.types import TopicPartition
+from raftctl.runtime.api import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,6 +44,7 @@ async def load(
     files, path = runtime.files, directory.path
     found = await directory.worker.submit(partial(_look, files, path))
     directory.cleaned = found.offsets[checkpoints.CLEANED]
+    directory.clean_epoch = found.clean_epoch
     more = [runtime.worker(f"recovery-{number}") for number in range(1, threads)]
     workers = [directory.worker, *more]
     shares = [found.partitions[number :: len(workers)] for number in range(len(workers))]
@@ -65,9 +69,13 @@ class _Looked:
     """What stands in a directory before its logs are opened."""
 
     def __init__(
-        self, clean: bool, partitions: Sequence[TopicPartition], offsets: Mapping[str, Offsets]
+        self,
+        clean_epoch: int | None,
+        partitions: Sequence[TopicPartition],
+        offsets: Mapping[str, Offsets],
     ) -> None:
-        self.clean = clean
+        self.clean = clean_epoch is not None
+        self.clean_epoch = NO_EPOCH if clean_epoch is None else clean_epoch
         self.partitions = partitions
         self.offsets = offsets
 
@@ -75,8 +83,19 @@ class _Looked:
 def _look(files: FileSystem, path: str) -> _Looked:
     files.make_directories(path)
     offsets = {name: checkpoints.read_offsets(files, f"{path}/{name}") for name in _CHECKPOINTS}
-    clean = files.exists(f"{path}/{CLEAN_SHUTDOWN}")
-    return _Looked(clean, _partitions_in(files, path), offsets)
+    return _Looked(_clean_epoch(files, path), _partitions_in(files, path), offsets)
+
+
+def _clean_epoch(files: FileSystem, path: str) -> int | None:
+    """What the clean-shutdown marker says; NO_EPOCH if only that it is there, None if it is not."""
+    marker = f"{path}/{CLEAN_SHUTDOWN}"
+    if not files.exists(marker):
+        return None
+    try:
+        epoch = json.loads(read_file(files, marker))["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return NO_EPOCH
+    return epoch if isinstance(epoch, int) else NO_EPOCH
 
 
 def _partitions_in(files: FileSystem, path: str) -> list[TopicPartition]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import FileSystem, Worker
 
 Offsets = dict["TopicPartition", int]
+NO_EPOCH = -1
+"""Where no incarnation is known to have stopped cleanly."""
 
 
 class LogDirectory:
@@ -40,6 +42,8 @@ class LogDirectory:
         self.flusher = Flusher(worker, self.fail)
         self.cleaned: Offsets = {}
         """Up to where each log is compacted."""
+        self.clean_epoch = NO_EPOCH
+        """In which epoch of the broker the directory was closed cleanly before it was loaded."""
         self.offline: BaseException | None = None
         """Why the directory serves nothing."""
         self._files = files

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from broker.log import checkpoints
 from broker.log.housekeeping import Housekeeping
 from broker.log.loading import CLEAN_SHUTDOWN, load
-from broker.log.log_directory import LogDirectory
+from broker.log.log_directory import NO_EPOCH, LogDirectory
 from broker.log.opening import create_log
 from broker.log.settings import LogSettings
 from broker.types import LogDirectoryFacts, LogFacts
@@ -74,12 +74,23 @@ class LogManager:
                 self._adopt(directory, log)
         self.housekeeping.start()
 
-    async def stop(self) -> None:
-        """Makes everything durable, writes the checkpoints and the clean-shutdown marker."""
+    async def stop(self, broker_epoch: int = NO_EPOCH) -> None:
+        """Makes everything durable, writes the checkpoints and the clean-shutdown marker.
+
+        The marker bears the epoch of the broker's incarnation, if it had one.
+        """
         await self.housekeeping.stop()
         for directory in self._directories:
-            await self._close(directory)
+            await self._close(directory, broker_epoch)
             directory.worker.close()
+
+    @property
+    def clean_epoch(self) -> int:
+        """In which epoch the broker stopped cleanly before `start`; NO_EPOCH unless all directories
+        say the same.
+        """
+        epochs = {directory.clean_epoch for directory in self._directories}
+        return epochs.pop() if len(epochs) == 1 else NO_EPOCH
 
     # --- the logs -------------------------------------------------------------------------------
 
@@ -227,7 +238,7 @@ class LogManager:
         else:
             self.directory_failed(directory.path, sorted(directory.logs))
 
-    async def _close(self, directory: LogDirectory) -> None:
+    async def _close(self, directory: LogDirectory, broker_epoch: int) -> None:
         """Flushes and closes the logs; the marker is left out if the disk refuses anything."""
         for log in list(directory.logs.values()):
             if directory.offline is None:
@@ -237,8 +248,8 @@ class LogManager:
         logs, retired = list(directory.logs.values()), self.housekeeping.take_retired(directory)
         for log in logs:
             retired += log.take_retired()
-        clean = directory.offline is None
-        closing = partial(_close, self._runtime.files, directory.path, logs, retired, clean)
+        epoch = broker_epoch if directory.offline is None else None
+        closing = partial(_close, self._runtime.files, directory.path, logs, retired, epoch)
         try:
             await directory.worker.submit(closing)
         except OSError as error:
@@ -255,12 +266,12 @@ def _close(
     path: str,
     logs: Sequence[PartitionLog],
     retired: Sequence[Callable[[], None]],
-    clean: bool,
+    clean_epoch: int | None,
 ) -> None:
     for log in logs:
         log.close()
-    if clean:
+    if clean_epoch is not None:
         for finish in retired:
             finish()
-        marker = json.dumps({"version": 0, "brokerEpoch": -1})
+        marker = json.dumps({"version": 0, "brokerEpoch": clean_epoch})
         replace_file(files, f"{path}/{CLEAN_SHUTDOWN}", marker.encode())

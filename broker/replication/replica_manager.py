@@ -106,6 +106,7 @@ class ReplicaManager:
     async def start(self) -> None:
         """Recovers the logs; partitions are served once an image names them."""
         await self._logs.start()
+        self._context.stopped_cleanly(self._logs.clean_epoch)
         self._background.start(self._isr.run())
         self._background.start(self._places.run())
         self._background.start(self._shrink_periodically())
@@ -118,7 +119,7 @@ class ReplicaManager:
         self._deletion.close()
         self._cold_reads.close()
         self._offsets.close()
-        await self._logs.stop()
+        await self._logs.stop(self._context.broker_epoch())
 
     # --- images ---------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class ReplicaManager:
         end = hosted.log.log_end_offset
         if hosted.rules.become_leader(image, log_end_offset=end, now_ms=self._now_ms()):
             self._fetchers.unfollow(hosted.partition)
-            hosted.log.start_epoch(image.leader_epoch)
+            hosted.log.epochs.assign(image.leader_epoch, end)
             self._ack_flusher.request(hosted)
             self._tell("leading", hosted, log_end_offset=end)
         hosted.advance(self._now_ms())

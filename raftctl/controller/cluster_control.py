@@ -97,8 +97,9 @@ class ClusterControl:
         """Registers an incarnation; its epoch is the offset of its record.
 
         The same incarnation again changes its registration and keeps its epoch. Errors:
-        INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and DUPLICATE_BROKER_REGISTRATION while
-        another incarnation of the broker has a session, or partitions have not given it up yet.
+        INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, UNSUPPORTED_VERSION if the broker cannot work
+        with a feature's level, and DUPLICATE_BROKER_REGISTRATION while another incarnation of the
+        broker has a session, or partitions have not given it up yet.
         """
         broker = image.brokers.get(request.broker_id)
         try:
@@ -108,7 +109,9 @@ class ClusterControl:
         if broker is not None and broker.incarnation_id == request.incarnation_id:
             self._sessions.open(request.broker_id, now_ms)
             return self._amend(request, broker)
-        fencing = [] if broker is None else self._bury(image, broker)
+        fencing = (
+            [] if broker is None else self._bury(image, broker, clean=_is_clean(request, broker))
+        )
         if self._settler.is_pending(request.broker_id):
             self._sessions.close(request.broker_id)  # that of the last incarnation
             return ControllerResult(tuple(fencing), _not_yet(request.broker_id))
@@ -119,6 +122,7 @@ class ClusterControl:
             request.endpoints,
             request.rack,
             request.log_directories,
+            features=request.features,
         )
         return ControllerResult(
             (*fencing, record),
@@ -141,6 +145,7 @@ class ClusterControl:
             )
         _check_contents(request)
         _check_directories(image, request)
+        _check_features(image, request)
         if broker is None or broker.incarnation_id == request.incarnation_id:
             return
         if self._sessions.lives(broker.broker_id, now_ms) and not broker.in_controlled_shutdown:
@@ -160,8 +165,10 @@ class ClusterControl:
             broker.fenced,
             broker.in_controlled_shutdown,
             broker.broker_epoch,
+            request.features,
         )
-        same = (broker.endpoints, broker.rack) == (request.endpoints, request.rack)
+        present = (broker.endpoints, broker.rack, broker.features)
+        same = present == (request.endpoints, request.rack, request.features)
         response = RegisterBrokerResponse(ErrorCode.NONE, "", broker.broker_epoch)
         return ControllerResult(() if same else (record,), response)
 
@@ -176,7 +183,7 @@ class ClusterControl:
             return ControllerResult((), response)
         self._sessions.close(broker.broker_id)
         gone = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
-        return admin_result([*self._bury(image, broker), gone], [])
+        return admin_result([*self._bury(image, broker, clean=False), gone], [])
 
     # --- heartbeats -----------------------------------------------------------------------------
 
@@ -274,17 +281,20 @@ class ClusterControl:
         leaving = {broker.broker_id: False for broker in brokers}
         return [*fencing, *self._settler.begin(image, leaving)]
 
-    def _bury(self, image: MetadataImage, broker: BrokerImage) -> list[Record]:
+    def _bury(self, image: MetadataImage, broker: BrokerImage, *, clean: bool) -> list[Record]:
         """The end of an incarnation: it is perhaps not fenced yet, and what it led must move first.
 
-        The next one may lack what this one had not flushed, so it is no eligible leader any more.
+        Unless it stopped cleanly, the next one may lack what this one had not flushed, so it is no
+        eligible leader any more (KIP-966).
         """
-        forgotten = not eligible_leaders_enabled(image) or self._settler.has_forgotten(broker)
+        forgets = eligible_leaders_enabled(image) and not clean
+        forgotten = not forgets or self._settler.has_forgotten(broker)
         if broker.fenced and forgotten:
             return []  # To look at all partitions would find nothing.
         epoch = broker.broker_epoch
         fencing = [BrokerRegistrationChangeRecord(broker.broker_id, epoch, fenced=True)]
-        changes = self._settler.begin(image, {broker.broker_id: False}, forgetful=broker)
+        forgetful = None if clean else broker
+        changes = self._settler.begin(image, {broker.broker_id: False}, forgetful=forgetful)
         return [*([] if broker.fenced else fencing), *changes]
 
 
@@ -308,6 +318,10 @@ def _check_contents(request: RegisterBrokerRequest) -> None:
         problem = "The broker names a listener twice"
     elif len(set(request.log_directories)) < len(request.log_directories):
         problem = "The broker names a log directory twice"
+    elif len({one.name for one in request.features}) < len(request.features):
+        problem = "The broker names a feature twice"
+    elif any(one.lowest > one.highest for one in request.features):
+        problem = "The lowest level of a feature is above its highest"
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, problem)
 
@@ -322,6 +336,28 @@ def _check_directories(image: MetadataImage, request: RegisterBrokerRequest) -> 
             raise KafkaError(
                 ErrorCode.INVALID_REGISTRATION, f"Broker {other} has one of the log directories"
             )
+
+
+def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> None:
+    """A broker that cannot read what the cluster writes must not follow it (KIP-584)."""
+    if not request.features:
+        return
+    ranges = {one.name: one for one in request.features}
+    for name in sorted(image.features):
+        level, known = image.features[name], ranges.get(name)
+        if level and not (known is not None and known.lowest <= level <= known.highest):
+            can = (
+                f"supports levels {known.lowest} to {known.highest}"
+                if known
+                else "does not know it"
+            )
+            message = f"{name} is {level}, and broker {request.broker_id} {can}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+def _is_clean(request: RegisterBrokerRequest, broker: BrokerImage) -> bool:
+    """Whether the broker has all that this incarnation of it had."""
+    return request.previous_broker_epoch == broker.broker_epoch
 
 
 def _not_yet(broker_id: int) -> RegisterBrokerResponse:

@@ -89,8 +89,24 @@ def _check(image: MetadataImage, update: FeatureUpdate) -> None:
         raise _refused(f"{update.feature} is {present}: to lower it, ask for a safe downgrade")
     if update.level > present and update.upgrade_type != UPGRADE:
         raise _refused(f"{update.feature} is {present}: to raise it, ask for an upgrade")
+    if update.level != present:
+        _check_brokers(image, update)
     if update.feature == METADATA_VERSION_FEATURE and update.level < present:
         _check_nothing_is_lost(image, update)
+
+
+def _check_brokers(image: MetadataImage, update: FeatureUpdate) -> None:
+    """Every registered broker, also one that is away, must be able to work with the level."""
+    unable = [
+        str(broker_id)
+        for broker_id in sorted(image.brokers)
+        if not image.brokers[broker_id].supports(update.feature, update.level)
+    ]
+    if unable:
+        raise _refused(
+            f"Level {update.level} of {update.feature} is not supported by broker(s) "
+            f"{', '.join(unable)}: upgrade or unregister them first"
+        )
 
 
 def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:

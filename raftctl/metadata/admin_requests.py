@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from typing import ClassVar
+from uuid import UUID
 
 from raftctl.errors import ErrorCode
 
@@ -191,6 +192,17 @@ class QuorumReplica:
     log_end_offset: int
     last_fetch_ms: int
     last_caught_up_ms: int
+    directory_id: UUID | None = None
+    """Of its metadata directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumNode:
+    """Where a voter listens."""
+
+    node_id: int
+    host: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,3 +218,5 @@ class DescribeQuorumResponse:
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
     offset: int = -1
+    nodes: tuple[QuorumNode, ...] = ()
+    """The voters, as far as it is known where they listen."""

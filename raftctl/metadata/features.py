@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.records import FeatureRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,11 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION_FEATURE: (1, METADATA_VERSION),
 }
 """Feature to its lowest and highest level."""
+
+
+def supported_ranges() -> tuple[FeatureRange, ...]:
+    """What a node of this release tells of itself."""
+    return tuple(FeatureRange(name, *SUPPORTED[name]) for name in sorted(SUPPORTED))
 
 
 def level_of(image: MetadataImage, feature: str) -> int:

@@ -30,6 +30,15 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureRange:
+    """The levels of a feature that a node can work with."""
+
+    name: str
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderChangeRecord:
     """Control record: the first of each epoch, so that its predecessors can commit (Raft §8)."""
 
@@ -53,6 +62,8 @@ class RegisterBrokerRecord:
     in_controlled_shutdown: bool = False
     broker_epoch: int = -1
     """-1: the offset of this record. Otherwise the epoch that a re-registration keeps."""
+    features: tuple[FeatureRange, ...] = ()
+    """What the broker can work with; empty if it did not tell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from raftctl.metadata.kv_requests import (
     KvSessionResponse,
     KvUnlockRequest,
 )
-from raftctl.metadata.records import Endpoint
+from raftctl.metadata.records import Endpoint, FeatureRange
 from raftctl.metadata.security_requests import (
     AlterClientQuotasRequest,
     AlterScramRequest,
@@ -56,6 +56,10 @@ class RegisterBrokerRequest:
     endpoints: tuple[Endpoint, ...]
     rack: str | None
     log_directories: tuple[UUID, ...]
+    features: tuple[FeatureRange, ...] = ()
+    """What the broker can work with; empty: it does not tell, and nothing is checked."""
+    previous_broker_epoch: int = -1
+    """Of the incarnation that stopped cleanly here before; -1 if that cannot be told (KIP-966)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -68,6 +69,7 @@ class BrokerLifecycle:
         self._published = asyncio.Event()
         self._fenced = True
         self._offline_directories: tuple[UUID, ...] = ()
+        self._previous_broker_epoch = -1
         self.broker_epoch = -1
         """The offset of the registration; -1 before it."""
 
@@ -87,6 +89,10 @@ class BrokerLifecycle:
         if directory_id not in self._offline_directories:
             self._offline_directories += (directory_id,)
             self._wake.set()
+
+    def stopped_cleanly(self, broker_epoch: int) -> None:
+        """The incarnation of this epoch left nothing undone; to be told before `register`."""
+        self._previous_broker_epoch = broker_epoch
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Wakes whoever waits for the image to advance; ends a node that was replaced."""
@@ -130,6 +136,8 @@ class BrokerLifecycle:
             endpoints=tuple(endpoints),
             rack=self._config.broker_rack,
             log_directories=self._log_directories,
+            features=supported_ranges(),
+            previous_broker_epoch=self._previous_broker_epoch,
         )
         complained = False
         while True:

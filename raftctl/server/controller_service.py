@@ -16,6 +16,7 @@ from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
 from raftctl.metadata.admin_requests import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    QuorumNode,
     QuorumReplica,
 )
 from raftctl.metadata.kv_requests import KvHeartbeatRequest
@@ -407,7 +408,9 @@ def quorum_response(status: QuorumStatus, wall_ms: int) -> DescribeQuorumRespons
             -1 if at_ms is None else wall_ms - (status.now_ms - at_ms)
             for at_ms in (one.last_fetch_ms, one.last_caught_up_ms)
         )
-        return QuorumReplica(one.node_id, one.log_end_offset, fetch_ms, caught_up_ms)
+        return QuorumReplica(
+            one.node_id, one.log_end_offset, fetch_ms, caught_up_ms, one.directory_id
+        )
 
     return DescribeQuorumResponse(
         ErrorCode.NONE,
@@ -417,6 +420,11 @@ def quorum_response(status: QuorumStatus, wall_ms: int) -> DescribeQuorumRespons
         status.high_watermark,
         tuple(map(replica, status.voters)),
         tuple(map(replica, status.observers)),
+        nodes=tuple(
+            QuorumNode(voter.replica.node_id, voter.host, voter.port)
+            for voter in status.voter_set
+            if voter.port
+        ),
     )
 
 

@@ -340,6 +340,7 @@ class Node:
                 fail=self._fail,
                 directory_ids=dict(zip(config.log_dirs, replica.log_directory_ids, strict=True)),
                 directory_failed=lifecycle.directory_failed,
+                stopped_cleanly=lifecycle.stopped_cleanly,
             )
         )
         runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)

@@ -108,3 +108,13 @@ def test_what_waits_to_be_sent_from_a_file_is_what_was_written(
 ) -> None:
     result = simulator.run(f"tests.simulation.sending_scenarios:{name}", 1)
     assert result.ok, result.output
+
+
+@pytest.mark.req("C2", "C5", "C8", "C11", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_replica_that_stopped_cleanly_stays_eligible_to_lead(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    target = "tests.simulation.restart_scenarios:eligible_leader_comes_back"
+    result = simulator.run(target, seed)
+    assert result.ok, result.output

@@ -1,7 +1,7 @@
 """Sends parts of simulated files on simulated connections, past the transport.
 
-The counterpart of `raftctl.runtime.real_sending`: the socket takes what its window has room for, now
-and then less or nothing, as the buffers of a real one do.
+The counterpart of `raftctl.runtime.real_sending`: the socket takes what its window has room for,
+now and then less or nothing, as the buffers of a real one do.
 """
 
 from __future__ import annotations

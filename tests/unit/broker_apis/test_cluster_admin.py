@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import DescribeQuorumResponse, QuorumReplica
+from raftctl.metadata.admin_requests import DescribeQuorumResponse, QuorumNode, QuorumReplica
 from raftctl.metadata.features import METADATA_VERSION
 from tests.unit.broker_apis.asking import ask
 from tests.unit.broker_apis.controlled import ControlledBroker
 
 pytestmark = pytest.mark.req("N1")
 ELR = "eligible.leader.replicas.version"
+DIRECTORY = UUID(int=70)
 
 
 def features(level: int, kind: int) -> dict[str, Any]:
@@ -72,10 +74,10 @@ async def test_the_quorum_is_described(monkeypatch: pytest.MonkeyPatch, version:
     assert refused["error_code"] == ErrorCode.UNSUPPORTED_VERSION, "a controller without quorum"
 
     async def call(*_: object) -> DescribeQuorumResponse:
-        voters = (QuorumReplica(7, 40, 1_000, 900), QuorumReplica(8, 39, -1, -1))
-        return DescribeQuorumResponse(
-            ErrorCode.NONE, "", 7, 5, 38, voters, (QuorumReplica(1, 20, 990, 800),)
-        )
+        voters = (QuorumReplica(7, 40, 1_000, 900, DIRECTORY), QuorumReplica(8, 39, -1, -1))
+        observers = (QuorumReplica(1, 20, 990, 800),)
+        nodes = (QuorumNode(7, "somewhere", 9093),)
+        return DescribeQuorumResponse(ErrorCode.NONE, "", 7, 5, 38, voters, observers, nodes=nodes)
 
     monkeypatch.setattr(broker, "call", call)
     answer = await ask(broker, 55, version, request)
@@ -88,5 +90,11 @@ async def test_the_quorum_is_described(monkeypatch: pytest.MonkeyPatch, version:
         (8, 39),
     ]
     assert [v["replica_id"] for v in partition["observers"]] == [1]
+    if version >= 2:
+        directories = [v["replica_directory_id"] for v in partition["current_voters"]]
+        assert directories == [DIRECTORY, None]
+        (node,) = answer["nodes"]
+        (listener,) = node["listeners"]
+        assert (node["node_id"], listener["host"], listener["port"]) == (7, "somewhere", 9093)
     other = await ask(broker, 55, version, quorum_request("t"))
     assert other["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -14,6 +14,7 @@ from broker.log.log_manager import LogManager
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import TopicConfig
+from raftctl.runtime.api import replace_file
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
 
@@ -77,7 +78,7 @@ async def test_a_clean_restart_forgets_neither_high_watermark_nor_log_start() ->
     append(manager, A, 5)
     log.high_watermark = 4
     log.advance_log_start(2)
-    log.start_epoch(3)
+    log.epochs.assign(3, log.log_end_offset)
     await manager.stop()
     assert CLEAN_SHUTDOWN in files.names("/d1")
     assert bytes(files.nodes["/d1/replication-offset-checkpoint"].data) == b"0\n1\na 0 4\n"
@@ -92,6 +93,34 @@ async def test_a_clean_restart_forgets_neither_high_watermark_nor_log_start() ->
     assert (found.topic_id, found.recovered.segments_checked) == (TOPIC_ID, 0)
     assert CLEAN_SHUTDOWN not in files.names("/d1")
     await again.stop()
+
+
+@pytest.mark.req("C2", "L1")
+async def test_the_epoch_of_a_clean_shutdown_is_told_once_and_by_all_directories() -> None:
+    files = FakeFiles()
+    manager = await started(files, "/d1", "/d2")
+    assert manager.clean_epoch == -1
+    await manager.stop(broker_epoch=7)
+    manager = await started(files, "/d1", "/d2")
+    assert manager.clean_epoch == 7
+    manager = await started(files, "/d1", "/d2")
+    assert manager.clean_epoch == -1, "that life has not ended cleanly"
+    await manager.stop(broker_epoch=8)
+    files.remove("/d2/.kafka_cleanshutdown")
+    manager = await started(files, "/d1", "/d2")
+    assert manager.clean_epoch == -1, "one of the directories was replaced"
+
+
+@pytest.mark.req("L1")
+@pytest.mark.parametrize("marker", [b"", b"[]", b"{}", b'{"brokerEpoch": "x"}'])
+async def test_a_marker_that_tells_no_epoch_still_tells_of_a_clean_shutdown(marker: bytes) -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    await manager.stop()
+    replace_file(files, f"/d1/{CLEAN_SHUTDOWN}", marker)
+    manager = await started(files)
+    assert manager.clean_epoch == -1
+    assert not files.exists(f"/d1/{CLEAN_SHUTDOWN}")
 
 
 @pytest.mark.req("L4")

@@ -10,7 +10,7 @@ from raftctl.controller.quorum_controller import ControllerConfig, QuorumControl
 from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import AdminResponse, Outcome
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
-from raftctl.metadata.records import Endpoint, Record
+from raftctl.metadata.records import Endpoint, FeatureRange, Record
 from raftctl.metadata.requests import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -111,10 +111,21 @@ class Cluster:
         cluster_id: str = CLUSTER_ID,
         endpoints: tuple[Endpoint, ...] = ENDPOINTS,
         directories: tuple[UUID, ...] = (),
+        features: tuple[FeatureRange, ...] = (),
+        previous_epoch: int = -1,
     ) -> RegisterBrokerResponse:
         identity = incarnation(broker_id, number)
         response = self.handle(
-            RegisterBrokerRequest(broker_id, identity, cluster_id, endpoints, rack, directories)
+            RegisterBrokerRequest(
+                broker_id,
+                identity,
+                cluster_id,
+                endpoints,
+                rack,
+                directories,
+                features,
+                previous_epoch,
+            )
         )
         assert isinstance(response, RegisterBrokerResponse)
         return response

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.records import NO_LEADER, Endpoint
+from raftctl.metadata.records import NO_LEADER, Endpoint, FeatureRange
 from tests.unit.controller.cluster import ENDPOINTS, SESSION_MS, Cluster
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("C2")
 TAKEN, FREE = UUID(int=55), UUID(int=56)
+LEVELS, BACKWARDS = FeatureRange("f", 0, 1), FeatureRange("f", 2, 1)
 
 
 @pytest.fixture
@@ -46,6 +47,8 @@ def test_the_broker_epoch_is_the_offset_of_the_registration(cluster: Cluster) ->
         (ErrorCode.INVALID_REGISTRATION, lambda it: it.register(1, directories=(TAKEN,))),
         (ErrorCode.INVALID_REGISTRATION, lambda it: it.register(1, directories=(FREE, FREE))),
         (ErrorCode.INVALID_REGISTRATION, lambda it: it.register(-1)),
+        (ErrorCode.INVALID_REGISTRATION, lambda it: it.register(1, features=(LEVELS, LEVELS))),
+        (ErrorCode.INVALID_REGISTRATION, lambda it: it.register(1, features=(BACKWARDS,))),
     ],
 )
 def test_a_bad_registration_is_refused(

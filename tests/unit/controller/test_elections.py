@@ -162,6 +162,19 @@ def test_a_new_life_is_not_eligible_unless_it_is_the_last(eligible: Cluster) -> 
     assert members(eligible) == (1, (1,), ())
 
 
+@pytest.mark.req("C2", "C5")
+def test_a_new_life_is_eligible_if_the_last_one_ended_cleanly(eligible: Cluster) -> None:
+    for broker_id in (3, 2, 1):
+        eligible.fence(broker_id)
+    eligible.now_ms += SESSION_MS
+    clean = eligible.image.brokers[2].broker_epoch
+    eligible.register(2, 1, previous_epoch=clean)
+    assert members(eligible) == (NO_LEADER, (), (1, 2)), "it has all that it had (KIP-966)"
+    eligible.heartbeat(2, want_shut_down=True)
+    eligible.register(2, 2, previous_epoch=clean)
+    assert members(eligible) == (NO_LEADER, (), (1,)), "that was the life before the last"
+
+
 @pytest.mark.req("C5")
 def test_a_leader_that_restarts_unnoticed_is_not_eligible(eligible: Cluster) -> None:
     eligible.fence(3)

@@ -19,7 +19,7 @@ from raftctl.metadata.admin_requests import (
 from raftctl.metadata.features import ELR_FEATURE, METADATA_VERSION, METADATA_VERSION_FEATURE
 from raftctl.metadata.image import BROKER_RESOURCE
 from raftctl.metadata.kv_requests import KvCloseSessionRequest, KvOpenSessionRequest
-from raftctl.metadata.records import NO_LEADER, ClientQuotaRecord
+from raftctl.metadata.records import NO_LEADER, ClientQuotaRecord, FeatureRange
 from tests.unit.controller.cluster import Cluster
 
 MIN_ISR = "min.insync.replicas"
@@ -123,6 +123,49 @@ def test_partitions_follow_when_eligible_leaders_begin_and_end(cluster: Cluster)
     update(cluster, FeatureUpdate(ELR_FEATURE, 0, SAFE_DOWNGRADE))
     partition = cluster.partition("t")
     assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (1,), ())
+
+
+# --- brokers that differ --------------------------------------------------------------------------
+
+OLD = (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION),)
+OLDER = (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION - 1),)
+
+
+@pytest.mark.req("C11", "C2")
+def test_a_broker_that_cannot_work_with_a_level_is_not_let_in(cluster: Cluster) -> None:
+    before = cluster.image
+    refused = cluster.register(4, features=OLDER)
+    assert (refused.error, refused.broker_epoch) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+    assert f"supports levels 1 to {METADATA_VERSION - 1}" in refused.message
+    assert cluster.image is before
+    assert cluster.register(4, features=OLD).error == ErrorCode.NONE
+    assert cluster.image.brokers[4].features == OLD
+    update(cluster, FeatureUpdate(METADATA_VERSION_FEATURE, METADATA_VERSION - 1, SAFE_DOWNGRADE))
+    assert cluster.register(5, features=OLDER).error == ErrorCode.NONE
+
+
+@pytest.mark.req("C11")
+def test_a_level_waits_until_every_broker_can_work_with_it(cluster: Cluster) -> None:
+    cluster.register(4, features=OLD)
+    before = cluster.image
+    refused = update(cluster, FeatureUpdate(ELR_FEATURE, 1))
+    assert refused.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert "broker(s) 4: upgrade or unregister" in refused.message
+    assert cluster.image is before
+    cluster.register(4, features=(*OLD, FeatureRange(ELR_FEATURE, 0, 1)))
+    assert update(cluster, FeatureUpdate(ELR_FEATURE, 1)).error == ErrorCode.NONE, "it was upgraded"
+    doing_without = FeatureUpdate(ELR_FEATURE, 0, SAFE_DOWNGRADE)
+    assert update(cluster, doing_without).error == ErrorCode.NONE
+
+
+@pytest.mark.req("C11")
+def test_a_downgrade_waits_for_brokers_that_need_the_level(cluster: Cluster) -> None:
+    newest = (FeatureRange(METADATA_VERSION_FEATURE, METADATA_VERSION, METADATA_VERSION + 1),)
+    cluster.register(4, features=newest)
+    down = FeatureUpdate(METADATA_VERSION_FEATURE, 1, UNSAFE_DOWNGRADE)
+    assert update(cluster, down).error == ErrorCode.INVALID_UPDATE_VERSION
+    unregister(cluster, 4)
+    assert update(cluster, down).error == ErrorCode.NONE
 
 
 # --- unregistered brokers -------------------------------------------------------------------------

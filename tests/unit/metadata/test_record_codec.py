@@ -16,6 +16,7 @@ from raftctl.metadata.records import (
     ConfigRecord,
     Endpoint,
     FeatureLevelRecord,
+    FeatureRange,
     KvLockRecord,
     KvOwnerRecord,
     KvRecord,
@@ -43,6 +44,7 @@ ID = UUID(int=3)
 RECORDS: list[Record] = [
     LeaderChangeRecord(1, (1, 2, 3), (1, 2)),
     RegisterBrokerRecord(1, ID, (Endpoint("A", "h", 1, "SSL"),), None, (ID,), False, True, 7),
+    RegisterBrokerRecord(1, ID, (), "r", (ID,), features=(FeatureRange("f", 0, 1),)),
     UnregisterBrokerRecord(1, 7),
     BrokerRegistrationChangeRecord(1, 7, None, True, (ID,)),
     TopicRecord("a", ID),

@@ -13,6 +13,7 @@ import pytest
 from jepsen.env.sim.world import World
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.records import Endpoint, RegisterBrokerRecord, UnregisterBrokerRecord
 from raftctl.metadata.requests import (
@@ -172,10 +173,18 @@ class Broker:
 def test_it_registers_and_sends_heartbeats() -> None:
     async def story() -> None:
         broker = Broker()
+        broker.lifecycle.stopped_cleanly(5)
         await broker.run_for(3.5 * HEARTBEAT_S)
         _, registration, _ = broker.requests[0]
         assert registration == RegisterBrokerRequest(
-            BROKER, broker.incarnation_id, "cluster", ENDPOINTS, None, (UUID(int=70),)
+            BROKER,
+            broker.incarnation_id,
+            "cluster",
+            ENDPOINTS,
+            None,
+            (UUID(int=70),),
+            supported_ranges(),
+            5,
         )
         times = [at for at, _ in broker.beats]
         assert [late - early for early, late in pairwise(times)] == [
