@@ -11,7 +11,6 @@ from broker.coordinator.group_requests import DeleteGroup, DescribeGroup, ListGr
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
 
