@@ -8,7 +8,7 @@ nothing open. Markers may be written twice; what they say is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.coordinator import transaction_records
@@ -54,6 +54,10 @@ class InitProducer:
     producer_epoch: int = -1
     fresh_id: int = NO_ID
     """An id that nobody has, if the coordinator needs one: see `TransactionCore.needs_id`."""
+
+    def with_id(self, producer_id: int) -> InitProducer:
+        """The same with a fresh id."""
+        return replace(self, fresh_id=producer_id)
 
 
 @dataclass(frozen=True, slots=True)

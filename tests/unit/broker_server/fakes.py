@@ -16,8 +16,10 @@ from structlog.testing import LogCapture
 from broker.apis.context import ApiContext
 from broker.apis.dispatch import dispatch
 from broker.apis.fetch_sessions import FetchSessions
+from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.protocol import codec
 from broker.server.admission import Admission
 from broker.server.listeners import Listeners
@@ -32,6 +34,7 @@ from broker.types import (
     LogFacts,
     OffsetLookup,
     OffsetResult,
+    ProducerFacts,
     TopicPartition,
 )
 from raftctl.config import make_config
@@ -101,7 +104,7 @@ class FakeReplicas:
         self._polls: list[asyncio.Future[None]] = []
 
     def append(
-        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Any]]
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends at once; with `hold` the answer waits for `release`."""
         results = [self._append_one(*entry) for entry in entries]
@@ -175,6 +178,11 @@ class FakeReplicas:
             DeletedRecords(ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
             for there in known
         ]
+
+    def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
+        """Nobody."""
+        known = self._log(partition) is not None
+        return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
 
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """One, with everything."""
@@ -313,6 +321,11 @@ class FakeBroker:
             sessions=FetchSessions(
                 self.config.max_incremental_fetch_session_cache_slots, random.Random(5)
             ),
+            internal_topics=InternalTopics(self.config, self.controller, self.metadata),
+            transactions=TransactionCoordinator(
+                self.config, self.replicas, lambda: 0, self.failures.append, self.log
+            ),
+            wall_ms=lambda: 0,
             log=self.log,
         )
         self.admission = Admission(self.config, self.failures.append)
