@@ -14,6 +14,7 @@ from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.coordinator.coordinator import group_coordinator
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.log import dump
 from broker.log.log_manager import LogManager
@@ -54,6 +55,7 @@ class KafkaBroker:
         self._transactions = TransactionCoordinator(
             config, self.replicas, context.runtime.wall_ms, context.fail, context.runtime.log
         )
+        self._groups = group_coordinator(context, self.replicas)
         self._sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, context.runtime.random
         )
@@ -77,6 +79,7 @@ class KafkaBroker:
         self.replicas.apply_delta(delta, image)
         self._metadata.publish(image)
         self._transactions.publish(image)
+        self._groups.publish(image)
         self._admission.begin()
 
     async def stop(self) -> None:
@@ -85,6 +88,7 @@ class KafkaBroker:
         self._producer_ids.close()
         self._internal_topics.close()
         await self._transactions.stop()
+        await self._groups.stop()
         await self.replicas.stop()
 
     def _serve(self, listener: str, frame: Frame) -> Reply:
@@ -102,6 +106,7 @@ class KafkaBroker:
             sessions=self._sessions,
             internal_topics=self._internal_topics,
             transactions=self._transactions,
+            groups=self._groups,
             wall_ms=self._context.runtime.wall_ms,
             log=self._log,
         )

@@ -13,6 +13,7 @@ from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.coordinator.coordinator import Coordinator
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.protocol.codec import Message
 from raftctl.config import NodeConfig
@@ -94,6 +95,7 @@ class ApiContext:
     sessions: FetchSessions
     internal_topics: InternalTopics
     transactions: TransactionCoordinator
+    groups: Coordinator
     wall_ms: Callable[[], int]
     log: FilteringBoundLogger
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.marker_sender import by_topic
 from broker.coordinator.transactions import AddPartitions, EndTransaction, InitProducer
 from broker.types import TopicPartition
@@ -153,10 +153,7 @@ async def handle_add_offsets(context: ApiContext, request: Request) -> Answer:
     """The partition that holds the group's offsets belongs to the transaction too."""
     body = request.body
     await context.internal_topics.ensure(CONSUMER_OFFSETS)
-    topic = context.metadata.image.topics.by_name(CONSUMER_OFFSETS)
-    if topic is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = partition_of(body["group_id"], len(topic.partitions))
+    partition = context.groups.partition_of(body["group_id"])
     asked = AddPartitions(
         body["transactional_id"],
         body["producer_id"],

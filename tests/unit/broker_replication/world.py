@@ -15,6 +15,7 @@ from broker.apis.fetch_sessions import FetchSessions
 from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.coordinator.coordinator import group_coordinator
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.log.log_manager import LogManager
 from broker.replication.replica_manager import ReplicaManager
@@ -212,6 +213,7 @@ class Node:
             self.failures.append,
             self.runtime.log,
         )
+        self.groups = group_coordinator(self.context, self.replicas)
         await self.replicas.start()
         port = self.port = await self._bind() if self._listen else 1
         self.running = True
@@ -232,6 +234,7 @@ class Node:
             self.running = False
             self._close_server()
             await self.transactions.stop()
+            await self.groups.stop()
             await self.replicas.stop()
             assert self.failures == []
 
@@ -240,6 +243,7 @@ class Node:
         self.running = False
         self._close_server()
         await self.transactions.stop()
+        await self.groups.stop()
         await self.replicas._background.stop()
         self.replicas._produces.close()
         self.replicas._fetches.close()
@@ -250,6 +254,7 @@ class Node:
             self.metadata.publish(image)
             self.replicas.apply_delta(delta, image)
             self.transactions.publish(image)
+            self.groups.publish(image)
 
     def hosted(self, partition: TopicPartition = P0) -> HostedPartition:
         return self.replicas._hosted[partition]
@@ -280,6 +285,7 @@ class Node:
             sessions=self.sessions,
             internal_topics=InternalTopics(self.config, self._controller, self.metadata),
             transactions=self.transactions,
+            groups=self.groups,
             wall_ms=self.runtime.wall_ms,
             log=self.runtime.log,
         )
