@@ -29,6 +29,9 @@ from jepsen.generator.core import Endless, Numbered, Todo
 from jepsen.workloads.base import Workload, WorkloadOptions
 
 if TYPE_CHECKING:
+    import random
+
+    from jepsen.client import Client
     from jepsen.env.base import Environment
     from jepsen.generator.core import Context
     from jepsen.history import Op
@@ -71,7 +74,6 @@ class QueueClient:
             "send": self._send,
             "poll": self._poll,
             "assign": self._assign,
-            "crash": _crash,
             "final-poll": self._final_poll,
         }
         return await does[op.f](op)
@@ -190,11 +192,6 @@ async def _started(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
         raise
 
 
-async def _crash(op: Op) -> Completion:
-    """The process ends as if it had crashed; the thread goes on with a new client."""
-    return unknown(op.value, "crashed")
-
-
 async def create_topic(environment: Environment, options: WorkloadOptions) -> None:
     """Creates the topic; raises TimeoutError if that does not succeed."""
     insync = str(max(1, options.replication - 1))
@@ -235,6 +232,17 @@ def _poll(context: Context, keys: int) -> Todo:
     return Todo("poll", [["poll"]])
 
 
+def _client(
+    options: WorkloadOptions, environment: Environment, process: int, rng: random.Random
+) -> Client:
+    if options.client == "librdkafka":
+        # Not imported in the simulation, where it has no part.
+        from jepsen.workloads.librdkafka import LibrdkafkaQueueClient
+
+        return LibrdkafkaQueueClient(environment.bootstrap_servers, options)
+    return QueueClient(environment.bootstrap_servers, options)
+
+
 def queue(options: WorkloadOptions) -> Workload:
     """Half of the threads send, half poll; at the end everything is read from the start."""
     senders = max(1, options.concurrency // 2)
@@ -242,7 +250,7 @@ def queue(options: WorkloadOptions) -> Workload:
     polls = Endless(partial(_poll, keys=options.keys))
     return Workload(
         "queue",
-        lambda environment, _, __: QueueClient(environment.bootstrap_servers, options),
+        partial(_client, options),
         reserve(senders, sends, polls),
         {"kafka": check_kafka, "availability": check_availability},
         final=UntilOk(Cycle(once("final-poll", [["poll"]]))),
