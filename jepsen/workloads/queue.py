@@ -24,7 +24,7 @@ from aiokafka.errors import (
 from jepsen.checkers.kafka.check import check_kafka
 from jepsen.checkers.simple import check_availability
 from jepsen.client import Completion, failed, ok, unknown
-from jepsen.generator.combinators import Cycle, UntilOk, once, reserve
+from jepsen.generator.combinators import Cycle, Then, UntilOk, once, reserve
 from jepsen.generator.core import Endless, Numbered, Todo
 from jepsen.workloads.base import Workload, WorkloadOptions
 
@@ -42,6 +42,7 @@ POLL_RECORDS = 500
 PREPARE_S = 60.0
 PAUSE_S = 0.2
 ASSIGN_CHANCE = 1 / 32
+LAST_VALUES = 1_000_000_000
 CERTAIN = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
 """What a broker says of a record it has certainly not appended, in no attempt."""
 
@@ -247,12 +248,14 @@ def queue(options: WorkloadOptions) -> Workload:
     """Half of the threads send, half poll; at the end everything is read from the start."""
     senders = max(1, options.concurrency // 2)
     sends = Numbered(partial(_send, keys=options.keys))
+    # Values of its own: what is whole again must take writes.
+    last_sends = Numbered(partial(_send, keys=options.keys), LAST_VALUES)
     polls = Endless(partial(_poll, keys=options.keys))
     return Workload(
         "queue",
         partial(_client, options),
         reserve(senders, sends, polls),
         {"kafka": check_kafka, "availability": check_availability},
-        final=UntilOk(Cycle(once("final-poll", [["poll"]]))),
+        final=Then((UntilOk(last_sends), UntilOk(Cycle(once("final-poll", [["poll"]]))))),
         prepare=partial(create_topic, options=options),
     )
