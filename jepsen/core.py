@@ -33,6 +33,7 @@ WORKLOADS = {
 """Loaded when needed, as each needs libraries of its own."""
 KAFKA_WORKLOADS = ("queue",)
 """Those that any Kafka cluster can be tested with."""
+CLIENTS = ("aiokafka", "librdkafka")
 SETTLE_S = 3.0
 FINAL_S = 60.0
 
@@ -55,6 +56,8 @@ class RunSpec:
     ops_per_key: int = 200
     replication: int = 3
     acks: str = "all"
+    client: str = "aiokafka"
+    """Of `queue`: one of CLIENTS."""
     topic: str = "jepsen"
     controllers: int = 3
     brokers: int = 3
@@ -92,6 +95,10 @@ def check_spec(spec: RunSpec) -> None:
     for name in spec.nemesis:
         if name not in PACKAGES:
             raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
+    if spec.client not in CLIENTS:
+        raise InputError(f"--client {spec.client}: choose one of {', '.join(CLIENTS)}")
+    if spec.env == "sim" and spec.client != "aiokafka":
+        raise InputError(f"--client {spec.client}: it has clocks of its own, so not in --env sim")
     if spec.env == "external":
         if not spec.bootstrap_servers:
             raise InputError("--env external: say where with --bootstrap-servers HOST:PORT,...")
@@ -109,7 +116,13 @@ def workload_of(spec: RunSpec) -> Workload:
     """The workload that the specification names."""
     module, _, function = WORKLOADS[spec.workload].partition(":")
     options = WorkloadOptions(
-        spec.concurrency, spec.keys, spec.ops_per_key, spec.replication, spec.topic, spec.acks
+        spec.concurrency,
+        spec.keys,
+        spec.ops_per_key,
+        spec.replication,
+        spec.topic,
+        spec.acks,
+        spec.client,
     )
     made: Workload = getattr(importlib.import_module(module), function)(options)
     return made

@@ -139,7 +139,8 @@ async def _run(
         run = Run(spec, environment, note)
         loop = asyncio.get_running_loop()
         with contextlib.suppress(ValueError):  # only the main thread is interrupted
-            loop.add_signal_handler(signal.SIGINT, run.stop)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, run.stop)
         await run.run()
 
 

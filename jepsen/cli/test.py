@@ -22,7 +22,7 @@ from jepsen.cli.output import (
     tell,
     word,
 )
-from jepsen.core import WORKLOADS, RunSpec, check_spec, overall
+from jepsen.core import CLIENTS, WORKLOADS, RunSpec, check_spec, overall
 from jepsen.errors import InputError
 from jepsen.nemesis import PACKAGES
 from jepsen.running import ENVIRONMENTS, run_and_judge
@@ -60,6 +60,9 @@ def run(
     keys: Annotated[int, typer.Option(min=1, max=1000, help="Partitions of the topic.")] = 3,
     replication: Annotated[int, typer.Option(min=1, max=100, help="Replicas of each.")] = 3,
     acks: Annotated[str, typer.Option(metavar="all|1|0", help="What producers wait for.")] = "all",
+    client: Annotated[
+        str, typer.Option(metavar="|".join(CLIENTS), help="For queue; sim: aiokafka only.")
+    ] = "",
     topic: Annotated[str, typer.Option(help="For queue; a new one on an external cluster.")] = "",
     bootstrap_servers: Annotated[
         str, typer.Option(metavar="HOST:PORT,...", help="Of an external cluster.")
@@ -93,6 +96,7 @@ def run(
         keys=keys,
         replication=replication,
         acks=acks,
+        client=client or ("aiokafka" if env == "sim" else "librdkafka"),
         topic=topic,
         controllers=controllers,
         brokers=brokers,
@@ -146,6 +150,7 @@ def rerun_command(spec: RunSpec) -> str:
         "--keys": str(spec.keys),
         "--replication": str(spec.replication),
         "--acks": spec.acks,
+        "--client": spec.client,
         "--topic": spec.topic,
         "--bootstrap-servers": spec.bootstrap_servers,
     }

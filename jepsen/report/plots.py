@@ -110,12 +110,15 @@ class _Scale:
     top: float
 
     def x(self, at_s: float) -> float:
+        """Where a second of the test is."""
         return LEFT + (WIDTH - LEFT) * at_s / self.end_s
 
     def y(self, value: float) -> float:
+        """Where a value is, from 0 at the bottom."""
         return 10 + (HEIGHT - BOTTOM - 10) * (1 - value / self.top)
 
     def log_y(self, ms: float) -> float:
+        """Where a latency is, each power of ten as far from the next."""
         decades = _decades(self.top)
         return 10 + (HEIGHT - BOTTOM - 10) * (1 - _decades(max(ms, LATENCY_MS_MIN)) / decades)
 

@@ -23,6 +23,8 @@ class WorkloadOptions:
     replication: int = 3
     topic: str = "jepsen"
     acks: str = "all"
+    client: str = "aiokafka"
+    """The library that talks to Kafka."""
 
 
 async def nothing_to_prepare(environment: Environment) -> None:

@@ -24,11 +24,14 @@ from aiokafka.errors import (
 from jepsen.checkers.kafka.check import check_kafka
 from jepsen.checkers.simple import check_availability
 from jepsen.client import Completion, failed, ok, unknown
-from jepsen.generator.combinators import Cycle, UntilOk, once, reserve
+from jepsen.generator.combinators import Cycle, Then, UntilOk, once, reserve
 from jepsen.generator.core import Endless, Numbered, Todo
 from jepsen.workloads.base import Workload, WorkloadOptions
 
 if TYPE_CHECKING:
+    import random
+
+    from jepsen.client import Client
     from jepsen.env.base import Environment
     from jepsen.generator.core import Context
     from jepsen.history import Op
@@ -39,6 +42,7 @@ POLL_RECORDS = 500
 PREPARE_S = 60.0
 PAUSE_S = 0.2
 ASSIGN_CHANCE = 1 / 32
+LAST_VALUES = 1_000_000_000
 CERTAIN = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
 """What a broker says of a record it has certainly not appended, in no attempt."""
 
@@ -71,7 +75,6 @@ class QueueClient:
             "send": self._send,
             "poll": self._poll,
             "assign": self._assign,
-            "crash": _crash,
             "final-poll": self._final_poll,
         }
         return await does[op.f](op)
@@ -190,11 +193,6 @@ async def _started(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
         raise
 
 
-async def _crash(op: Op) -> Completion:
-    """The process ends as if it had crashed; the thread goes on with a new client."""
-    return unknown(op.value, "crashed")
-
-
 async def create_topic(environment: Environment, options: WorkloadOptions) -> None:
     """Creates the topic; raises TimeoutError if that does not succeed."""
     insync = str(max(1, options.replication - 1))
@@ -235,16 +233,29 @@ def _poll(context: Context, keys: int) -> Todo:
     return Todo("poll", [["poll"]])
 
 
+def _client(
+    options: WorkloadOptions, environment: Environment, process: int, rng: random.Random
+) -> Client:
+    if options.client == "librdkafka":
+        # Not imported in the simulation, where it has no part.
+        from jepsen.workloads.librdkafka import LibrdkafkaQueueClient
+
+        return LibrdkafkaQueueClient(environment.bootstrap_servers, options)
+    return QueueClient(environment.bootstrap_servers, options)
+
+
 def queue(options: WorkloadOptions) -> Workload:
     """Half of the threads send, half poll; at the end everything is read from the start."""
     senders = max(1, options.concurrency // 2)
     sends = Numbered(partial(_send, keys=options.keys))
+    # Values of its own: what is whole again must take writes.
+    last_sends = Numbered(partial(_send, keys=options.keys), LAST_VALUES)
     polls = Endless(partial(_poll, keys=options.keys))
     return Workload(
         "queue",
-        lambda environment, _, __: QueueClient(environment.bootstrap_servers, options),
+        partial(_client, options),
         reserve(senders, sends, polls),
         {"kafka": check_kafka, "availability": check_availability},
-        final=UntilOk(Cycle(once("final-poll", [["poll"]]))),
+        final=Then((UntilOk(last_sends), UntilOk(Cycle(once("final-poll", [["poll"]]))))),
         prepare=partial(create_topic, options=options),
     )

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         (["register", "--nemesis", "kill,rain"], "--nemesis rain"),
         (["register", "--acks", "2"], "--acks 2"),
         (["register", "-o", "nonsense"], "-o nonsense"),
+        (["queue", "--env", "sim", "--client", "librdkafka"], "--client librdkafka"),
+        (["queue", "--client", "pigeon"], "--client pigeon"),
         (["register", "--env", "external", "--bootstrap-servers", "h:1"], "--env external"),
         (["queue", "--env", "external"], "--bootstrap-servers"),
         (["queue", "--env", "sim", "--bootstrap-servers", "h:1"], "--bootstrap-servers"),
