@@ -13,7 +13,7 @@ from raftctl.errors import invariant
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.difference import delta_between
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
-from raftctl.metadata.record_codec import unpack_records
+from raftctl.metadata.partition_rows import replay_payload
 from raftctl.raft.messages import Offset
 
 if TYPE_CHECKING:
@@ -97,9 +97,7 @@ class MetadataLoader:
         for batch in batches:
             if not batch.control:
                 timestamp_ms = batch.timestamp_ms
-                records = unpack_records(batch.payload, batch.count)
-                for offset, record in enumerate(records, batch.base_offset):
-                    delta.replay(record, offset)
+                replay_payload(delta, batch.payload, batch.count, batch.base_offset)
             # An image ends at each mark, so that all replicas have the same one of it.
             if delta.snapshot_marked or batch is batches[-1]:
                 self.publish(delta, delta.apply(batch.end_offset - 1, batch.epoch, timestamp_ms))

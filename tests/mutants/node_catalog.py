@@ -177,7 +177,7 @@ def _keep_leader_epoch(change: MetadataDelta, record: PartitionChangeRecord, off
     before = change.image.topics.topics.get(record.topic_id)
     if before is not None:
         epoch = before.partitions[record.partition_id].leader_epoch
-        partitions[record.partition_id] = replace(changed, leader_epoch=epoch)
+        partitions[record.partition_id] = changed._replace(leader_epoch=epoch)
 
 
 def _elect_any_replica(
@@ -340,7 +340,7 @@ def _acknowledge_at_once(rules: Partition, required_offset: int) -> ErrorCode | 
     return ErrorCode.NONE if rules.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _no_limit(hosted: HostedPartition, replica_id: int) -> int:
+def _no_limit(hosted: HostedPartition, replica_id: int, *, read_committed: bool = False) -> int:
     return hosted.log.log_end_offset
 
 

@@ -193,15 +193,23 @@ class FakeFiles:
 class FakeWorker:
     """Runs each call on the next turn of the event loop, in order."""
 
+    def pause(self) -> None:
+        """Nobody waits for the interpreter here."""
+
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
         def run() -> None:
+            # It runs even if nobody waits any more, as a real worker's call does.
             try:
-                future.set_result(call())
+                result = call()
             except (OSError, KafkaError) as error:
-                future.set_exception(error)
+                if not future.cancelled():
+                    future.set_exception(error)
+            else:
+                if not future.cancelled():
+                    future.set_result(result)
 
         loop.call_soon(run)
         return future
