@@ -1,0 +1,229 @@
+"""Consumer groups while their coordinators and members are broken (rows G1-G3).
+
+The members are unmodified aiokafka consumers that read, commit and join again whatever happens.
+Two promises hold all along: in one generation a partition has one owner, and an offset whose commit
+was acknowledged never goes back by itself. At the end everything is read and committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
+from tests.simulation.chaos_clients import ERRORS, REQUEST_TIMEOUT_MS, TOPIC, Writer, create_topic
+from tests.simulation.rig import PACE_S, PATIENCE_S, Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.env.sim.world import World
+
+GROUP = "readers"
+PARTITIONS = 4
+MEMBERS = 3
+ROUNDS = 4
+OPERATIONS = 600
+QUICK = {
+    "group.initial.rebalance.delay.ms": "200",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "5",
+    "offsets.commit.timeout.ms": "1000",
+}
+
+
+@dataclass
+class Journal:
+    """What members were assigned and promised."""
+
+    owners: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Who was given (generation, partition)."""
+    committed: dict[int, int] = field(default_factory=dict)
+    """The highest offset of each partition whose commit was acknowledged."""
+    assigned: dict[str, list[int]] = field(default_factory=dict)
+    """What each running member has now."""
+    commits: int = 0
+
+    def own(self, member: str, generation: int, partitions: list[int]) -> None:
+        """A member is given partitions."""
+        self.assigned[member] = partitions
+        for number in partitions:
+            owner = self.owners.setdefault((generation, number), member)
+            text = f"partition {number} has two owners in generation {generation}"
+            assert owner == member, f"{text}: {owner} and {member}"
+
+    def acknowledge(self, offsets: dict[int, int]) -> None:
+        """A commit was acknowledged."""
+        self.commits += 1
+        for number, offset in offsets.items():
+            self.committed[number] = max(offset, self.committed.get(number, 0))
+
+    def check(self, number: int, known: int, found: int | None) -> None:
+        """What a later fetch may not fall behind."""
+        text = f"the committed offset of partition {number} went back"
+        assert (found or 0) >= known, f"{text}: {found} after {known}"
+
+
+class Member(ConsumerRebalanceListener):
+    """One life of a consumer after the other."""
+
+    def __init__(self, name: str, bootstrap: Sequence[str], journal: Journal) -> None:
+        self._name = name
+        self._bootstrap = list(bootstrap)
+        self._journal = journal
+        self._consumer: Any = None
+
+    async def run(self, runtime: SimRuntime) -> None:
+        """Reads and commits until it is killed."""
+        del runtime
+        while True:
+            self._consumer = consumer = AIOKafkaConsumer(
+                bootstrap_servers=self._bootstrap,
+                group_id=GROUP,
+                client_id=self._name,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                session_timeout_ms=2_000,
+                heartbeat_interval_ms=300,
+                rebalance_timeout_ms=3_000,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                retry_backoff_ms=50,
+            )
+            consumer.subscribe([TOPIC], listener=self)
+            try:
+                await consumer.start()
+                await self._work(consumer)
+            except ERRORS:
+                await asyncio.sleep(0.1)
+            finally:
+                self._journal.assigned.pop(self._name, None)
+                with contextlib.suppress(*ERRORS):
+                    async with asyncio.timeout(5):
+                        await consumer.stop()
+
+    async def _work(self, consumer: Any) -> None:
+        while True:
+            await consumer.getmany(timeout_ms=200)
+            for one in sorted(consumer.assignment()):
+                known = self._journal.committed.get(one.partition, 0)
+                self._journal.check(one.partition, known, await consumer.committed(one))
+            positions = {one: await consumer.position(one) for one in consumer.assignment()}
+            if positions:
+                await consumer.commit(positions)
+                self._journal.acknowledge({p.partition: o for p, o in positions.items()})
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Part of the listener."""
+        del revoked
+        self._journal.assigned.pop(self._name, None)
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Part of the listener."""
+        generation = self._consumer._coordinator.generation
+        self._journal.own(self._name, generation, sorted(one.partition for one in assigned))
+
+
+class GroupRig(Rig):
+    """A cluster, a writer to four partitions and the members of a group."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, QUICK)
+        self.journal = Journal()
+        self.writer = Writer("w0", self.cluster.bootstrap, self.ledger, PARTITIONS, PATIENCE_S)
+        self.members = [f"member-{number}" for number in range(MEMBERS)]
+
+    async def begin(self) -> None:
+        """Starts everything; returns when all partitions are read."""
+        self.cluster.start_all()
+        await self.until(self.all_active, "all brokers are active")
+        creating = partial(self._create_partitions)
+        await self.run("admin", creating)
+        self.world.start("writer", partial(self.writer.write, OPERATIONS, PACE_S))
+        for name in self.members:
+            self.start_member(name)
+        await self.until(self.all_assigned, "all partitions have owners")
+        await self.until(lambda: bool(self.journal.committed), "offsets are committed")
+
+    def start_member(self, name: str) -> None:
+        """A member on a node of its own."""
+        self.world.start(name, Member(name, self.cluster.bootstrap, self.journal).run)
+
+    def all_assigned(self) -> bool:
+        """Whether every partition is read by a member that knows of it."""
+        given = sorted(one for part in self.journal.assigned.values() for one in part)
+        return given == list(range(PARTITIONS))
+
+    def coordinator(self) -> str | None:
+        """The broker that leads the group's partition."""
+        node = self.active()
+        topic = None if node is None else node.loader.image.topics.by_name(CONSUMER_OFFSETS)
+        if topic is None:
+            return None
+        leader = topic.partitions[partition_of(GROUP, len(topic.partitions))].leader
+        return None if leader < 0 else f"broker-{leader}"
+
+    async def end(self) -> None:
+        """Everything runs again: the group must read and commit all there is."""
+        world, cluster = self.world, self.cluster
+        world.heal()
+        for name in (*cluster.controller_names, *cluster.broker_names):
+            if not cluster.is_up(name):
+                cluster.start(name)
+        for name in self.members:
+            if world.node(name).process is None:
+                self.start_member(name)
+        await self.until(self.whole, "all replicas are in sync")
+        if world.node("writer").process is not None:
+            world.kill("writer")
+        last = Writer("w1", cluster.bootstrap, self.ledger, PARTITIONS, PATIENCE_S)
+        await self.run("last-writer", last.write_until_acknowledged)
+        ends = dict.fromkeys(range(PARTITIONS), 0)
+        for number, offset in self.ledger.acknowledged:
+            ends[number] = max(ends[number], offset + 1)
+        committed = self.journal.committed
+        await self.until(
+            lambda: all(committed.get(n, 0) >= end for n, end in ends.items()), "all is committed"
+        )
+        await self.until(self.all_assigned, "all partitions have owners")
+
+    async def _create_partitions(self, runtime: SimRuntime) -> None:
+        del runtime
+        assert await create_topic(self.cluster.bootstrap, TOPIC, PARTITIONS, patience=10)
+
+
+async def groups_go_on(world: World) -> None:
+    """Coordinators die, are cut off from the cluster or end; members die: again and again."""
+    rig = GroupRig(world)
+    await rig.begin()
+    for _ in range(ROUNDS):
+        how = world.random.choice(("kill", "isolate", "stop", "member"))
+        await rig.until(lambda: rig.coordinator() is not None, "there is a coordinator")
+        name = rig.coordinator() or ""
+        if how == "member":
+            world.kill(world.random.choice(rig.members))
+        elif how == "isolate":
+            rig.isolate(name)
+        elif how == "stop":
+            await rig.stop(name)
+        else:
+            world.kill(name)
+        await asyncio.sleep(world.random.uniform(0.5, 4.0))
+        world.heal()
+        for broker in rig.cluster.broker_names:
+            if not rig.cluster.is_up(broker):
+                rig.cluster.start(broker)
+        for member in rig.members:
+            if world.node(member).process is None:
+                rig.start_member(member)
+        await rig.until(rig.whole, "all replicas are in sync")
+        await asyncio.sleep(world.random.uniform(0.0, 1.0))
+    await rig.end()
+    counts = f"commits={rig.journal.commits} generations={len(rig.journal.owners)}"
+    world.trace.add("-", "judged", counts)
