@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.context import Pending
+from broker.coordinator.group_messages import join_error, sync_error
 from broker.coordinator.group_requests import Caller, Heartbeat, Join, Leave, Sync
-from broker.coordinator.rebalance import join_error, sync_error
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

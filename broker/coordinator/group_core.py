@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.coordinator.core import Answer, Now
 from broker.coordinator.group import CONSUMER_PROTOCOL, Group, State
+from broker.coordinator.group_limits import GroupLimits
 from broker.coordinator.group_offsets import GroupOffsets
 from broker.coordinator.group_records import GROUP_VALUE, GroupKey, OffsetKey, key_of
 from broker.coordinator.group_requests import (
@@ -25,7 +26,7 @@ from broker.coordinator.group_requests import (
     ListGroups,
     Sync,
 )
-from broker.coordinator.rebalance import GroupLimits, Rebalancer
+from broker.coordinator.rebalance import Rebalancer
 from broker.coordinator.timers import Timers
 from raftctl.errors import ErrorCode, KafkaError
 

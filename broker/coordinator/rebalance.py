@@ -10,10 +10,11 @@ Pure: the time is set before each call, answers are collected. Errors are Apache
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.core import Answer, Now
 from broker.coordinator.group import Group, Member, State
+from broker.coordinator.group_messages import join_error, sync_error
 from broker.coordinator.group_records import group_record
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -21,32 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.coordinator.core import Effect, Journal
+    from broker.coordinator.group_limits import GroupLimits
     from broker.coordinator.group_requests import Caller, Heartbeat, Join, Leave, Sync
     from broker.coordinator.timers import Timers
 
 NEW_MEMBER_JOIN_MS = 300_000
 """How long a new member may wait for the others: it cannot send heartbeats meanwhile."""
 _REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
-
-
-class GroupLimits(Protocol):
-    """What the configuration says of groups."""
-
-    @property
-    def group_initial_rebalance_delay_ms(self) -> int:
-        """How long the first member waits for others."""
-
-    @property
-    def group_min_session_timeout_ms(self) -> int:
-        """The shortest session."""
-
-    @property
-    def group_max_session_timeout_ms(self) -> int:
-        """The longest session."""
-
-    @property
-    def group_max_size(self) -> int:
-        """The members that a group may have."""
 
 
 class Rebalancer:
@@ -485,24 +467,6 @@ class Rebalancer:
 
     def _answer(self, ticket: int, message: dict[str, Any], *, settled: bool = False) -> None:
         self.effects.append(Answer(ticket, message, settled))
-
-
-def join_error(member_id: str, error: ErrorCode) -> dict[str, Any]:
-    """The message of a JoinGroup that failed."""
-    return {
-        "error_code": error,
-        "generation_id": -1,
-        "protocol_type": None,
-        "protocol_name": "",
-        "leader": "",
-        "member_id": member_id,
-        "members": [],
-    }
-
-
-def sync_error(error: ErrorCode) -> dict[str, Any]:
-    """The message of a SyncGroup that failed."""
-    return {"error_code": error, "protocol_type": None, "protocol_name": None, "assignment": b""}
 
 
 def _session(group: Group, member_id: str) -> tuple[str, str, str]:
