@@ -15,6 +15,7 @@ from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import group_coordinator
+from broker.coordinator.group_requests import ForgetTopics
 from broker.log import dump
 from broker.log.log_manager import LogManager
 from broker.log.settings import log_settings
@@ -75,6 +76,9 @@ class KafkaBroker:
         self.replicas.apply_delta(delta, image)
         self._metadata.publish(image)
         self._groups.publish(image)
+        if delta.deleted_topics:
+            deleted = frozenset(topic.name for topic in delta.deleted_topics.values())
+            self._groups.tell_all(ForgetTopics(deleted))
         self._admission.begin()
 
     async def stop(self) -> None:

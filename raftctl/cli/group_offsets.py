@@ -40,9 +40,9 @@ def parse_reset(text: str) -> Reset:
     kind, _, number = text.partition("=")
     if text in _ENDS:
         return Reset(text)
-    if kind in _WITH_NUMBER and number.removeprefix("-").isdecimal():
-        if kind == "shift" or int(number) >= 0:
-            return Reset(kind, int(number))
+    digits = number.removeprefix("-") if kind == "shift" else number
+    if kind in _WITH_NUMBER and digits.isascii() and digits.isdecimal():
+        return Reset(kind, int(number))
     raise ConfigError(
         f"--to {text}: write earliest, latest, time=MILLISECONDS, offset=N or shift=N"
     )

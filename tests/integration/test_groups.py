@@ -47,7 +47,7 @@ class Members:
     """Two consumers of a group, with what they have read."""
 
     def __init__(self, bootstrap: str, group: str, topic: str) -> None:
-        settings = {
+        settings: dict[str, str | int | bool] = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
@@ -71,7 +71,7 @@ class Members:
         message = consumer.poll(0.05)
         if message is not None and message.error() is None:
             self.values.add(message.value() or b"")
-            consumer.commit(message, asynchronous=True)
+            consumer.commit(message=message, asynchronous=True)
 
     def close(self) -> None:
         """Leaves the group."""
@@ -119,8 +119,8 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(
         cluster.start(killed)
     wait_healthy(cluster)
     assert [one["current_offset"] for one in after.values()] == [100] * PARTITIONS
-    for partition, one in before.items():
-        assert (one["current_offset"] or 0) <= after[partition]["current_offset"]
+    for partition, earlier in before.items():
+        assert (earlier["current_offset"] or 0) <= after[partition]["current_offset"]
 
 
 @pytest.mark.req("G3")

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
 from tests.simulation.chaos_clients import ERRORS, REQUEST_TIMEOUT_MS, TOPIC, Writer, create_topic
 from tests.simulation.rig import PACE_S, PATIENCE_S, Rig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from aiokafka import TopicPartition
 
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
@@ -71,14 +72,15 @@ class Journal:
         assert (found or 0) >= known, f"{text}: {found} after {known}"
 
 
-class Member(ConsumerRebalanceListener):
-    """One life of a consumer after the other."""
+class Member:
+    """One life of a consumer after the other; the listener of each."""
 
     def __init__(self, name: str, bootstrap: Sequence[str], journal: Journal) -> None:
         self._name = name
         self._bootstrap = list(bootstrap)
         self._journal = journal
         self._consumer: Any = None
+        ConsumerRebalanceListener.register(Member)
 
     async def run(self, runtime: SimRuntime) -> None:
         """Reads and commits until it is killed."""
