@@ -123,48 +123,6 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(
         assert (earlier["current_offset"] or 0) <= after[partition]["current_offset"]
 
 
-@pytest.mark.req("G3")
-def test_groups_are_shown_reset_and_deleted(bootstrap: str) -> None:
-    fill(bootstrap, "shown")
-    with members_of(bootstrap, "viewers", "shown") as members:
-        members.read_until(lambda: len(members.values) == len(RECORDS))
-        for one in members.consumers:
-            one.commit(asynchronous=False)
-        shown = groups(bootstrap, "describe", "viewers")
-        assert shown.stdout.startswith("viewers: Stable\n")
-        rows = described(bootstrap, "viewers")
-        assert [(one["log_end_offset"], one["lag"]) for one in rows.values()] == [(100, 0)] * 6
-        assert len({one["consumer_id"] for one in rows.values()}) == 2
-        refused = groups(bootstrap, "reset-offsets", "viewers", "--to", "earliest")
-        assert (refused.status, "NON_EMPTY_GROUP" in refused.stderr) == (1, True)
-        refused = groups(bootstrap, "delete", "viewers")
-        assert (refused.status, "NON_EMPTY_GROUP" in refused.stderr) == (1, True)
-    listed = groups(bootstrap, "list", "--state", "empty", "--output", "json").document
-    assert "viewers" in [one["group"] for one in listed]
-
-    def reset(to: str, *more: str) -> list[int]:
-        arguments = ("viewers", "--to", to, *more, "--output", "json")
-        found = groups(bootstrap, "reset-offsets", *arguments).document
-        return [one["new_offset"] for one in found]
-
-    assert reset("earliest", "--dry-run") == [0] * PARTITIONS
-    assert [one["current_offset"] for one in described(bootstrap, "viewers").values()] == [100] * 6
-    assert reset("offset=40") == [40] * PARTITIONS
-    assert reset("shift=-15", "--topic", "shown:1,2") == [25, 25]
-    assert reset("shift=-50", "--topic", "shown:1") == [0]
-    assert reset(f"time={int(time.time() * 1000) + 1_000}", "--topic", "shown:3") == [100]
-    assert reset("latest", "--topic", "shown:4") == [100]
-    rows = described(bootstrap, "viewers")
-    assert [one["lag"] for one in rows.values()] == [60, 100, 75, 0, 0, 60]
-    assert groups(bootstrap, "reset-offsets", "viewers", "--to", "nowhere").status == 2
-    assert groups(bootstrap, "reset-offsets", "x", "--to", "latest").status == 1
-    unknown = groups(bootstrap, "reset-offsets", "viewers", "--to", "latest", "--topic", "no")
-    assert (unknown.status, "no topic no" in unknown.stderr) == (1, True)
-    assert groups(bootstrap, "delete", "viewers").status == 0
-    gone = groups(bootstrap, "describe", "viewers")
-    assert (gone.status, "GROUP_ID_NOT_FOUND" in gone.stderr) == (1, True)
-
-
 @pytest.mark.req("G1")
 def test_the_internal_topic_is_as_apache_kafkas(bootstrap: str) -> None:
     shown = raftctl(

@@ -24,6 +24,7 @@ from raftctl.storage import quorum_state
 from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.record_log import RecordLog
+from tests.mutants.group_catalog import GROUPS
 from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import Patch, node_mutant
 from tests.mutants.outdated_catalog import OUTDATED
@@ -455,4 +456,13 @@ PARTITIONS = (
     ),
 )
 
-NODE_MUTANTS = (*DURABLE, *CONTROLLER, *VOTER_MUTANTS, *PARTITIONS, *REPLICAS, *OUTDATED, *LOCKS)
+NODE_MUTANTS = (
+    *DURABLE,
+    *CONTROLLER,
+    *VOTER_MUTANTS,
+    *PARTITIONS,
+    *REPLICAS,
+    *OUTDATED,
+    *LOCKS,
+    *GROUPS,
+)
