@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from broker.apis.fetch_sessions import FetchSession
 from broker.log.flushing import Flusher
-from broker.log.partition_log import PartitionLog
 from broker.log.producer_state import ProducerStates
 from broker.replication.ack_flusher import AckFlusher
 from broker.replication.fetcher import Fetcher
@@ -18,12 +17,13 @@ from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
     from uuid import UUID
 
     from broker.apis.fetch_sessions import SessionRequest
     from broker.log.flushing import FlushPlan
-    from broker.log.producer_state import Producer, SentBatch
+    from broker.log.partition_log import PartitionLog
+    from broker.log.producer_state import SentBatch
     from broker.log.record_batch import BatchHeader
     from broker.types import TopicPartition
 
@@ -83,11 +83,6 @@ def _start_anew(manager: ReplicaManager, path: str, gone: Sequence[TopicPartitio
         manager._apply(partition, topic_id, topic.partitions[partition.partition])
 
 
-def _count_all(log: PartitionLog, plan: FlushPlan) -> None:
-    _flushed(log, plan)
-    log.recovery_point = log.log_end_offset
-
-
 def _take_for_done(
     flusher: Flusher, log: PartitionLog, plan: FlushPlan, done: asyncio.Future[None]
 ) -> None:
@@ -96,21 +91,10 @@ def _take_for_done(
     flusher._settle(log, log.recovery_point)
 
 
-def _remember_nobody(
-    states: ProducerStates,
-    headers: Iterable[BatchHeader],
-    base: Mapping[int, Producer] | None = None,
-    base_offset: int = 0,
-) -> None:
-    _rebuild(states, ())
-
-
 def _never_a_repetition(states: ProducerStates, header: BatchHeader) -> SentBatch | None:
     return None
 
 
-_flushed = PartitionLog.flushed
-_rebuild = ProducerStates.rebuild
 _open = ReplicaManager._open
 _update = FetchSession.update
 
@@ -159,25 +143,11 @@ REPLICAS = (
         scenario="all_brokers_lose_power",
     ),
     node_mutant(
-        "flush_counts_what_came_after_it",
-        "a flush is taken to cover what was appended while it was under way",
-        ("new_partition_leader_has_all_committed", "acknowledged_record_stays"),
-        Patch(PartitionLog, "flushed", _count_all),
-        scenario="all_brokers_lose_power",
-    ),
-    node_mutant(
         "failed_flush_is_taken_for_done",
         "with flush.on.ack an fsync that fails is taken for one that did not",
         ("acknowledged_record_stays", "new_partition_leader_has_all_committed"),
         Patch(Flusher, "_flushed", _take_for_done),
         scenario="syncs_fail_before_the_power",
-    ),
-    node_mutant(
-        "producers_forgotten_at_restart",
-        "a replica that restarts knows no producer until it hears of one",
-        ("no_record_is_repeated",),
-        Patch(ProducerStates, "rebuild", _remember_nobody),
-        scenario="all_brokers_lose_power",
     ),
     node_mutant(
         "repetition_is_appended",
