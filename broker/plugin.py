@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 from broker.apis.context import ApiContext
 from broker.apis.dispatch import dispatch
 from broker.apis.fetch_sessions import FetchSessions
+from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.coordinator.coordinator import group_coordinator
+from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.log import dump
 from broker.log.log_manager import LogManager
 from broker.log.settings import log_settings
@@ -48,6 +51,11 @@ class KafkaBroker:
         """For others to read only."""
         self._metadata = MetadataCache()
         self._producer_ids = ProducerIds(context.controller, config.node_id, context.broker_epoch)
+        self._internal_topics = InternalTopics(config, context.controller, self._metadata)
+        self._transactions = TransactionCoordinator(
+            config, self.replicas, context.runtime.wall_ms, context.fail, context.runtime.log
+        )
+        self._groups = group_coordinator(context, self.replicas)
         self._sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, context.runtime.random
         )
@@ -70,12 +78,17 @@ class KafkaBroker:
         """Takes up the newer image; the first one opens the listeners for requests."""
         self.replicas.apply_delta(delta, image)
         self._metadata.publish(image)
+        self._transactions.publish(image)
+        self._groups.publish(image)
         self._admission.begin()
 
     async def stop(self) -> None:
         """Closes the listeners, then the partitions."""
         self._listeners.close()
         self._producer_ids.close()
+        self._internal_topics.close()
+        await self._transactions.stop()
+        await self._groups.stop()
         await self.replicas.stop()
 
     def _serve(self, listener: str, frame: Frame) -> Reply:
@@ -91,5 +104,9 @@ class KafkaBroker:
             controller=self._context.controller,
             producer_ids=self._producer_ids,
             sessions=self._sessions,
+            internal_topics=self._internal_topics,
+            transactions=self._transactions,
+            groups=self._groups,
+            wall_ms=self._context.runtime.wall_ms,
             log=self._log,
         )

@@ -17,19 +17,23 @@ from broker.apis import (
     alter_configs,
     cluster,
     configs,
+    coordinators,
     elections,
     fetch,
+    group_admin,
+    group_offsets,
     groups,
     log_admin,
     metadata,
     offsets,
     produce,
-    producer_ids,
     quorum,
     quotas,
     reassignments,
     scram,
     topics,
+    transaction_admin,
+    transactions,
 )
 from broker.apis.context import Answer, ApiContext, Encoded, HangUpError, Pending
 from broker.protocol.codec import (
@@ -73,13 +77,36 @@ APIS: dict[int, Api] = {
     ApiKey.FETCH: Api(fetch.handle, fetch.refuse),
     ApiKey.LIST_OFFSETS: Api(offsets.handle_list_offsets, offsets.refuse_list_offsets),
     ApiKey.METADATA: Api(metadata.handle, metadata.refuse),
-    ApiKey.FIND_COORDINATOR: Api(groups.handle, groups.refuse),
+    ApiKey.OFFSET_COMMIT: Api(group_offsets.handle_commit, group_offsets.refuse_commit),
+    ApiKey.OFFSET_FETCH: Api(group_offsets.handle_fetch, group_offsets.refuse_fetch),
+    ApiKey.FIND_COORDINATOR: Api(coordinators.handle, coordinators.refuse),
+    ApiKey.JOIN_GROUP: Api(groups.handle_join, groups.refuse_join),
+    ApiKey.HEARTBEAT: Api(groups.handle_heartbeat, groups.refuse_heartbeat),
+    ApiKey.LEAVE_GROUP: Api(groups.handle_leave, groups.refuse_leave),
+    ApiKey.SYNC_GROUP: Api(groups.handle_sync, groups.refuse_sync),
+    ApiKey.DESCRIBE_GROUPS: Api(group_admin.handle_describe, group_admin.refuse_describe),
+    ApiKey.LIST_GROUPS: Api(group_admin.handle_list, group_admin.refuse_list),
     ApiKey.API_VERSIONS: Api(cluster.handle_api_versions, cluster.refuse_api_versions),
     ApiKey.CREATE_TOPICS: Api(topics.handle_create, topics.refuse_create),
     ApiKey.DELETE_TOPICS: Api(topics.handle_delete, topics.refuse_delete),
     ApiKey.DELETE_RECORDS: Api(log_admin.handle_delete_records, log_admin.refuse_delete_records),
-    ApiKey.INIT_PRODUCER_ID: Api(producer_ids.handle, producer_ids.refuse),
+    ApiKey.INIT_PRODUCER_ID: Api(transactions.handle_init, transactions.refuse_init),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(offsets.handle_leader_epochs, offsets.refuse_leader_epochs),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Api(
+        transactions.handle_add_partitions, transactions.refuse_add_partitions
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: Api(transactions.handle_add_offsets, transactions.refuse_by_code),
+    ApiKey.END_TXN: Api(transactions.handle_end, transactions.refuse_by_code),
+    ApiKey.WRITE_TXN_MARKERS: Api(
+        transaction_admin.handle_markers, transaction_admin.refuse_markers
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: Api(
+        transaction_admin.handle_producers, transaction_admin.refuse_producers
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: Api(
+        transaction_admin.handle_describe, transaction_admin.refuse_describe
+    ),
+    ApiKey.LIST_TRANSACTIONS: Api(transaction_admin.handle_list, transaction_admin.refuse_list),
     ApiKey.DESCRIBE_CONFIGS: Api(configs.handle, configs.refuse),
     ApiKey.DESCRIBE_LOG_DIRS: Api(
         log_admin.handle_describe_log_dirs, log_admin.refuse_describe_log_dirs
@@ -92,6 +119,7 @@ APIS: dict[int, Api] = {
     ApiKey.DESCRIBE_ACLS: Api(acls.handle_describe, acls.refuse_describe),
     ApiKey.CREATE_ACLS: Api(acls.handle_create, acls.refuse_create),
     ApiKey.DELETE_ACLS: Api(acls.handle_delete, acls.refuse_delete),
+    ApiKey.OFFSET_DELETE: Api(group_offsets.handle_delete, group_offsets.refuse_delete),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Api(quotas.handle_describe, quotas.refuse_describe),
     ApiKey.ALTER_CLIENT_QUOTAS: Api(quotas.handle_alter, quotas.refuse_alter),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api(scram.handle_describe, scram.refuse_describe),
@@ -99,6 +127,7 @@ APIS: dict[int, Api] = {
     ApiKey.DESCRIBE_QUORUM: Api(quorum.handle_describe, quorum.refuse_describe),
     ApiKey.UPDATE_FEATURES: Api(quorum.handle_features, quorum.refuse_features),
     ApiKey.UNREGISTER_BROKER: Api(quorum.handle_unregister, quorum.refuse_unregister),
+    ApiKey.DELETE_GROUPS: Api(group_admin.handle_delete, group_admin.refuse_delete),
     ApiKey.ELECT_LEADERS: Api(elections.handle, elections.refuse),
     ApiKey.DESCRIBE_CLUSTER: Api(cluster.handle_describe_cluster, cluster.refuse_describe_cluster),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(

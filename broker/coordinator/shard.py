@@ -36,6 +36,7 @@ _AS_CLIENTS_KNOW_THEM = {
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.MESSAGE_TOO_LARGE,
 }
 
 
@@ -133,6 +134,11 @@ class Shard:
         self._unsettled.clear()
         for ticket in list(self._tickets):
             self._refuse(ticket, error)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether another leader epoch has begun."""
+        return self._closed is not None
 
     # --- requests -------------------------------------------------------------------------------
 

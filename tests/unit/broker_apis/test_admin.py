@@ -200,14 +200,6 @@ async def test_describe_cluster(broker: FakeBroker, version: int) -> None:
         assert answer["error_code"] == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
-@pytest.mark.parametrize("version", SERVED[ApiKey.FIND_COORDINATOR])
-async def test_there_is_no_coordinator_yet(broker: FakeBroker, version: int) -> None:
-    request = {"key": "g", "key_type": 0, "coordinator_keys": ["g"]}
-    answer = await ask(broker, 10, version, request)
-    refusal = answer["coordinators"][0] if version >= 4 else answer
-    assert refusal["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
 # --- producer ids ---------------------------------------------------------------------------------
 
 INIT = {"transactional_id": None, "transaction_timeout_ms": 0}
@@ -236,11 +228,6 @@ async def test_producer_ids_without_a_controller_are_asked_for_again(
         answer = await ask(broker, 22, 4, INIT)
         assert answer["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert (await ask(broker, 22, 4, INIT))["producer_id"] == 0
-
-
-async def test_transactions_have_no_coordinator(broker: FakeBroker) -> None:
-    answer = await ask(broker, 22, 4, {**INIT, "transactional_id": "tx"})
-    assert answer["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 # --- DescribeTopicPartitions ----------------------------------------------------------------------
