@@ -218,7 +218,8 @@ class Shard:
         self._take(self.core.tick(self._now()))
 
     def _now(self) -> Now:
-        return Now(int(self._loop.time() * 1000), self._wall_ms())
+        # Rounded: a timer that has come must not find itself a fraction too early.
+        return Now(round(self._loop.time() * 1000), self._wall_ms())
 
     # --- records --------------------------------------------------------------------------------
 
