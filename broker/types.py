@@ -120,6 +120,8 @@ class OffsetLookup:
     current_leader_epoch: int
     timestamp: int
     """Milliseconds, or -1 latest, -2 earliest, -3 the record of the largest timestamp."""
+    read_committed: bool = False
+    """Whether the last stable offset counts as the end."""
 
 
 @dataclass(frozen=True, slots=True)

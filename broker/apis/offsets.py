@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _EARLIEST = -2
 _EARLIEST_LOCAL = -4
 """Without tiered storage all is local."""
+_READ_COMMITTED = 1
 _UNKNOWN = EpochEndOffset(-1, -1)
 
 
@@ -26,6 +27,7 @@ def handle_list_offsets(context: ApiContext, request: Request) -> Answer | Pendi
             TopicPartition(topic["name"], partition["partition_index"]),
             partition.get("current_leader_epoch", -1),
             _EARLIEST if partition["timestamp"] == _EARLIEST_LOCAL else partition["timestamp"],
+            body.get("isolation_level") == _READ_COMMITTED,
         )
         for topic in body["topics"]
         for partition in topic["partitions"]

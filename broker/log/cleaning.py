@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log import compaction, records, swap
-from broker.log.compaction import Dirt, OffsetMap, Rules
+from broker.log.compaction import Dirt, OffsetMap, Rules, Transactions
 from broker.log.segment import Segment
 from raftctl.errors import KafkaError
 
@@ -58,6 +58,10 @@ class Cleaning:
         self._config = log.config
         self._now_ms = now_ms
         self._last_of_producers = log.producers.last_offsets()
+        self._markers_of_producers = log.producers.without_batches()
+        self._aborted = (
+            log.aborted_between(self._all[0].base_offset, dirt.end_offset) if self._all else []
+        )
         self.end_offset = dirt.first_dirty_offset
         """Up to where the log is compacted, when all steps are done."""
 
@@ -66,13 +70,17 @@ class Cleaning:
         yield from self._learn()
         self.end_offset = self._latest.end_offset
         affected = [s for s in self._all if s.base_offset < self.end_offset and s.size]
+        transactions = Transactions(self._aborted)
         sizes = [(s.base_offset, s.next_offset, s.size) for s in affected]
         first = 0
         for count in compaction.grouped(sizes, self._config):
-            yield from self._rewrite(affected[first : first + count])
+            yield from self._rewrite(affected[first : first + count], transactions)
             first += count
 
     def _learn(self) -> Iterator[None]:
+        transactions = Transactions(
+            one for one in self._aborted if one.last_offset >= self._first_dirty
+        )
         for segment in self._all:
             if segment.next_offset <= self._first_dirty:
                 continue
@@ -81,7 +89,7 @@ class Cleaning:
                 if self._latest.is_full:
                     return
                 found = []
-                if not at.header.is_control:
+                if not transactions.is_dropped(at.header) and not at.header.is_control:
                     batch = segment.read(at.position, at.header.size)
                     found = records.opened(batch, at.header)
                 self._latest.learn(at.header, found)
@@ -89,9 +97,11 @@ class Cleaning:
                     done = at.position
                     yield None
 
-    def _rewrite(self, group: Sequence[Segment]) -> Iterator[Rewritten | None]:
+    def _rewrite(
+        self, group: Sequence[Segment], transactions: Transactions
+    ) -> Iterator[Rewritten | None]:
         kept_ends = self._last_of_producers | {group[-1].next_offset - 1}
-        rules = Rules(self._config, self._now_ms, kept_ends)
+        rules = Rules(self._config, self._now_ms, kept_ends, self._markers_of_producers)
         base, ending = group[0].base_offset, swap.CLEANED
         for path in swap.paths(self._directory, base, ending):
             if self._files.exists(path):
@@ -99,7 +109,7 @@ class Cleaning:
         new = Segment(self._files, self._directory, base, self._config, ending=ending)
         done = False
         try:
-            changed = yield from self._copy(group, new, rules)
+            changed = yield from self._copy(group, new, rules, transactions)
             if changed or len(group) > 1:
                 new.sync()
                 yield Rewritten(tuple(group), new)
@@ -110,7 +120,7 @@ class Cleaning:
                 discard(self._files, new)
 
     def _copy(
-        self, group: Sequence[Segment], new: Segment, rules: Rules
+        self, group: Sequence[Segment], new: Segment, rules: Rules, transactions: Transactions
     ) -> Generator[None, None, bool]:
         """Copies what stays; returns whether anything does not stay as it was."""
         changed = False
@@ -118,7 +128,7 @@ class Cleaning:
             done = 0
             for at in segment.batches():
                 batch = segment.read(at.position, at.header.size)
-                kept = compaction.filtered(batch, at.header, self._latest, rules)
+                kept = compaction.filtered(batch, at.header, self._latest, rules, transactions)
                 changed |= kept is None or kept.data is not batch
                 if kept is not None:
                     new.append([kept.data], kept.header)
@@ -182,7 +192,7 @@ class LogCleaner:
             log.segment_facts(),
             log.config,
             cleaned_to=directory.cleaned.get(log.partition, 0),
-            high_watermark=log.high_watermark,
+            stable_offset=log.last_stable_offset,
             now_ms=now_ms,
         )
 

@@ -6,11 +6,14 @@ A record without a value, a tombstone, stays until the delete horizon of its bat
 compaction that meets it sets, so that a consumer that began before has time to read it (KIP-534).
 A batch that has lost all its records stays as a header if it is a producer's last, whose sequence
 number must be known, or ends what is rewritten, so that a file says where it ends.
+Records of aborted transactions go, whatever their keys. The marker of a transaction stays as long
+as any of its batches was there, and then until a delete horizon of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +23,7 @@ from broker.log.record_batch import (
     CODEC_MASK,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
+    NO_PRODUCER,
     BatchHeader,
     assembled,
 )
@@ -27,8 +31,9 @@ from broker.log.segment import NO_TIMESTAMP
 from raftctl.metadata.topic_config import TopicConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from broker.log.aborted_index import AbortedTransaction
     from broker.log.records import Record
     from broker.log.retention import SegmentFacts
     from raftctl.runtime.api import Buffer
@@ -84,6 +89,42 @@ class Rules:
     """Wall clock."""
     kept_ends: frozenset[int]
     """Last offsets of batches that stay even without records."""
+    kept_markers: frozenset[tuple[int, int]] = frozenset()
+    """(producer id, epoch) whose markers stay: nothing else in the log tells the epoch."""
+
+
+class Transactions:
+    """Goes through a log beside who reads its batches: which belong to aborted transactions, and
+    which markers end a transaction of which no batch is left.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """`aborted` are those that may have batches where the reading begins, and after it."""
+        self._coming = deque(sorted(aborted, key=lambda one: one.first_offset))
+        self._aborted: set[int] = set()
+        """The producers whose transaction, open where the reading is, was aborted."""
+        self._seen: set[int] = set()
+        """The producers with a batch in the transaction that is open where the reading is."""
+
+    def is_dropped(self, header: BatchHeader) -> bool:
+        """Whether a batch of records belongs to an aborted transaction, or a marker to none.
+
+        Of each batch this is asked once, in the order of the log.
+        """
+        while self._coming and self._coming[0].first_offset <= header.last_offset:
+            self._aborted.add(self._coming.popleft().producer_id)
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER:
+            return False
+        if header.is_control:
+            self._aborted.discard(producer_id)
+            has_batches = producer_id in self._seen
+            self._seen.discard(producer_id)
+            return not has_batches
+        if not header.is_transactional:
+            return False
+        self._seen.add(producer_id)
+        return producer_id in self._aborted
 
 
 class Filtered(NamedTuple):
@@ -94,15 +135,22 @@ class Filtered(NamedTuple):
 
 
 def filtered(
-    batch: Buffer, header: BatchHeader, latest: OffsetMap, rules: Rules
+    batch: Buffer,
+    header: BatchHeader,
+    latest: OffsetMap,
+    rules: Rules,
+    transactions: Transactions,
 ) -> Filtered | None:
     """The batch with the records that stay; None if nothing stays.
 
-    Control batches stay as they are. KafkaError(CORRUPT_MESSAGE) if the records cannot be read.
+    KafkaError(CORRUPT_MESSAGE) if the records cannot be read.
     """
-    if header.is_control:
-        return Filtered(batch, header)
+    dropped = transactions.is_dropped(header)
     found = records.opened(batch, header)
+    if header.is_control:
+        return _marker(Filtered(batch, header), found, rules, dropped=dropped)
+    if dropped:
+        found = []
     horizon = header.delete_horizon_ms
     drop_tombstones = horizon is not None and rules.now_ms >= horizon
     kept = [
@@ -118,6 +166,23 @@ def filtered(
     if sets_horizon:
         horizon = rules.now_ms + rules.config.delete_retention_ms
     return _rebuilt(header, kept, horizon, rules.config)
+
+
+def _marker(
+    whole: Filtered, found: Sequence[Record], rules: Rules, *, dropped: bool
+) -> Filtered | None:
+    """What becomes of a marker. Without its transaction's batches it still tells the epoch to who
+    copies the log, so it goes as slowly as a tombstone.
+    """
+    header, horizon = whole.header, whole.header.delete_horizon_ms
+    if not dropped or (header.producer_id, header.producer_epoch) in rules.kept_markers:
+        return whole
+    if found and horizon is None:
+        later = rules.now_ms + rules.config.delete_retention_ms
+        return _rebuilt(header, found, later, rules.config)
+    if found and horizon is not None and rules.now_ms < horizon:
+        return whole
+    return _empty(header) if header.last_offset in rules.kept_ends else None
 
 
 def _rebuilt(
@@ -163,10 +228,10 @@ def dirt(
     config: TopicConfig,
     *,
     cleaned_to: int,
-    high_watermark: int,
+    stable_offset: int,
     now_ms: int,
 ) -> Dirt:
-    """What may be compacted: complete segments below the high watermark, old enough.
+    """What may be compacted: complete segments below the last stable offset, old enough.
 
     `cleaned_to` is where the last compaction ended.
     """
@@ -177,7 +242,7 @@ def dirt(
     end_offset, overdue = segments[0].base_offset, False
     for one in segments[:-1]:
         too_young = now_ms - one.newest_timestamp < config.min_compaction_lag_ms
-        if one.next_offset > high_watermark or (config.min_compaction_lag_ms and too_young):
+        if one.next_offset > stable_offset or (config.min_compaction_lag_ms and too_young):
             break
         end_offset = one.next_offset
         if one.next_offset <= first_dirty:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.log import checkpoints, producer_snapshot, records
+from broker.log import aborted_index, checkpoints, producer_snapshot, records
 from broker.log.compression import NAMES
 from broker.log.index import OffsetIndex, TimeIndex
 from broker.log.record_batch import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Document = dict[str, Any]
 _PARTITION_DIRECTORY = re.compile(r"[a-zA-Z0-9._-]+-\d+")
 _METADATA_DIRECTORY = re.compile(r"__cluster_metadata-\d+")
-_SEGMENT_FILE = re.compile(r"\d{20}\.(log|index|timeindex|snapshot)")
+_SEGMENT_FILE = re.compile(r"\d{20}\.(log|index|timeindex|txnindex|snapshot)")
 _INDEX_BYTES_MAX = 1 << 31
 
 
@@ -82,6 +82,8 @@ def dump(files: FileSystem, path: str, *, with_records: bool) -> Iterator[Docume
             yield from _dump_segment(files, path, with_records=with_records)
         elif kind in ("index", "timeindex"):
             yield from _dump_index(files, path, kind)
+        elif kind == aborted_index.SUFFIX:
+            yield from _dump_aborted(files, path)
         elif kind == producer_snapshot.SUFFIX:
             yield from _dump_snapshot(files, path)
         elif path.endswith(checkpoints.LEADER_EPOCHS):
@@ -125,6 +127,7 @@ def _batch_document(path: str, batch: _Batch) -> Document:
         "producer_epoch": header.producer_epoch,
         "base_sequence": header.base_sequence,
         "control": header.is_control,
+        "transactional": header.is_transactional,
         "delete_horizon_ms": header.delete_horizon_ms,
         "bytes": header.size,
         "crc": header.crc,
@@ -155,8 +158,27 @@ def _dump_index(files: FileSystem, path: str, kind: str) -> Iterator[Document]:
 
 def _dump_snapshot(files: FileSystem, path: str) -> Iterator[Document]:
     for producer_id, producer in producer_snapshot.read(files, path).items():
-        batches = [one._asdict() for one in producer.batches]
-        yield {"file": path, "producer_id": producer_id, "epoch": producer.epoch, "last": batches}
+        yield {
+            "file": path,
+            "producer_id": producer_id,
+            "epoch": producer.epoch,
+            "last": [one._asdict() for one in producer.batches],
+            "coordinator_epoch": producer.coordinator_epoch,
+            "open_from": producer.open_from,
+        }
+
+
+def _dump_aborted(files: FileSystem, path: str) -> Iterator[Document | LogProblem]:
+    index = aborted_index.AbortedIndex(files, path)
+    try:
+        for one in index.entries():
+            yield {"file": path, **one._asdict()}
+        if index.is_damaged:
+            yield LogProblem(
+                path, index.size, "this is no aborted transaction after the one before"
+            )
+    finally:
+        index.close()
 
 
 # --- verify ---------------------------------------------------------------------------------------

@@ -75,9 +75,11 @@ class Durability:
         """The log begins there: of the older snapshots one is enough."""
         self._forget([one for one in self._snapshots if one <= offset][:-1])
 
-    def newest_snapshot(self) -> tuple[int, Mapping[int, Producer]]:
-        """The newest snapshot that can be read, with its offset; nothing at 0 if there is none."""
-        for offset in reversed(self._snapshots):
+    def newest_snapshot(self, below: int) -> tuple[int, Mapping[int, Producer]]:
+        """The newest snapshot that can be read of those up to the offset `below`, with its offset;
+        nothing at 0 if there is none.
+        """
+        for offset in reversed([one for one in self._snapshots if one <= below]):
             try:
                 return offset, producer_snapshot.read(self._files, self._path(offset))
             except (KafkaError, FileNotFoundError):

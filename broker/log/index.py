@@ -168,6 +168,17 @@ class OffsetIndex(_Index[OffsetEntry]):
         """Notes that the batch that ends with `offset` begins at `position`."""
         self._append(OffsetEntry(offset, position), (offset - self._base_offset, position))
 
+    def from_position(self, position: int) -> OffsetEntry | None:
+        """The first entry of a batch that begins at or after a position."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self._at(middle).position < position:
+                low = middle + 1
+            else:
+                high = middle
+        return self._at(low) if low < len(self) else None
+
     def _entry(self, raw: tuple[int, ...]) -> OffsetEntry:
         return OffsetEntry(self._base_offset + raw[0], raw[1])
 

@@ -60,6 +60,10 @@ class LeaderEpochs:
         if self._starts and self._starts[0] < offset:
             self._starts[0] = offset
 
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch in which the record at `offset` was written; -1 if unknown."""
+        return next((e for e, start in reversed(self.entries) if start <= offset), -1)
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """The largest known epoch up to `epoch`, and where it ended; UNKNOWN if there is none.
 

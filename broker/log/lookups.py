@@ -27,18 +27,17 @@ def newest(segments: Sequence[Segment]) -> TimestampOffset | None:
     return _with_newest(segments).newest()
 
 
-def warm_first(
-    segments: Sequence[Segment], timestamp: int, log_start_offset: int
+def warm(
+    segments: Sequence[Segment], timestamp: int | None, log_start_offset: int
 ) -> Callable[[], None] | None:
-    """What a worker must call before `first_at_or_after`; None if all that it reads is there."""
+    """What a worker must call before `first_at_or_after`, or with None before `newest`; None if
+    all that it reads is there.
+    """
+    if timestamp is None:
+        return _with_newest(segments).warm_newest()
     holding = (one for one in segments if one.newest_timestamp >= timestamp)
     segment = next(holding, None)
     return None if segment is None else segment.warm_time(timestamp, log_start_offset)
-
-
-def warm_newest(segments: Sequence[Segment]) -> Callable[[], None] | None:
-    """The same before `newest`."""
-    return _with_newest(segments).warm_newest()
 
 
 def _with_newest(segments: Sequence[Segment]) -> Segment:

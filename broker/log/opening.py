@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.log import checkpoints, producer_snapshot, swap
-from broker.log.partition_log import PartitionLog, Recovered
+from broker.log.partition_log import PartitionLog
+from broker.log.results import Recovered
 from broker.log.segment import Segment
 from raftctl.errors import KafkaError
 

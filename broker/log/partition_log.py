@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Unpack
 
-from broker.log import lookups, record_batch, swap, validation
+from broker.log import lookups, markers, record_batch, swap, transaction_log, validation
 from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.producer_state import ProducerStates
-from broker.log.reading import find
+from broker.log.reading import bytes_between, find
 from broker.log.record_batch import NO_PRODUCER, BatchHeader
+from broker.log.results import Appended, Recovered
 from broker.log.retention import SegmentFacts
-from broker.log.segment import Segment
+from broker.log.segment import BatchAt, Segment
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
@@ -30,36 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from uuid import UUID
 
+    from broker.log.aborted_index import AbortedTransaction
     from broker.log.flushing import Flusher, FlushPlan
+    from broker.log.markers import Marker
     from broker.log.reading import Limits, Place
     from broker.log.records import TimestampOffset
     from broker.types import EpochEndOffset, TopicPartition
     from raftctl.metadata.topic_config import TopicConfig
     from raftctl.runtime.api import Buffer, FileSystem, Piece
-
-UP_TO_HIGH_WATERMARK = -1
-"""What stands for the high watermark in DeleteRecords."""
-
-
-class Appended(NamedTuple):
-    """Where a produced batch stands now, or stood already if it is a repetition."""
-
-    base_offset: int
-    next_offset: int
-    log_append_time_ms: int
-    """-1 unless the broker's time was put in."""
-    duplicate: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """What opening a log found, for the operator."""
-
-    segments_checked: int = 0
-    bytes_cut: int = 0
-    indexes_rebuilt: int = 0
-    batches_noted: int = 0
-    """Batches whose headers were read because no snapshot of the producers covers them."""
 
 
 class PartitionLog:
@@ -121,6 +100,12 @@ class PartitionLog:
         """Bytes of batches."""
         return sum(s.size for s in self._segments)
 
+    @property
+    def last_stable_offset(self) -> int:
+        """At most the high watermark: below it every transaction has ended for good."""
+        first, end = self.producers.first_unstable_offset, self.high_watermark
+        return end if first is None else min(end, max(first, self.log_start_offset))
+
     def segment_facts(self) -> list[SegmentFacts]:
         """What retention and compaction decide from, oldest first."""
         return [
@@ -153,6 +138,19 @@ class PartitionLog:
         self._append(pieces, header)
         return Appended(base_offset, header.next_offset, time_ms, duplicate=False)
 
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: Marker, leader_epoch: int, now_ms: int
+    ) -> int:
+        """Ends a producer's transaction here; returns the offset after the marker.
+
+        Raises KafkaError: what `ProducerStates.check_marker` says, or KAFKA_STORAGE_ERROR.
+        """
+        self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
+        batch, header = markers.encoded(marker, producer_id, producer_epoch, now_ms)
+        pieces, header = record_batch.placed(batch, header, self.log_end_offset, leader_epoch)
+        self._append(pieces, header)
+        return header.next_offset
+
     def append_as_follower(self, data: Buffer) -> int:
         """Appends what the leader sent, offsets and all; returns the bytes appended.
 
@@ -184,9 +182,10 @@ class PartitionLog:
             if self._segments[-1].must_roll(header, self.config):
                 self.roll(header.base_offset)
             self._segments[-1].append(pieces, header)
+            self._note_epoch(header)
+            self._note_producer(header, self._segments[-1], lambda: b"".join(pieces))
         except OSError as error:
             raise self._broken(error) from error
-        self._note(header)
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush_through(self.log_end_offset)
 
@@ -206,9 +205,9 @@ class PartitionLog:
         except OSError as error:
             raise self._broken(error) from error
 
-    def _note(self, header: BatchHeader) -> None:
-        self._note_epoch(header)
-        self.producers.note(header)
+    def _note_producer(self, at: BatchHeader, segment: Segment, read: Callable[[], Buffer]) -> None:
+        if transaction_log.note(self.producers, segment, at, read):
+            self._durability.renamed()
 
     def _note_epoch(self, header: BatchHeader) -> None:
         if header.leader_epoch > self.epochs.latest:
@@ -218,8 +217,13 @@ class PartitionLog:
         """Begins a new segment, whose first batch is not below `base_offset`."""
         with self._disk():
             self._segments[-1].seal()
-            self._durability.snapshot(base_offset, self.producers.snapshot())
+            self._snapshot(base_offset)
             self._add_segment(base_offset)
+
+    def _snapshot(self, offset: int) -> None:
+        # It could not tell of transactions whose marker may still be cut off.
+        if self.producers.ends_are_settled:
+            self._durability.snapshot(offset, self.producers.snapshot())
 
     def _add_segment(self, base_offset: int) -> None:
         self._durability.renamed()
@@ -249,21 +253,32 @@ class PartitionLog:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if offset >= limits["up_to_offset"]:
             return []
-        return find(self._segments[bisect_right(self._bases, offset) - 1 :], offset, limits)
+        return find(self._segments[self._number_at(offset) :], offset, limits)
+
+    def aborted_between(self, offset: int, up_to_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that may have records from `offset` to below `up_to_offset`."""
+        return transaction_log.collect(
+            self._segments[self._number_at(offset) :], offset, up_to_offset
+        )
+
+    def aborted_in(self, offset: int, **limits: Unpack[Limits]) -> list[AbortedTransaction]:
+        """Those that may have records in what a read with these limits returns."""
+        with self._disk():
+            return transaction_log.in_read(
+                self._segments[self._number_at(offset) :], offset, limits
+            )
 
     def segment_at(self, offset: int) -> Segment:
         """The segment that holds `offset`, or the first."""
-        return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
+        return self._segments[self._number_at(offset)]
+
+    def _number_at(self, offset: int) -> int:
+        return max(bisect_right(self._bases, offset) - 1, 0)
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """Bytes of batches between two offsets; if they lie in two segments, of the first only."""
-        if offset >= end_offset:
-            return 0
-        segment = self.segment_at(offset)
         try:
-            if end_offset >= segment.next_offset:
-                return max(segment.size - segment.position_of(offset), 1)
-            return segment.position_of(end_offset) - segment.position_of(offset)
+            return bytes_between(self.segment_at(offset), offset, end_offset)
         except OSError as error:
             # Who reads them will be told.
             self._broken(error)
@@ -281,23 +296,16 @@ class PartitionLog:
 
     def warm_lookup(self, timestamp: int | None) -> Callable[[], None] | None:
         """What a worker must call before `first_at_or_after`, or with None before `newest`."""
-        if timestamp is None:
-            return lookups.warm_newest(self._segments)
-        return lookups.warm_first(self._segments, timestamp, self.log_start_offset)
-
-    def start_epoch(self, leader_epoch: int) -> None:
-        """Notes that whatever comes next is of this leader epoch."""
-        self.epochs.assign(leader_epoch, self.log_end_offset)
-
-    def epoch_of(self, offset: int) -> int:
-        """The leader epoch in which the record at `offset` was written; -1 if unknown."""
-        return next((e for e, start in reversed(self.epochs.entries) if start <= offset), -1)
+        return lookups.warm(self._segments, timestamp, self.log_start_offset)
 
     def headers(self, offset: int = 0) -> Iterator[BatchHeader]:
         """The headers of all batches from the one that holds `offset`."""
-        for segment in self._segments[max(bisect_right(self._bases, offset) - 1, 0) :]:
+        return (at.header for at, _ in self._batches(offset))
+
+    def _batches(self, offset: int) -> Iterator[tuple[BatchAt, Segment]]:
+        for segment in self._segments[self._number_at(offset) :]:
             for at in segment.batches(segment.position_of(offset)):
-                yield at.header
+                yield at, segment
 
     # --- truncation -----------------------------------------------------------------------------
 
@@ -350,18 +358,6 @@ class PartitionLog:
             while len(self._segments) > 1 and self._bases[1] <= offset:
                 self._retire_one(0)
         self._durability.keep_snapshots_from(self._bases[0])
-
-    def delete_records(self, offset: int) -> int:
-        """Hides what is below `offset`, -1 for all that is committed; returns the new log start.
-
-        KafkaError(OFFSET_OUT_OF_RANGE) for what is not committed or not an offset (row L7).
-        """
-        target = self.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
-        if not 0 <= target <= self.high_watermark:
-            text = f"records can be deleted up to offset {self.high_watermark}, not {offset}"
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        self.advance_log_start(target)
-        return self.log_start_offset
 
     def _clamp(self) -> None:
         end = self.log_end_offset
@@ -431,7 +427,7 @@ class PartitionLog:
         if closing:
             with self._disk():
                 self.seal()
-            self._durability.snapshot(self.log_end_offset, self.producers.snapshot())
+            self._snapshot(self.log_end_offset)
         whole = [s for s in self._segments[: None if closing else -1] if not s.is_durable]
         active = None if rolled_only or closing or not self.is_dirty else self._segments[-1]
         epochs = self.epochs.entries
@@ -486,12 +482,18 @@ class PartitionLog:
 
     def _rebuild(self, epochs_from: int) -> int:
         """Finds the producers again, from the newest snapshot on, and the epochs; blocks."""
-        base_offset, base = self._durability.newest_snapshot()
+        damaged_from = transaction_log.damaged_from(self._segments, self.log_end_offset)
+        base_offset, base = self._durability.newest_snapshot(damaged_from)
+        for segment in self._segments:
+            segment.aborted.truncate(base_offset)
         self.producers.rebuild((), base, base_offset)
-        noted = 0
-        for header in self.headers(min(base_offset, epochs_from)):
+        begin, noted = min(base_offset, epochs_from), 0
+        for at, segment in self._batches(begin):
             noted += 1
-            self._note_epoch(header)
-            if header.base_offset >= base_offset:
-                self.producers.note(header)
+            self._note_epoch(at.header)
+            if at.header.base_offset >= base_offset:
+                self._note_producer(
+                    at.header, segment, partial(segment.read, at.position, at.header.size)
+                )
+        self.producers.settle(self.high_watermark)
         return noted

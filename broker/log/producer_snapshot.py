@@ -4,7 +4,8 @@ With one at the recovery point a log is opened without reading its batches. The 
 Kafka's (version 1): a version, the CRC32C of what follows it, a count, and entries of a fixed size.
 Apache Kafka writes one entry for a producer, its last batch; here each of the last five batches
 has one, oldest first, so that a restart recognises as many repetitions as before. Who reads one
-entry for a producer takes the last, the newest batch.
+entry for a producer takes the last, the newest batch. Each also says which transaction is open; a
+producer of which there is only a marker has an entry without a batch.
 """
 
 from __future__ import annotations
@@ -29,28 +30,32 @@ _VERSION = 1
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
-_NO_COORDINATOR_EPOCH = -1
-_NO_TRANSACTION = -1
+_NO_BATCH = SentBatch(-1, -1, -1, -1, -1)
 
 
 def pack(producers: Mapping[int, Producer]) -> bytes:
     """The content of a snapshot file."""
     entries = [
-        _ENTRY.pack(
-            producer_id,
-            producer.epoch,
-            sent.last_sequence,
-            sent.last_offset,
-            sent.last_offset - sent.base_offset,
-            sent.timestamp,
-            _NO_COORDINATOR_EPOCH,
-            _NO_TRANSACTION,
-        )
+        _entry(producer_id, producer, sent)
         for producer_id, producer in producers.items()
-        for sent in producer.batches
+        for sent in producer.batches or (_NO_BATCH,)
     ]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+
+def _entry(producer_id: int, producer: Producer, sent: SentBatch) -> bytes:
+    is_newest = not producer.batches or sent is producer.batches[-1]
+    return _ENTRY.pack(
+        producer_id,
+        producer.epoch,
+        sent.last_sequence,
+        sent.last_offset,
+        sent.last_offset - sent.base_offset,
+        producer.timestamp if is_newest else sent.timestamp,
+        producer.coordinator_epoch,
+        producer.open_from,
+    )
 
 
 def unpack(path: str, data: bytes) -> dict[int, Producer]:
@@ -68,12 +73,15 @@ def unpack(path: str, data: bytes) -> dict[int, Producer]:
         raise _damaged(path, f"{count} entries do not fill it")
     producers: dict[int, Producer] = {}
     for entry in _ENTRY.iter_unpack(body[_COUNT.size :]):
-        producer_id, epoch, last_sequence, last_offset, delta, timestamp, _, _ = entry
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp, *transaction = entry
         known = producers.get(producer_id)
         batches = known.batches if known is not None and known.epoch == epoch else ()
-        first_sequence = (last_sequence - delta) % (SEQUENCE_MAX + 1)
-        sent = SentBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
-        producers[producer_id] = Producer(epoch, (*batches, sent))
+        if last_offset != _NO_BATCH.last_offset:
+            first_sequence = (last_sequence - delta) % (SEQUENCE_MAX + 1)
+            base_offset = last_offset - delta
+            sent = SentBatch(first_sequence, last_sequence, base_offset, last_offset, timestamp)
+            batches = (*batches, sent)
+        producers[producer_id] = Producer(epoch, batches, timestamp, *transaction)
     return producers
 
 

@@ -44,3 +44,12 @@ def find(segments: Iterable[Segment], offset: int, limits: Limits) -> list[Place
             size = max(size, found.header.size)
         return [Place(segment, found.position, size)] if size > 0 else []
     return []
+
+
+def bytes_between(segment: Segment, offset: int, end_offset: int) -> int:
+    """Bytes of the segment's batches between two offsets, the first of which it holds."""
+    if offset >= end_offset:
+        return 0
+    if end_offset >= segment.next_offset:
+        return max(segment.size - segment.position_of(offset), 1)
+    return segment.position_of(end_offset) - segment.position_of(offset)

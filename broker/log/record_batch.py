@@ -92,6 +92,11 @@ class BatchHeader(NamedTuple):
         """Whether the broker wrote it, for a transaction, rather than a client."""
         return bool(self.attributes & CONTROL)
 
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction, which decides whether it counts."""
+        return bool(self.attributes & TRANSACTIONAL)
+
 
 def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
     """Reads the header that begins at `position`; the bytes must be there."""
@@ -137,6 +142,8 @@ def _check_fields(header: BatchHeader) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id without epoch and sequence")
+    if header.is_transactional and header.producer_id < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
 
 
 def placed(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log.segment import NO_TIMESTAMP
+from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from raftctl.metadata.topic_config import TopicConfig
 
 UNLIMITED = -1
+UP_TO_HIGH_WATERMARK = -1
+"""What stands for the high watermark in DeleteRecords."""
 
 
 class SegmentFacts(NamedTuple):
@@ -54,6 +57,19 @@ def _too_old(segment: SegmentFacts, config: TopicConfig, now_ms: int) -> bool:
     if config.retention_ms == UNLIMITED or segment.newest_timestamp == NO_TIMESTAMP:
         return False
     return now_ms - segment.newest_timestamp > config.retention_ms
+
+
+def delete_records(log: PartitionLog, offset: int) -> int:
+    """Hides what is below `offset`, -1 for all that is committed; returns the new log start.
+
+    KafkaError(OFFSET_OUT_OF_RANGE) for what is not committed or not an offset (row L7).
+    """
+    target = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+    if not 0 <= target <= log.high_watermark:
+        text = f"records can be deleted up to offset {log.high_watermark}, not {offset}"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+    log.advance_log_start(target)
+    return log.log_start_offset
 
 
 def apply(log: PartitionLog, now_ms: int) -> int:

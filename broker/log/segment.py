@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
-from broker.log import records
+from broker.log import aborted_index, records
+from broker.log.aborted_index import AbortedIndex
 from broker.log.index import OffsetIndex, TimeIndex
 from broker.log.record_batch import (
     HEADER_BYTES,
@@ -54,11 +55,12 @@ class BatchAt(NamedTuple):
 
 
 FILES = ("log", "index", "timeindex")
-"""The files of a segment; a log without the others is whole, since they can be rebuilt."""
+"""The files of a segment; a log without the others is whole, since they can be rebuilt. There may
+be one of aborted transactions too."""
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
-    """The name of a segment's file; `suffix` is one of FILES, or `snapshot`."""
+    """The name of a segment's file; `suffix` is one of FILES, `txnindex` or `snapshot`."""
     return f"{directory}/{base_offset:020d}.{suffix}"
 
 
@@ -95,6 +97,8 @@ class Segment:
         self._log = opened("log")
         self._offsets = OffsetIndex(opened("index"), base_offset, config.segment_index_bytes)
         self._times = TimeIndex(opened("timeindex"), base_offset, config.segment_index_bytes)
+        self.aborted = AbortedIndex(files, self._aborted_path)
+        """The aborted transactions whose markers are here."""
         self.size = self._log.size()
         self._recent: dict[int, int] = {}
         """Where the newest batches begin, by their base offsets: that is what is read most."""
@@ -164,6 +168,7 @@ class Segment:
         self._log.sync()
         self._offsets.sync()
         self._times.sync()
+        self.aborted.sync()
 
     def sync_batches(self) -> None:
         """Makes the batches durable; recovery would rebuild the indexes. Blocks: for workers."""
@@ -179,6 +184,7 @@ class Segment:
         self.is_durable = False
         self._offsets.truncate(at.header.base_offset)
         self._times.truncate(at.header.base_offset)
+        self.aborted.truncate(at.header.base_offset)
         self.load()
 
     def close(self) -> None:
@@ -186,6 +192,7 @@ class Segment:
         self._log.close()
         self._offsets.close()
         self._times.close()
+        self.aborted.close()
 
     def retire(self) -> list[str]:
         """Gives the files names that no log looks at; returns them, to be removed later."""
@@ -198,11 +205,17 @@ class Segment:
         self._ending = ending
         for old, new in zip(reversed(before), reversed(self.paths()), strict=True):
             self._files.rename(old, new)
+        self.aborted.moved(self._aborted_path)
 
     def paths(self) -> list[str]:
         """Its files."""
         start = self._directory, self.base_offset
-        return [segment_path(*start, suffix) + self._ending for suffix in FILES]
+        paths = [segment_path(*start, suffix) + self._ending for suffix in FILES]
+        return [*paths, self._aborted_path] if self.aborted.exists else paths
+
+    @property
+    def _aborted_path(self) -> str:
+        return segment_path(self._directory, self.base_offset, aborted_index.SUFFIX) + self._ending
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -217,6 +230,11 @@ class Segment:
         """Where the first batch that ends at or after `offset` begins, or the end."""
         at = self.find(offset)
         return self.size if at is None else at.position
+
+    def offset_after(self, position: int) -> int:
+        """An offset above those of all batches that begin before `position`, and not far above."""
+        entry = self._offsets.from_position(position)
+        return self.next_offset if entry is None else entry.offset + 1
 
     def read(self, position: int, size: int) -> bytes:
         """Bytes as they stand in the file."""

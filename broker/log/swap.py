@@ -5,13 +5,15 @@ to `.swap`, after those of its indexes, is the decision: before it the old segme
 the rest is litter; after it the new one is, and whatever is left of those it replaces is removed,
 now or when the log is opened. File systems with a journal keep the order of renames.
 It replaces what lies between its base offset and its last batch's end: compaction keeps a batch
-there, if need be without records, so that the file itself tells the range.
+there, if need be without records, so that the file itself tells the range. What it replaces may
+have an index of aborted transactions; it has none, since the records of these are gone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.log import aborted_index
 from broker.log.record_batch import HEADER_BYTES, parse_header, shape_problem
 from broker.log.segment import FILES, segment_path
 from raftctl.errors import ErrorCode, KafkaError
@@ -63,7 +65,11 @@ def _complete(files: FileSystem, directory: str, base_offset: int) -> None:
     for name in files.names(directory):
         stem, _, suffix = name.partition(".")
         # The indexes of the new segment are removed with the old ones: opening rebuilds them.
-        if suffix in FILES and stem.isdigit() and base_offset <= int(stem) < end_offset:
+        if (
+            suffix in (*FILES, aborted_index.SUFFIX)
+            and stem.isdigit()
+            and base_offset <= int(stem) < end_offset
+        ):
             files.remove(f"{directory}/{name}")
     files.rename(new, segment_path(directory, base_offset, "log"))
 

@@ -38,7 +38,7 @@ def decoder(api_key: int, version: int, direction: Direction) -> Decoder:
 
     It raises MalformedError, struct.error, IndexError or ValueError on bad bytes.
     """
-    return _struct_decoder(load(api_key, version, direction))
+    return struct_decoder(load(api_key, version, direction))
 
 
 def unsigned_varint(frame: Frame, position: int) -> tuple[int, int]:
@@ -60,7 +60,8 @@ def skip_tagged(frame: Frame, position: int) -> int:
     return _tagged(frame, position, {}, {})
 
 
-def _struct_decoder(table: Struct) -> Decoder:
+def struct_decoder(table: Struct) -> Decoder:
+    """The decoder of a table that stands by itself; errors as of `decoder`."""
     defaults = {f.name: f.default for f in table.tagged}
     steps: list[_Step] = []
     for fixed, run in table.runs():
@@ -142,7 +143,7 @@ def _single_decoder(field: Field, *, flexible: bool, nullable: bool) -> Decoder:
         layout = struct.Struct(">" + FIXED[field.kind])
         return lambda frame, at: (layout.unpack_from(frame, at)[0], at + layout.size)
     if field.struct is not None:
-        decode = _struct_decoder(field.struct)
+        decode = struct_decoder(field.struct)
         return _nullable_struct_decoder(decode) if nullable else decode
     if field.kind == "uuid":
         return _decode_uuid

@@ -32,7 +32,7 @@ _NO_UUID = bytes(16)
 @cache
 def encoder(api_key: int, version: int, direction: Direction) -> Encoder:
     """The encoder of one message, without its header; KeyError if the message does not exist."""
-    return _struct_encoder(load(api_key, version, direction))
+    return struct_encoder(load(api_key, version, direction))
 
 
 def joined(encode: Callable[[list[Piece]], None]) -> bytes:
@@ -54,7 +54,8 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-def _struct_encoder(table: Struct) -> Encoder:
+def struct_encoder(table: Struct) -> Encoder:
+    """The encoder of a table that stands by itself."""
     defaults = {f.name: f.default for f in table.untagged if f.default is not REQUIRED}
     steps = list(_steps(table))
 
@@ -129,7 +130,7 @@ def _value_encoder(field: Field, *, flexible: bool) -> _ValueEncoder:
 
 def _element_encoder(field: Field, *, flexible: bool) -> _ValueEncoder:
     if field.struct is not None:
-        return _struct_encoder(field.struct)
+        return struct_encoder(field.struct)
     return _single_encoder(field, flexible=flexible)
 
 
@@ -138,7 +139,7 @@ def _single_encoder(field: Field, *, flexible: bool) -> _ValueEncoder:
         pack = struct.Struct(">" + FIXED[field.kind]).pack
         return lambda value, out: out.append(pack(value))
     if field.struct is not None:
-        encode = _struct_encoder(field.struct)
+        encode = struct_encoder(field.struct)
         return _nullable_struct_encoder(encode) if field.nullable else encode
     return {
         "uuid": _encode_uuid,

@@ -117,7 +117,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         try:
             available = 0
             if not self._must_wait(hosted, params.replica_id):
-                available = hosted.available_bytes(wanted, params.replica_id, needed)
+                available = hosted.available_bytes(wanted, params, needed)
         except KafkaError:
             # The log is damaged here: reading it again tells the client.
             return True

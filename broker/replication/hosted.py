@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broker.log import retention
+from broker.log.reading import Limits
 from broker.replication.partition import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Partition
 from broker.replication.throttle import names
 from broker.types import (
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from broker.log.partition_log import Appended, PartitionLog
+    from broker.log.aborted_index import AbortedTransaction
+    from broker.log.markers import Marker
+    from broker.log.partition_log import PartitionLog
+    from broker.log.results import Appended
     from raftctl.metadata.image import PartitionImage
 
 LATEST = -1
@@ -81,15 +86,30 @@ class HostedPartition:
         """Appends a produced batch. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
         NOT_ENOUGH_REPLICAS, or what is wrong with the batch.
         """
+        self._check_appends(acks)
+        appended = self.log.append_as_leader(batch, self.rules.leader_epoch, wall_ms)
+        self.advance(now_ms)
+        return appended
+
+    def _check_appends(self, acks: int) -> None:
         rules = self.rules
         if not rules.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == ALL_IN_SYNC and rules.is_under_min_insync:
             text = f"{len(rules.isr)} replicas in sync, {rules.effective_min_insync} are required"
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
-        appended = self.log.append_as_leader(batch, rules.leader_epoch, wall_ms)
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: Marker, now_ms: int, wall_ms: int
+    ) -> int:
+        """Ends a producer's transaction; returns the offset after the marker. Raises KafkaError:
+        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or why a marker of this coordinator is refused.
+        """
+        self._check_appends(ALL_IN_SYNC)
+        epoch = self.rules.leader_epoch
+        end = self.log.append_marker(producer_id, producer_epoch, marker, epoch, wall_ms)
         self.advance(now_ms)
-        return appended
+        return end
 
     def delete_records(self, offset: int) -> int:
         """Hides what is below `offset`, -1 for all that is committed; returns the log start.
@@ -102,7 +122,7 @@ class HostedPartition:
             raise KafkaError(error)
         if "delete" not in self.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "cleanup.policy does not have delete")
-        return self.log.delete_records(offset)
+        return retention.delete_records(self.log, offset)
 
     def low_watermark(self, lives: Callable[[int], bool]) -> tuple[ErrorCode, int]:
         """The least log start of the replicas on brokers that live; -1 while one is not known."""
@@ -168,9 +188,16 @@ class HostedPartition:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def limit_for(self, replica_id: int) -> int:
+    def limit_for(self, replica_id: int, *, read_committed: bool = False) -> int:
         """The offset below which this reader may see records."""
-        return self.rules.high_watermark if replica_id == CONSUMER else self.log.log_end_offset
+        if replica_id != CONSUMER:
+            return self.log.log_end_offset
+        return self.last_stable_offset if read_committed else self.rules.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction has ended for good."""
+        return min(self.rules.high_watermark, self.log.last_stable_offset)
 
     def fetch(
         self, wanted: FetchPartition, params: FetchParams, *, max_bytes: int, min_one: bool
@@ -180,15 +207,20 @@ class HostedPartition:
         if error is not ErrorCode.NONE:
             return FetchResult(error, current_leader=self.hint_for(error))
         records: Sequence[Piece] = ()
+        aborted: Sequence[AbortedTransaction] = ()
         diverging = self.diverging(wanted)
         if diverging is None:
+            limits = Limits(
+                max_bytes=min(max_bytes, wanted.max_bytes),
+                up_to_offset=self.limit_for(
+                    params.replica_id, read_committed=params.read_committed
+                ),
+                min_one=min_one,
+            )
             try:
-                records = self.log.to_send(
-                    wanted.fetch_offset,
-                    max_bytes=min(max_bytes, wanted.max_bytes),
-                    up_to_offset=self.limit_for(params.replica_id),
-                    min_one=min_one,
-                )
+                records = self.log.to_send(wanted.fetch_offset, **limits)
+                if params.read_committed:
+                    aborted = self.log.aborted_in(wanted.fetch_offset, **limits)
             except KafkaError as failed:
                 return FetchResult(failed.code)
         follower = self.rules.followers.get(params.replica_id)
@@ -197,16 +229,18 @@ class HostedPartition:
         return FetchResult(
             ErrorCode.NONE,
             high_watermark=self.rules.high_watermark,
-            last_stable_offset=self.rules.high_watermark,
+            last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log.log_start_offset,
             records=records,
             diverging=diverging,
-            aborted_transactions=() if params.read_committed else None,
+            aborted_transactions=tuple((one.producer_id, one.first_offset) for one in aborted)
+            if params.read_committed
+            else None,
         )
 
-    def available_bytes(self, wanted: FetchPartition, replica_id: int, enough: int) -> int:
+    def available_bytes(self, wanted: FetchPartition, params: FetchParams, enough: int) -> int:
         """How much a fetch would find, at least if it is less than `enough`."""
-        limit = self.limit_for(replica_id)
+        limit = self.limit_for(params.replica_id, read_committed=params.read_committed)
         if limit <= wanted.fetch_offset or enough <= 1:
             return int(limit > wanted.fetch_offset)
         return min(self.log.bytes_between(wanted.fetch_offset, limit), wanted.max_bytes)
@@ -224,7 +258,7 @@ class HostedPartition:
         return FetchResult(
             ErrorCode.NONE,
             high_watermark=self.rules.high_watermark,
-            last_stable_offset=self.rules.high_watermark,
+            last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log.log_start_offset,
             preferred_read_replica=replica_id,
         )
@@ -267,7 +301,7 @@ class HostedPartition:
             return OffsetResult(error)
         if lookup.timestamp == EARLIEST:
             return self._offset(self.log.log_start_offset)
-        limit = self.limit_for(replica_id)
+        limit = self.limit_for(replica_id, read_committed=lookup.read_committed)
         if lookup.timestamp != LATEST:
             try:
                 if lookup.timestamp == MAX_TIMESTAMP:
@@ -293,7 +327,7 @@ class HostedPartition:
         return self.log.warm_lookup(wanted)
 
     def _offset(self, offset: int, timestamp: int = -1) -> OffsetResult:
-        return OffsetResult(ErrorCode.NONE, offset, timestamp, self.log.epoch_of(offset))
+        return OffsetResult(ErrorCode.NONE, offset, timestamp, self.log.epochs.epoch_of(offset))
 
     def end_offset_for_epoch(
         self, current_leader_epoch: int, leader_epoch: int

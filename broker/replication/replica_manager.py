@@ -162,7 +162,7 @@ class ReplicaManager:
         end = hosted.log.log_end_offset
         if hosted.rules.become_leader(image, log_end_offset=end, now_ms=self._now_ms()):
             self._fetchers.unfollow(hosted.partition)
-            hosted.log.start_epoch(image.leader_epoch)
+            hosted.log.epochs.assign(image.leader_epoch, end)
             self._ack_flusher.request(hosted)
             self._tell("leading", hosted, log_end_offset=end)
         hosted.advance(self._now_ms())

@@ -1,18 +1,64 @@
-"""What a checker says: valid, invalid, or that it cannot tell.
+"""What a checker says: valid, invalid, or that it cannot tell, and what it found.
 
 "Unknown" is an answer of its own: a checker that ran out of time or memory has not found the
-history valid.
+history valid, nor has one that saw nothing succeed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from jepsen.history import Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Valid = Literal[True, False, "unknown"]
 """As it stands in results: true, false or "unknown"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """Something in a history that should not be there."""
+
+    name: str
+    """The field's name of its kind, such as `lost-write` or `G1c`."""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    """What exactly, for programs: JSON. Lines of the history are named by their index."""
+    ops: tuple[int, ...] = ()
+    """The lines of the history that show it, by index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a checker makes of a history."""
+
+    valid: Valid
+    anomalies: tuple[Anomaly, ...] = ()
+    """Each of them makes the history invalid."""
+    notes: tuple[Anomaly, ...] = ()
+    """Found, but allowed."""
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+    why_unknown: str = ""
+
+
+Checker = Callable[[Sequence[Op]], Verdict]
+"""A pure function from a whole history to its verdict."""
+
+
+def judge(
+    anomalies: Iterable[Anomaly],
+    *,
+    notes: Iterable[Anomaly] = (),
+    why_unknown: str = "",
+    **statistics: Any,
+) -> Verdict:
+    """Invalid if there is an anomaly, else unknown if there is a reason for that."""
+    found = tuple(anomalies)
+    valid: Valid = False if found else "unknown" if why_unknown else True
+    return Verdict(valid, found, tuple(notes), statistics, "" if found else why_unknown)
 
 
 def merge_valid(verdicts: Iterable[Valid]) -> Valid:

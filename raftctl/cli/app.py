@@ -23,6 +23,7 @@ from raftctl.cli import (
     offsets,
     quorum,
     reassign_partitions,
+    restart,
     start,
     storage,
     topics,
@@ -63,6 +64,7 @@ app.command()(reassign_partitions.reassign_partitions)
 app.command()(start.start)
 app.command()(cluster.up)
 app.command()(cluster.down)
+app.command()(restart.restart)
 app.command()(cluster.status)
 app.command()(offsets.offsets)
 app.command()(demo.demo)

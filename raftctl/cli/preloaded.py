@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from raftctl.localcluster.cluster import LocalCluster
+    from raftctl.localcluster.cluster import Launcher, LocalCluster
     from raftctl.localcluster.layout import LocalNode
 
 BROKER_PLUGIN = "kafka"
@@ -18,6 +18,11 @@ BROKER_PLUGIN = "kafka"
 
 def start_all(cluster: LocalCluster) -> list[LocalNode]:
     """See `LocalCluster.start_all`."""
+    return cluster.start_all(launcher())
+
+
+def launcher() -> Launcher:
+    """Starts nodes by forking this process, which has imported what they need."""
     from raftctl.cli import main, node_process
     from raftctl.localcluster.processes import fork_node
     from raftctl.plugins import load_broker
@@ -26,4 +31,4 @@ def start_all(cluster: LocalCluster) -> list[LocalNode]:
     load_broker(BROKER_PLUGIN)
     # What is shared stays shared: the collector would write into every object's header.
     gc.freeze()
-    return cluster.start_all(partial(fork_node, run=main.run))
+    return partial(fork_node, run=main.run)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from raftctl.cli.app import app
-from raftctl.config.keys import INT_MAX, LONG_MAX, SECTIONS, key_of
+from raftctl.config.keys import INT_MAX, LONG_MAX, key_of
+from raftctl.config.model import SECTIONS
 from raftctl.config.unused import explained_keys
 
 if TYPE_CHECKING:

@@ -51,6 +51,10 @@ def _key(
     )
 
 
+key = _key
+"""For the sections in other modules."""
+
+
 def _parsed_by(parser: Any) -> BeforeValidator:
     """Parses text; a value that is not text is taken as parsed."""
     return BeforeValidator(lambda value: parser(value) if isinstance(value, str) else value)
@@ -477,15 +481,3 @@ class ReplicationKeys(Section):
         "Fetch sessions that are kept; without one a client sends all its partitions each time.",
         at_least=0,
     )
-
-
-SECTIONS: tuple[type[Section], ...] = (
-    NodeKeys,
-    ListenerKeys,
-    QuorumKeys,
-    ClusterKeys,
-    TopicKeys,
-    LogKeys,
-    CleanerKeys,
-    ReplicationKeys,
-)

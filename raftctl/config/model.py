@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import model_validator
 
+from raftctl.config.coordinator_keys import GroupKeys, TransactionKeys
 from raftctl.config.keys import (
     CleanerKeys,
     ClusterKeys,
@@ -17,6 +18,7 @@ from raftctl.config.keys import (
     NodeKeys,
     QuorumKeys,
     ReplicationKeys,
+    Section,
     TopicKeys,
 )
 
@@ -32,6 +34,20 @@ _EVERY_INTERFACE = ("0.0.0.0", "::")
 _PLAINTEXT = "PLAINTEXT"
 
 
+SECTIONS: tuple[type[Section], ...] = (
+    NodeKeys,
+    ListenerKeys,
+    QuorumKeys,
+    ClusterKeys,
+    TopicKeys,
+    LogKeys,
+    CleanerKeys,
+    ReplicationKeys,
+    GroupKeys,
+    TransactionKeys,
+)
+
+
 class NodeConfig(
     NodeKeys,
     ListenerKeys,
@@ -41,6 +57,8 @@ class NodeConfig(
     LogKeys,
     CleanerKeys,
     ReplicationKeys,
+    GroupKeys,
+    TransactionKeys,
 ):
     """The configuration of one node. Frozen; attribute = key with dots as underscores."""
 

@@ -34,11 +34,11 @@ _FAMILIES = {
     "delegation.token.": _SECURITY,
     "authorizer.": _NOT_BUILT,
     "password.encoder.": _NOT_BUILT,
-    "group.": _NOT_BUILT,
+    "group.consumer.": _NOT_BUILT,
+    "group.coordinator.": _NOT_BUILT,
+    "group.share.": _NOT_BUILT,
+    "group.streams.": _NOT_BUILT,
     "share.coordinator.": _NOT_BUILT,
-    "offsets.": _NOT_BUILT,
-    "transaction.": _NOT_BUILT,
-    "transactional.": _NOT_BUILT,
     "log.cleaner.io.": _NOT_BUILT,
     "log.local.": _NOT_BUILT,
     "remote.": _NOT_BUILT,
@@ -67,16 +67,26 @@ controller.socket.timeout.ms create.topic.policy.class.name
 delete.records.purgatory.purge.interval.requests early.start.listeners
 eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
 fetch.share.purgatory.purge.interval.requests kafka.metrics.polling.interval.secs
+group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
+group.min.session.timeout.ms
 kafka.metrics.reporters log.dir.failure.timeout.ms log.flush.start.offset.checkpoint.interval.ms
 log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
 log.message.timestamp.difference.max.ms log.preallocate max.connection.creation.rate
 max.connections.per.ip max.connections.per.ip.overrides
+offset.metadata.max.bytes offsets.commit.required.acks offsets.retention.check.interval.ms
+offsets.retention.minutes offsets.topic.compression.codec
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
 queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms
 replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id
 server.max.startup.time.ms socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
-socket.send.buffer.bytes unclean.leader.election.interval.ms unstable.api.versions.enable
+socket.send.buffer.bytes
+transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+transaction.partition.verification.enable
+transaction.remove.expired.transaction.cleanup.interval.ms
+transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
+transactional.id.expiration.ms
+unclean.leader.election.interval.ms unstable.api.versions.enable
 unstable.feature.versions.enable
 """
 

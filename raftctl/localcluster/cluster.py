@@ -141,13 +141,21 @@ class LocalCluster:
         nodes = [node for node in self.layout.nodes if node not in spare]
         self._end(nodes, signal.SIGKILL, _KILL_WAIT_S)
 
-    def stop_all(self, grace_s: float = 10.0) -> list[LocalNode]:
-        """Stops brokers, then controllers (SIGTERM); kills and returns those that take too long."""
+    def stop(self, node: LocalNode, grace_s: float = 10.0) -> bool:
+        """Stops one node (SIGTERM); true if it took too long and was killed."""
+        return bool(self._stop([node], grace_s))
+
+    def stop_all(
+        self, grace_s: float = 10.0, nodes: Sequence[LocalNode] | None = None
+    ) -> list[LocalNode]:
+        """Stops the nodes, all if none are named: brokers, then controllers (SIGTERM).
+
+        Kills and returns those that take too long.
+        """
+        wanted = self.layout.nodes if nodes is None else nodes
         stubborn: list[LocalNode] = []
         for group in (self.layout.brokers, self.layout.controllers):
-            late = self._end(group, signal.SIGTERM, grace_s)
-            self._end(late, signal.SIGKILL, _KILL_WAIT_S)
-            stubborn += late
+            stubborn += self._stop([node for node in group if node in wanted], grace_s)
         return stubborn
 
     def is_running(self, node: LocalNode) -> bool:
@@ -184,7 +192,7 @@ class LocalCluster:
                 told = sentence
             if serving and len(active) == len(wanted):
                 return status
-            self._check_none_stopped()
+            self.check_none_stopped()
             if time.monotonic() > deadline:
                 raise ConfigError(f"not ready after {timeout_s:g} s ({told}): see {self.log_hint}")
             time.sleep(_POLL_S)
@@ -198,7 +206,8 @@ class LocalCluster:
         """What the node wrote."""
         return self._path(node) / "node.log"
 
-    def _check_none_stopped(self) -> None:
+    def check_none_stopped(self) -> None:
+        """ConfigError, with its last words, if a node's process is gone."""
         for node in self.layout.nodes:
             if not self.is_running(node):
                 raise ConfigError(f"{node.name} stopped: {_last_line(self.log_path(node))}")
@@ -209,6 +218,11 @@ class LocalCluster:
                 f"listeners: port {node.port} of {node.name} is in use: stop the program that "
                 "listens there, or choose another --dir or --port"
             )
+
+    def _stop(self, nodes: Sequence[LocalNode], grace_s: float) -> list[LocalNode]:
+        late = self._end(nodes, signal.SIGTERM, grace_s)
+        self._end(late, signal.SIGKILL, _KILL_WAIT_S)
+        return late
 
     def _end(
         self, nodes: Sequence[LocalNode], number: signal.Signals, timeout_s: float

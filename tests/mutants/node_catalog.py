@@ -340,7 +340,7 @@ def _acknowledge_at_once(rules: Partition, required_offset: int) -> ErrorCode | 
     return ErrorCode.NONE if rules.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def _no_limit(hosted: HostedPartition, replica_id: int) -> int:
+def _no_limit(hosted: HostedPartition, replica_id: int, *, read_committed: bool = False) -> int:
     return hosted.log.log_end_offset
 
 

@@ -84,7 +84,7 @@ def compact(files: RealFileSystem, log: PartitionLog) -> None:
     before = log.size
     facts = log.segment_facts()
     assert len(facts) > 5
-    found = dirt(facts, CONFIG, cleaned_to=0, high_watermark=log.high_watermark, now_ms=10**9)
+    found = dirt(facts, CONFIG, cleaned_to=0, stable_offset=log.high_watermark, now_ms=10**9)
     steps = Cleaning(files, log, found, now_ms=10**9, buffer_bytes=1 << 20).steps()
     for step in steps:
         if step is not None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import compaction, records
+from broker.log import compaction, records, retention
 from broker.log.cleaning import Cleaning
 from broker.log.compaction import OffsetMap
 from broker.log.log_manager import LogManager
@@ -269,7 +269,7 @@ def dirt_of(
     """Of four segments of ten records and an active one; timestamps are offsets."""
     facts = [SegmentFacts(base, base + 10, 100, base + 9) for base in range(0, 50, 10)]
     return compaction.dirt(
-        facts, config, cleaned_to=cleaned_to, high_watermark=high_watermark, now_ms=now_ms
+        facts, config, cleaned_to=cleaned_to, stable_offset=high_watermark, now_ms=now_ms
     )
 
 
@@ -350,7 +350,7 @@ async def test_whatever_was_written_the_last_value_of_each_key_is_what_it_was(se
             ]
             append(log, *pairs, codec=chance.randrange(5))
         if chance.random() < 0.3 and log.log_end_offset:
-            log.delete_records(chance.randrange(log.log_end_offset))
+            retention.delete_records(log, chance.randrange(log.log_end_offset))
         start = log.log_start_offset
         before = {k: v for k, v in view(contents(log)).items() if v[0] >= start}
         end = log.log_end_offset
@@ -374,7 +374,7 @@ class Crash(BaseException):
 def compact_at_once(files: FileSystem, log: PartitionLog) -> None:
     """All that the cleaner and the rounds after it do, in one go."""
     dirt = compaction.dirt(
-        log.segment_facts(), CONFIG, cleaned_to=0, high_watermark=log.high_watermark, now_ms=1_000
+        log.segment_facts(), CONFIG, cleaned_to=0, stable_offset=log.high_watermark, now_ms=1_000
     )
     cleaning = Cleaning(files, log, dirt, now_ms=1_000, buffer_bytes=1 << 20)
     steps = cleaning.steps()

@@ -78,7 +78,7 @@ async def test_a_clean_restart_forgets_neither_high_watermark_nor_log_start() ->
     append(manager, A, 5)
     log.high_watermark = 4
     log.advance_log_start(2)
-    log.start_epoch(3)
+    log.epochs.assign(3, log.log_end_offset)
     await manager.stop()
     assert CLEAN_SHUTDOWN in files.names("/d1")
     assert bytes(files.nodes["/d1/replication-offset-checkpoint"].data) == b"0\n1\na 0 4\n"

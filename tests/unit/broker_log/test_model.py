@@ -97,12 +97,12 @@ class Model:
         retention.apply(self.log, self.now_ms)
 
     def delete(self) -> None:
-        self.log.delete_records(self.chance.randint(self.start, self.committed))
+        retention.delete_records(self.log, self.chance.randint(self.start, self.committed))
 
     def compact(self) -> None:
         facts = self.log.segment_facts()
         dirt = compaction.dirt(
-            facts, CONFIG, cleaned_to=0, high_watermark=self.committed, now_ms=self.now_ms
+            facts, CONFIG, cleaned_to=0, stable_offset=self.committed, now_ms=self.now_ms
         )
         cleaning = Cleaning(self.files, self.log, dirt, now_ms=self.now_ms, buffer_bytes=1 << 20)
         for step in cleaning.steps():

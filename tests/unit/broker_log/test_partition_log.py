@@ -280,7 +280,7 @@ def test_after_truncation_the_log_is_as_if_the_rest_never_came(
 def test_truncation_forgets_an_epoch_that_wrote_nothing() -> None:
     log = new_log(FakeFiles())
     fill(log, 2, epoch=1)
-    log.start_epoch(2)
+    log.epochs.assign(2, log.log_end_offset)
     assert log.epochs.latest == 2
     assert not log.truncate_to(4)
     assert log.epochs.latest == 1

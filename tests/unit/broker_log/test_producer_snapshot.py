@@ -24,7 +24,7 @@ def test_the_bytes_are_apache_kafkas() -> None:
     entry = struct.pack(">qhiqiqiq", 9, 2, 4, 71, 1, 1_700_000_000_000, -1, -1)
     body = struct.pack(">i", 1) + entry
     expected = struct.pack(">hI", 1, crc32c(body)) + body
-    assert producer_snapshot.pack({9: Producer(2, (BATCH,))}) == expected
+    assert producer_snapshot.pack({9: Producer(2, (BATCH,), BATCH.timestamp)}) == expected
 
 
 @given(
@@ -34,15 +34,16 @@ def test_the_bytes_are_apache_kafkas() -> None:
             st.integers(0, 2**15 - 1),
             st.lists(
                 st.tuples(st.integers(0, SEQUENCE_MAX), st.integers(0, 99), st.integers(100, 999)),
-                min_size=1,
                 max_size=5,
             ),
+            st.integers(-1, 9),
+            st.integers(-1, 99),
         ),
         max_size=5,
     )
 )
 def test_what_is_written_is_read_back(
-    drawn: dict[int, tuple[int, list[tuple[int, int, int]]]],
+    drawn: dict[int, tuple[int, list[tuple[int, int, int]], int, int]],
 ) -> None:
     producers = {
         producer_id: Producer(
@@ -51,15 +52,18 @@ def test_what_is_written_is_read_back(
                 SentBatch(first, (first + delta) % (SEQUENCE_MAX + 1), last - delta, last, last)
                 for first, delta, last in batches
             ),
+            batches[-1][2] if batches else 77,
+            coordinator_epoch,
+            open_from,
         )
-        for producer_id, (epoch, batches) in drawn.items()
+        for producer_id, (epoch, batches, coordinator_epoch, open_from) in drawn.items()
     }
     assert producer_snapshot.unpack("x", producer_snapshot.pack(producers)) == producers
 
 
 @given(at=st.integers(0, 55), bit=st.integers(0, 7))
 def test_every_flipped_bit_is_noticed_and_the_file_named(at: int, bit: int) -> None:
-    data = bytearray(producer_snapshot.pack({9: Producer(2, (BATCH,))}))
+    data = bytearray(producer_snapshot.pack({9: Producer(2, (BATCH,), BATCH.timestamp)}))
     data[at] ^= 1 << bit
     with pytest.raises(KafkaError, match=r"00\.snapshot is damaged") as raised:
         producer_snapshot.unpack("00.snapshot", bytes(data))

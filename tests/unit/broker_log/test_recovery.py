@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import partition_log
+from broker.log import results
 from broker.log.record_batch import BatchHeader, parse_header, placed
 from raftctl.errors import KafkaError
 from raftctl.metadata.topic_config import TopicConfig
@@ -37,7 +37,7 @@ def test_a_clean_log_is_not_checked_again() -> None:
     fill(log, 30)
     close_cleanly(log)
     reopened = reopen(files, log.recovery_point, clean=True)
-    assert reopened.recovered == partition_log.Recovered()
+    assert reopened.recovered == results.Recovered()
     assert read(reopened, 0) == list(range(0, 60, 2))
     fill(reopened, 5)
     assert read(reopened, 50) == [50, 52, 54, 56, 58, 60, 62, 64, 66, 68]
@@ -57,7 +57,7 @@ def test_a_clean_start_reads_no_batches_and_knows_the_last_five_of_each_producer
     newest = max(name for name in files.names(DIRECTORY) if name.endswith(".snapshot"))
     assert newest == f"{40:020d}.snapshot"
     reopened = reopen(files, log.recovery_point, clean=True)
-    assert reopened.recovered == partition_log.Recovered()
+    assert reopened.recovered == results.Recovered()
     assert reopened.epochs.entries == [(0, 0), (1, 20)]
     assert [reopened.producers.get(p) for p in (0, 1)] == [log.producers.get(p) for p in (0, 1)]
     assert reopened.append_as_leader(sent(0, 15), 1, 0).duplicate
@@ -266,7 +266,8 @@ def test_a_crash_at_any_time_keeps_what_was_flushed_and_a_prefix_of_the_rest(
     assert recovered.log_end_offset >= durable
     model = new_log(FakeFiles())
     for header in found:
-        model._note(header)
+        model._note_epoch(header)
+        model.producers.note(header)
     assert recovered.epochs.entries == model.epochs.entries
     assert [recovered.producers.get(p) for p in (0, 1)] == [model.producers.get(p) for p in (0, 1)]
     for header in found:

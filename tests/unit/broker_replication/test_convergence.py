@@ -63,7 +63,7 @@ class Replica:
         if image.leader != self.broker_id:
             self.hosted.rules.become_follower(image)
         elif self.hosted.rules.become_leader(image, log_end_offset=end, now_ms=0):
-            self.hosted.log.start_epoch(image.leader_epoch)
+            self.hosted.log.epochs.assign(image.leader_epoch, self.hosted.log.log_end_offset)
 
     def write(self, value: bytes) -> None:
         self.hosted.append(make_batch([value]), 1, 0, 0)

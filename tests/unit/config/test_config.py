@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from raftctl.config import KEYS, Listener, NodeConfig, Voter, load_config, make_config
 from raftctl.config.addresses import parse_listeners, parse_voters
-from raftctl.config.keys import SECTIONS, key_of
+from raftctl.config.keys import key_of
+from raftctl.config.model import SECTIONS
 from raftctl.config.unused import unused_keys, why_unused
 from raftctl.errors import ConfigError
 

@@ -1,0 +1,41 @@
+"""Record batches that the broker writes itself, into its internal topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.log.record_batch import MAGIC, NO_PRODUCER, BatchHeader, assembled
+from broker.log.records import varint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.coordinator.core import KeyValue
+
+_NULL = varint(-1)
+_NO_HEADERS = varint(0)
+
+
+def batch_of(records: Sequence[KeyValue], timestamp_ms: int) -> bytes:
+    """An uncompressed batch of these records, all of one time; offsets are the log's to give."""
+    timestamps = (timestamp_ms, timestamp_ms)
+    header = BatchHeader(
+        0, 0, -1, MAGIC, 0, 0, len(records) - 1, *timestamps, NO_PRODUCER, -1, -1, len(records)
+    )
+    body = b"".join(_record(number, record) for number, record in enumerate(records))
+    return assembled(header, body)[0]
+
+
+def _record(offset_delta: int, record: KeyValue) -> bytes:
+    value = record.value
+    body = b"".join(
+        [
+            b"\0\0",
+            varint(offset_delta),
+            varint(len(record.key)),
+            record.key,
+            _NULL if value is None else varint(len(value)) + value,
+            _NO_HEADERS,
+        ]
+    )
+    return varint(len(body)) + body

@@ -1,0 +1,124 @@
+"""`Coordinator`: the shards of one internal topic that this broker leads.
+
+Follows the images: a partition whose leadership comes gets a shard, which loads; one whose
+leadership goes loses it, and whoever waits there is told NOT_COORDINATOR and finds the next one. A
+new leader epoch is a new shard, also on the same broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinator.internal_topics import partition_of
+from broker.coordinator.shard import Shard
+from broker.replication.background import Background
+from broker.types import TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+
+    from structlog.typing import FilteringBoundLogger
+
+    from broker.coordinator.core import Core, Journal
+    from broker.coordinator.shard import Replicas, Settings
+    from raftctl.metadata.image import MetadataImage, TopicImage
+
+
+class Coordinator:
+    """One a broker and internal topic. Images and requests, then `stop`."""
+
+    def __init__(
+        self,
+        topic: str,
+        broker_id: int,
+        make_core: Callable[[Journal, int], Core],
+        replicas: Replicas,
+        settings: Settings,
+        wall_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+        log: FilteringBoundLogger,
+    ) -> None:
+        """`make_core` is given the journal of the partition and the leader epoch."""
+        self.topic = topic
+        self.on_errand: Callable[[Shard, Any], None] = lambda _shard, _what: None
+        """Does what cores ask for."""
+        self._broker_id = broker_id
+        self._make_core = make_core
+        self._replicas = replicas
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self._log = log
+        self._background = Background(fail)
+        self._image: TopicImage | None = None
+        self._shards: dict[int, Shard] = {}
+        self._loads: dict[int, asyncio.Task[None]] = {}
+
+    def publish(self, image: MetadataImage) -> None:
+        """Takes up what this broker leads now. After the ReplicaManager has."""
+        topic = image.topics.by_name(self.topic)
+        if topic is self._image:
+            return
+        before, self._image = self._image, topic
+        led = {} if topic is None else self._led(topic)
+        recreated = before is not None and topic is not None and before.topic_id != topic.topic_id
+        for number, shard in list(self._shards.items()):
+            if recreated or led.get(number) != shard.leader_epoch:
+                self._close(number)
+        for number, leader_epoch in led.items():
+            if number not in self._shards:
+                self._open(number, leader_epoch)
+
+    async def stop(self) -> None:
+        """Lets go of every partition."""
+        for number in list(self._shards):
+            self._close(number)
+        await self._background.stop()
+
+    def ask(self, key: str, request: Any) -> asyncio.Future[Any]:
+        """The answer of the core that holds a group or transactional id; see `Shard.ask`."""
+        return self.shard_of(key).ask(request)
+
+    def shard_of(self, key: str) -> Shard:
+        """The shard that holds the id; KafkaError(NOT_COORDINATOR) if it is another broker's."""
+        shard = None if self._image is None else self._shards.get(self.partition_of(key))
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return shard
+
+    def partition_of(self, key: str) -> int:
+        """The partition that holds the id; KafkaError while the topic does not exist."""
+        if self._image is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return partition_of(key, len(self._image.partitions))
+
+    def shards(self) -> Iterator[Shard]:
+        """All that are led here, in order of their partitions."""
+        for number in sorted(self._shards):
+            yield self._shards[number]
+
+    def _led(self, topic: TopicImage) -> dict[int, int]:
+        """Partitions that this broker leads, with their leader epochs."""
+        return {
+            number: partition.leader_epoch
+            for number, partition in topic.items()
+            if partition.leader == self._broker_id
+        }
+
+    def _open(self, number: int, leader_epoch: int) -> None:
+        shard = self._shards[number] = Shard(
+            TopicPartition(self.topic, number),
+            leader_epoch,
+            self._make_core,
+            self._replicas,
+            self._settings,
+            self._wall_ms,
+            self._log,
+        )
+        shard.on_errand = self.on_errand
+        self._loads[number] = self._background.start(shard.run())
+
+    def _close(self, number: int) -> None:
+        self._loads.pop(number).cancel()
+        self._shards.pop(number).close(KafkaError(ErrorCode.NOT_COORDINATOR))

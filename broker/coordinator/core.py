@@ -1,0 +1,88 @@
+"""The seam between a coordinator's rules and the shell that runs them.
+
+A core is the state of one partition of an internal topic: pure, no clock, no network. What must
+outlive a change of leader it writes to its `Journal`; a record is in the log, and has been replayed
+into the core, when `append` returns, or is refused and nothing has changed. So the core always
+equals the replay of its leader's log, and there is nothing to roll back: when the leadership goes
+the whole core goes, and the next leader replays the log.
+
+What a core says to clients is an `Answer` to the ticket of a request, which may come from a later
+call: a JoinGroup is answered when others have joined. An answer that rests on records is told only
+when all that the core has written so far is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class KeyValue(NamedTuple):
+    """A record of an internal topic; without a value a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Now(NamedTuple):
+    """The time of a call, in milliseconds."""
+
+    ms: int
+    """For timeouts: of a clock that never goes back."""
+    wall_ms: int
+    """For timestamps that others read: since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the request of this ticket is told."""
+
+    ticket: int
+    response: Any
+    settled: bool = True
+    """Whether it waits until all that the core has written so far is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Something for the coordinator's owner to do, once all written so far is committed."""
+
+    what: Any
+
+
+Effect = Answer | Errand
+
+
+class Journal(Protocol):
+    """Where a core writes."""
+
+    def append(self, records: Sequence[KeyValue]) -> None:
+        """Appends the records as one batch, all or none, and replays them into the core.
+
+        KafkaError if they are refused, with an error that a coordinator's client understands.
+        """
+
+
+class Core(Protocol):
+    """The rules of one partition."""
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """Takes a record of the log, while loading and after each append.
+
+        A record that cannot be understood raises ValueError.
+        """
+
+    def loaded(self, now: Now) -> list[Effect]:
+        """The log has been replayed; requests come from now on."""
+
+    def handle(self, ticket: int, request: Any, now: Now) -> list[Effect]:
+        """Begins a request; KafkaError refuses it, with nothing changed."""
+
+    def deadline_ms(self) -> int | None:
+        """When `tick` must be called next, on the clock of `Now.ms`; None: not by time."""
+
+    def tick(self, now: Now) -> list[Effect]:
+        """Does what is due."""

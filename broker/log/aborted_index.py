@@ -1,0 +1,120 @@
+"""`<base offset>.txnindex`: the aborted transactions whose markers a segment holds (row T4).
+
+A consumer that reads committed records only is told of them, so that it skips their records. Few
+transactions are aborted, so most segments have no such file. Entries stand in order of the markers,
+and are kept in memory as they stand in the file. The bytes are Apache Kafka's (version 0).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.runtime.api import File, FileSystem
+
+_ENTRY = struct.Struct(">hqqqq")
+_VERSION = 0
+SUFFIX = "txnindex"
+
+
+class AbortedTransaction(NamedTuple):
+    """One transaction that was aborted, as far as a partition saw it."""
+
+    producer_id: int
+    first_offset: int
+    """Of its first batch."""
+    last_offset: int
+    """Of its marker."""
+    last_stable_offset: int
+    """The first offset above the marker's, or of the first transaction open then."""
+
+
+class AbortedIndex:
+    """The aborted transactions of one segment. With a file, making one blocks, as does `sync`."""
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._file: File | None = files.open(path) if files.exists(path) else None
+        self._entries = bytearray()
+        self.is_damaged = False
+        """Whether entries may be missing: the batches tell them."""
+        if self._file is not None:
+            self._load(self._file.read_at(0, self._file.size()))
+
+    def _load(self, data: bytes) -> None:
+        last_offset = -1
+        for at in range(0, len(data) - _ENTRY.size + 1, _ENTRY.size):
+            version, *values = _ENTRY.unpack_from(data, at)
+            entry = AbortedTransaction(*values)
+            if version != _VERSION or not 0 <= entry.first_offset <= entry.last_offset:
+                break
+            if entry.last_offset <= last_offset:
+                break
+            last_offset = entry.last_offset
+            self._entries += data[at : at + _ENTRY.size]
+        self.is_damaged = len(self._entries) != len(data)
+
+    def __len__(self) -> int:
+        return len(self._entries) // _ENTRY.size
+
+    @property
+    def size(self) -> int:
+        """Bytes of entries that are in order."""
+        return len(self._entries)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return self._file is not None
+
+    def add(self, entry: AbortedTransaction) -> None:
+        """Appends a transaction, whose marker is the newest."""
+        data = _ENTRY.pack(_VERSION, *entry)
+        if self._file is None:
+            self._file = self._files.open(self._path, create=True)
+        self._file.append([data])
+        self._entries += data
+
+    def moved(self, path: str) -> None:
+        """Where the file is to be found, or to be made, from now on."""
+        self._path = path
+
+    def truncate(self, offset: int) -> None:
+        """Forgets the transactions whose markers are at or above `offset`."""
+        size = self._position(offset)
+        self._entries = self._entries[:size]
+        if self._file is not None and self._file.size() != size:
+            self._file.truncate(size)
+        self.is_damaged = False
+
+    def entries(self, offset: int = 0) -> Iterator[AbortedTransaction]:
+        """The transactions whose markers are at or above `offset`, in order of the markers."""
+        view = bytes(memoryview(self._entries)[self._position(offset) :])
+        return (AbortedTransaction(*values) for _, *values in _ENTRY.iter_unpack(view))
+
+    def _position(self, offset: int) -> int:
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if AbortedTransaction(*self._unpacked(middle)[1:]).last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low * _ENTRY.size
+
+    def _unpacked(self, number: int) -> tuple[int, ...]:
+        return _ENTRY.unpack_from(self._entries, number * _ENTRY.size)
+
+    def sync(self) -> None:
+        """Makes the entries durable. Blocks: for workers."""
+        if self._file is not None:
+            self._file.sync()
+
+    def close(self) -> None:
+        """Releases the file."""
+        if self._file is not None:
+            self._file.close()

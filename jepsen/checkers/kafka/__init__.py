@@ -1,0 +1,10 @@
+"""The checker of logs: what producers sent and consumers polled, by key (a partition of a topic).
+
+    send       [["send", key, value]] becomes [["send", key, [offset, value]]], offset or nil
+    poll       [["poll"]] becomes [["poll", {key: [[offset, value], ...]}]]
+    txn        several of both in one transaction
+    assign, subscribe   a list of keys
+    commit, committed   {key: offset} of a consumer group, written and read
+
+Values are unique in a key. Source: `jepsen.tests.kafka`, whose names the anomalies have.
+"""

@@ -1,0 +1,173 @@
+"""What a history says of the logs: which value stands at which offset of each key, who wrote it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jepsen.edn import hashable
+from jepsen.history import Op, Operation, OpType, operations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+SENDING = ("send", "txn")
+POLLING = ("poll", "txn")
+ASSIGNING = ("assign", "subscribe")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A value of a key, as one operation sent or polled it."""
+
+    key: Any
+    offset: int | None
+    """None if it is not known."""
+    value: Any
+
+
+@dataclass(slots=True)
+class Call:
+    """An operation on logs."""
+
+    operation: Operation
+    sends: list[Record] = field(default_factory=list)
+    polls: list[Record] = field(default_factory=list)
+
+    @property
+    def index(self) -> int:
+        """That of the line that ended it, or of its invocation if none has."""
+        op = self.operation.completion or self.operation.invoke
+        return op.index
+
+    @property
+    def type(self) -> OpType:
+        """How it ended."""
+        return self.operation.type
+
+    @property
+    def process(self) -> int | str:
+        """Who did it."""
+        return self.operation.invoke.process
+
+    @property
+    def ok(self) -> bool:
+        """Whether it succeeded."""
+        return self.type is OpType.OK
+
+
+def calls(history: Sequence[Op]) -> list[Call]:
+    """The clients' operations, in the order in which they ended."""
+    found = [_call(operation) for operation in operations(history)]
+    return sorted(found, key=lambda call: call.index)
+
+
+def _call(operation: Operation) -> Call:
+    """Also of what failed it is told what was seen and sent, since that was seen and sent."""
+    call = Call(operation)
+    last = operation.completion or operation.invoke
+    if operation.invoke.f in SENDING or operation.invoke.f in POLLING:
+        # What ended badly may have noted nothing more.
+        micro = last.value if last.value is not None else operation.invoke.value
+        for one in micro or ():
+            if one[0] == "send":
+                call.sends.append(_sent(one[1], one[2]))
+            elif one[0] == "poll" and len(one) > 1:
+                call.polls += _polled(one[1])
+    return call
+
+
+def _sent(key: Any, value: Any) -> Record:
+    if isinstance(value, list | tuple):
+        offset, value = value
+        return Record(hashable(key), offset, hashable(value))
+    return Record(hashable(key), None, hashable(value))
+
+
+def _polled(by_key: Mapping[Any, Any]) -> Iterator[Record]:
+    for key, pairs in by_key.items():
+        for offset, value in pairs:
+            yield Record(hashable(key), offset, hashable(value))
+
+
+@dataclass
+class VersionOrder:
+    """The log of one key, without the offsets at which nothing was seen."""
+
+    offsets: list[int] = field(default_factory=list)
+    values: list[set[Any]] = field(default_factory=list)
+    """At each of the offsets; more than one if the log contradicts itself."""
+    index_of: dict[Any, int] = field(default_factory=dict)
+    """Value to the last place at which it was seen."""
+
+    def some_values(self, start: int, stop: int) -> list[Any]:
+        """One value of each place; of several it does not matter which."""
+        return [min(values, key=repr) for values in self.values[start:stop]]
+
+
+def version_order(log: Mapping[int, set[Any]]) -> VersionOrder:
+    """From offset to the values seen there."""
+    order = VersionOrder(sorted(log))
+    for index, offset in enumerate(order.offsets):
+        order.values.append(log[offset])
+        for value in log[offset]:
+            order.index_of[value] = index
+    return order
+
+
+class Logs:
+    """Everything that was sent and polled."""
+
+    def __init__(self, history: Sequence[Op]) -> None:
+        self.calls = calls(history)
+        self.seen: defaultdict[Any, set[Any]] = defaultdict(set)
+        """Key to what polls that succeeded returned."""
+        for call in self.calls:
+            if call.ok:
+                for record in call.polls:
+                    self.seen[record.key].add(record.value)
+        self.writers: dict[tuple[Any, Any], Call] = {}
+        """(key, value) to the operation that sent it."""
+        for call in self.calls:
+            for record in call.sends:
+                self.writers.setdefault((record.key, record.value), call)
+        self._log: defaultdict[Any, defaultdict[int, set[Any]]] = defaultdict(_offsets)
+        for call in self.calls:
+            self._note(call)
+        self.orders = {key: version_order(log) for key, log in self._log.items()}
+
+    def committed(self, call: Call) -> bool:
+        """Whether the operation certainly took effect: acknowledged, or somebody saw it."""
+        if call.ok:
+            return True
+        sends = call.sends if call.type is OpType.INFO else ()
+        return any(record.value in self.seen.get(record.key, ()) for record in sends)
+
+    def _note(self, call: Call) -> None:
+        counts = self.committed(call)
+        for record in [*call.polls, *(call.sends if counts else ())]:
+            if record.offset is not None and record.offset >= 0:
+                self._log[record.key][record.offset].add(record.value)
+
+    def index(self, record: Record) -> int | None:
+        """The place of a value in its key's log, if it is known."""
+        order = self.orders.get(record.key)
+        return None if order is None else order.index_of.get(record.value)
+
+    def placed(self, records: Sequence[Record]) -> dict[Any, list[tuple[int, Record]]]:
+        """By key: (place, record), in the order of the records; without those of unknown place."""
+        found: dict[Any, list[tuple[int, Record]]] = {}
+        for record in records:
+            index = self.index(record)
+            if index is not None:
+                found.setdefault(record.key, []).append((index, record))
+        return found
+
+    def between(self, key: Any, low: int, high: int) -> list[Any]:
+        """The values at the places strictly between."""
+        return self.orders[key].some_values(low + 1, high)
+
+
+def _offsets() -> defaultdict[int, set[Any]]:
+    return defaultdict(set)

@@ -1,0 +1,198 @@
+"""Transactions of appends to lists and reads of whole lists: which isolation do they show?
+
+An operation `txn` has micro-operations `["append", key, value]` and `["r", key, list]` (nil when
+invoked). Every value is appended to a key once. The longest list read of a key is the order of its
+versions, which makes dependencies of transactions inferable.
+Source: Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from jepsen.checkers.graph import Edge, Graph, find_cycles, order_edges
+from jepsen.checkers.verdict import Anomaly, Verdict, judge
+from jepsen.edn import hashable
+from jepsen.history import Op, Operation, OpType, operations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+READ_COMMITTED = frozenset({"G1a", "G1b", "G1c", "internal", "duplicate-elements", "unexpected"})
+"""What fails a test of a system that promises no more, besides lists that contradict each other."""
+_ALWAYS = frozenset({"incompatible-order"})
+CONSISTENCY = (
+    "read-committed",
+    "serializable",
+    "strong-session-serializable",
+    "strict-serializable",
+)
+
+
+@dataclass
+class _Txn:
+    """A transaction that may have taken effect."""
+
+    vertex: int
+    operation: Operation
+    reads: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
+    """(key, list) of what it saw of others."""
+    appends: dict[Any, list[Any]] = field(default_factory=dict)
+    """Key to the values, in its order."""
+    forgotten: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
+    """(key, list) of the reads that do not end with what it had appended itself."""
+
+
+def check_list_append(history: Sequence[Op], consistency: str = "strict-serializable") -> Verdict:
+    """The verdict for what a system promises: one of CONSISTENCY. Raises HistoryError."""
+    mine = [one for one in operations(history) if one.invoke.f == "txn"]
+    txns = [_txn(one) for one in mine if one.type is not OpType.FAIL]
+    failed = [_txn(one) for one in mine if one.type is OpType.FAIL]
+    reads = [
+        (txn, key, seen)
+        for txn in txns
+        if txn.operation.type is OpType.OK
+        for key, seen in txn.reads
+    ]
+    found = [anomaly for txn in txns for anomaly in _internal(txn)]
+    found += _dirty_reads(txns, failed, reads)
+    orders, wrong = _version_orders(reads)
+    found += wrong
+    found += find_cycles(_graph(mine, txns, reads, orders), with_rw=True)
+    failing = [one for one in found if _fails(one.name, consistency)]
+    notes = [one for one in found if one not in failing]
+    unknown = "" if reads else "no transaction that read anything has succeeded"
+    return judge(failing, notes=notes, why_unknown=unknown, transactions=len(mine))
+
+
+def _fails(name: str, consistency: str) -> bool:
+    base = name.removesuffix("-process").removesuffix("-realtime")
+    if name in _ALWAYS or name in READ_COMMITTED or name == "G0":
+        return True
+    match consistency:
+        case "read-committed":
+            return False
+        case "serializable":
+            return base == name
+        case "strong-session-serializable":
+            return not name.endswith("-realtime")
+    return True
+
+
+def _txn(operation: Operation) -> _Txn:
+    """Reads of a transaction are told without what it has appended before them itself."""
+    ok = operation.type is OpType.OK and operation.completion is not None
+    vertex = operation.completion.index if operation.completion else operation.invoke.index
+    txn = _Txn(vertex, operation)
+    for f, raw_key, value in operation.value if ok else operation.invoke.value:
+        key = hashable(raw_key)
+        if f == "append":
+            txn.appends.setdefault(key, []).append(hashable(value))
+        elif value is not None:
+            seen = tuple(hashable(one) for one in value)
+            own = txn.appends.get(key, [])
+            if own and list(seen[-len(own) :]) != own:
+                txn.forgotten.append((key, seen))
+            elif own:
+                seen = seen[: -len(own)]
+            txn.reads.append((key, seen))
+    return txn
+
+
+def _internal(txn: _Txn) -> Iterator[Anomaly]:
+    """A transaction must see its own appends, and the same list of others' at each read."""
+    if txn.operation.type is not OpType.OK:
+        return
+    for key, seen in txn.forgotten:
+        detail = {"key": key, "found": seen, "own": txn.appends[key]}
+        yield Anomaly("internal", detail, (txn.vertex,))
+    before: dict[Any, tuple[Any, ...]] = {}
+    for key, seen in txn.reads:
+        if key in before and before[key] != seen:
+            detail = {"key": key, "expected": before[key], "found": seen}
+            yield Anomaly("internal", detail, (txn.vertex,))
+        before.setdefault(key, seen)
+
+
+_Reads = list[tuple[_Txn, Any, tuple[Any, ...]]]
+
+
+def _dirty_reads(txns: list[_Txn], failed: list[_Txn], reads: _Reads) -> Iterator[Anomaly]:
+    """G1a: what failed is read. G1b: what is read was not yet the last word of its writer."""
+    aborted = {(key, v): t for t in failed for key, vs in t.appends.items() for v in vs}
+    writers = _writers(txns)
+    for reader, key, seen in reads:
+        for value in seen:
+            if (key, value) in aborted and (key, value) not in writers:
+                ops = (aborted[key, value].vertex, reader.vertex)
+                yield Anomaly("G1a", {"key": key, "value": value}, ops)
+            elif (key, value) not in writers:
+                yield Anomaly("unexpected", {"key": key, "value": value}, (reader.vertex,))
+        writer = writers.get((key, seen[-1])) if seen else None
+        if writer is not None and writer is not reader and writer.appends[key][-1] != seen[-1]:
+            detail = {"key": key, "value": seen[-1]}
+            yield Anomaly("G1b", detail, (writer.vertex, reader.vertex))
+
+
+def _writers(txns: Iterable[_Txn]) -> dict[tuple[Any, Any], _Txn]:
+    return {(key, v): txn for txn in txns for key, vs in txn.appends.items() for v in vs}
+
+
+def _version_orders(reads: _Reads) -> tuple[dict[Any, tuple[Any, ...]], list[Anomaly]]:
+    """The longest list of each key, and what contradicts it."""
+    longest: dict[Any, tuple[_Txn, tuple[Any, ...]]] = {}
+    wrong = []
+    for txn, key, seen in reads:
+        if len(seen) > len(longest.get(key, (txn, ()))[1]):
+            longest[key] = (txn, seen)
+    for txn, key, seen in reads:
+        if len(set(seen)) < len(seen):
+            detail = {
+                "key": key,
+                "values": sorted({v for v in seen if seen.count(v) > 1}, key=repr),
+            }
+            wrong.append(Anomaly("duplicate-elements", detail, (txn.vertex,)))
+        other, order = longest.get(key, (txn, ()))
+        if order[: len(seen)] != seen:
+            detail = {"key": key, "values": [list(seen), list(order)]}
+            wrong.append(Anomaly("incompatible-order", detail, (txn.vertex, other.vertex)))
+    return {key: tuple(dict.fromkeys(seen)) for key, (_, seen) in longest.items()}, wrong
+
+
+def _graph(
+    mine: list[Operation], txns: list[_Txn], reads: _Reads, orders: dict[Any, tuple[Any, ...]]
+) -> Graph:
+    graph = Graph()
+    writers = _writers(txns)
+    # What nobody knows to have happened is a vertex only if somebody saw it.
+    seen_vertices = {
+        writers[key, value].vertex
+        for key, order in orders.items()
+        for value in order
+        if (key, value) in writers
+    }
+    vertices = {
+        txn.operation.invoke.index: txn.vertex
+        for txn in txns
+        if txn.operation.type is OpType.OK or txn.vertex in seen_vertices
+    }
+    for key, order in orders.items():
+        for before, after in pairwise(order):
+            one, other = writers.get((key, before)), writers.get((key, after))
+            if one and other:
+                graph.add(Edge(one.vertex, other.vertex, "ww", (key, before, after)))
+    for reader, key, seen in reads:
+        order = orders.get(key, ())
+        if order[: len(seen)] != seen:
+            continue
+        writer = writers.get((key, seen[-1])) if seen else None
+        if writer:
+            graph.add(Edge(writer.vertex, reader.vertex, "wr", (key, seen[-1])))
+        overwriter = writers.get((key, order[len(seen)])) if len(seen) < len(order) else None
+        if overwriter:
+            graph.add(Edge(reader.vertex, overwriter.vertex, "rw", (key, order[len(seen)])))
+    for edge in order_edges(mine, vertices):
+        graph.add(edge)
+    return graph

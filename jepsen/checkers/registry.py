@@ -1,0 +1,126 @@
+"""The checkers and models by their names, as the command line takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jepsen.checkers.kafka.check import check_kafka
+from jepsen.checkers.linearizable import Budget, KeyResult, check_linearizable
+from jepsen.checkers.list_append import check_list_append
+from jepsen.checkers.models import Model, MultiRegister, Mutex, Queue, Register, StringValue
+from jepsen.checkers.set_full import check_set_full
+from jepsen.checkers.simple import (
+    check_availability,
+    check_bank,
+    check_counter,
+    check_lock,
+    check_queue,
+)
+from jepsen.checkers.verdict import Anomaly, Checker, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jepsen.history import Op, Operation
+
+MODELS: Mapping[str, Model] = {
+    "register": Register(failed_cas_observes=True),
+    "cas-register": Register(failed_cas_observes=True),
+    "multi-register": MultiRegister(),
+    "mutex": Mutex(),
+    "fifo-queue": Queue(),
+    "kv": StringValue(),
+}
+"""A failed `cas` without an error was compared and found another value."""
+CHECKERS: Mapping[str, Callable[..., Verdict]] = {
+    "kafka": check_kafka,
+    "set": check_set_full,
+    "counter": check_counter,
+    "queue": check_queue,
+    "lock": check_lock,
+    "bank": check_bank,
+    "list-append": check_list_append,
+    "availability": check_availability,
+}
+LINEARIZABLE = "linearizable"
+CHECKER_NAMES = (LINEARIZABLE, *CHECKERS)
+Clock = Callable[[], float]
+
+
+def model_named(name: str, *, lenient: bool = False, initial: Any = None) -> Model:
+    """The model of that name; KeyError if there is none.
+
+    `lenient`: as in Knossos' test data a read of nil says nothing, nor does a failed `cas`.
+    `initial` replaces nil as the first value of a register.
+    """
+    model = MODELS[name]
+    if isinstance(model, Register):
+        return replace(
+            model,
+            initial=initial,
+            failed_cas_observes=not lenient,
+            nil_read_matches=lenient,
+        )
+    if isinstance(model, MultiRegister) and isinstance(initial, dict):
+        return MultiRegister(tuple(sorted(initial.items())))
+    return model
+
+
+def linearizable(model: Model, budget: Callable[[], Budget] = Budget) -> Checker:
+    """The checker that holds a history against a model; a budget is taken for each check."""
+
+    def check(history: Sequence[Op]) -> Verdict:
+        result = check_linearizable(history, model, budget())
+        reasons = {key.why_unknown for key in result.keys if key.valid == "unknown"}
+        statistics = {
+            "keys": len(result.keys),
+            "operations": sum(key.operation_count for key in result.keys),
+            "configurations_peak": max((key.configurations_peak for key in result.keys), default=0),
+        }
+        unknown = "; ".join(sorted(reasons)) if result.valid == "unknown" else ""
+        found = tuple(_nonlinearizable(key) for key in result.failures)
+        return Verdict(result.valid, found, (), statistics, unknown)
+
+    return check
+
+
+def checker_named(name: str, model: Model, budget: Callable[[], Budget], **options: Any) -> Checker:
+    """The checker of that name; KeyError if there is none."""
+    if name == LINEARIZABLE:
+        return linearizable(model, budget)
+    return partial(CHECKERS[name], **options)
+
+
+def _nonlinearizable(result: KeyResult) -> Anomaly:
+    example = result.counterexample
+    if example is None:
+        return Anomaly("nonlinearizable", {"key": result.key})
+    states = [repr(one.state) for one in example.configurations]
+    detail: dict[str, Any] = {"key": result.key, "possible-states": states}
+    detail["operation"] = _told(example.operation)
+    ops = [_line(example.operation)]
+    if example.previous is not None:
+        detail["previous"] = _told(example.previous)
+        ops.insert(0, _line(example.previous))
+    if example.configurations:
+        first = example.configurations[0]
+        detail["pending"] = [_told(one) for one in (*first.pending, *first.effective)]
+        ops += [_line(one) for one in (*first.pending, *first.effective)]
+    return Anomaly("nonlinearizable", detail, tuple(dict.fromkeys(ops)))
+
+
+def _line(operation: Operation) -> int:
+    return (operation.completion or operation.invoke).index
+
+
+def _told(operation: Operation) -> dict[str, Any]:
+    return {
+        "index": _line(operation),
+        "process": operation.invoke.process,
+        "f": operation.invoke.f,
+        "value": operation.value,
+        "type": operation.type,
+    }

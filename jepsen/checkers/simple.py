@@ -1,0 +1,215 @@
+"""Checkers that need one pass: counter, queue, lock, bank, and what every test must show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from jepsen.checkers.verdict import Anomaly, Verdict, judge
+from jepsen.edn import hashable
+from jepsen.history import OpType, operations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jepsen.history import Op, Operation
+
+_NEVER = float("inf")
+
+
+def _end(operation: Operation) -> float:
+    """The line at which it certainly has taken effect; infinite if nobody knows."""
+    completion = operation.completion
+    return completion.index if completion and operation.type is OpType.OK else _NEVER
+
+
+def check_counter(history: Sequence[Op]) -> Verdict:
+    """`add` of a number (negative too) and `read` of the sum, which must lie within the bounds.
+
+    The bounds count what has certainly happened before the read began, and of what may have
+    happened before it ended whatever makes the sum less, or more.
+    """
+    mine = operations(history)
+    adds = [one for one in mine if one.invoke.f == "add" and one.type is not OpType.FAIL]
+    reads = [one for one in mine if one.invoke.f == "read" and one.type is OpType.OK]
+    found = []
+    for read in reads:
+        base = sum(add.invoke.value for add in adds if _end(add) < read.invoke.index)
+        maybe = [
+            add.invoke.value
+            for add in adds
+            if _end(add) > read.invoke.index and add.invoke.index < _end(read)
+        ]
+        low = base + sum(number for number in maybe if number < 0)
+        high = base + sum(number for number in maybe if number > 0)
+        if not low <= read.value <= high:
+            detail = {"low": low, "high": high, "found": read.value}
+            found.append(Anomaly("out-of-bounds", detail, (int(_end(read)),)))
+    unknown = "" if reads else "no read has succeeded"
+    return judge(found, why_unknown=unknown, adds=len(adds), reads=len(reads))
+
+
+def check_queue(history: Sequence[Op]) -> Verdict:
+    """`enqueue`, `dequeue` and a final `drain` (a list); every value is enqueued once.
+
+    Order is not judged. Without a drain that succeeded nothing can be called lost.
+    """
+    mine = operations(history)
+    enqueues = {hashable(one.invoke.value): one for one in mine if one.invoke.f == "enqueue"}
+    dequeued: Counter[Any] = Counter()
+    shown_by: dict[Any, int] = {}
+    for one in mine:
+        if one.type is OpType.OK and one.invoke.f in ("dequeue", "drain"):
+            values = one.value if one.invoke.f == "drain" else [one.value]
+            for value in map(hashable, values):
+                if value is not None:
+                    dequeued[value] += 1
+                    shown_by[value] = int(_end(one))
+    drains = [one for one in mine if one.invoke.f == "drain"]
+    drained = any(one.type is OpType.OK for one in drains)
+    found = [*_impossible(enqueues, dequeued, shown_by)]
+    recovered = 0
+    for value, one in enqueues.items():
+        if one.type is OpType.OK and not dequeued[value] and drained:
+            found.append(Anomaly("lost", {"value": value}, (int(_end(one)),)))
+        recovered += one.type is OpType.INFO and bool(dequeued[value])
+    unknown = "" if drained else "no drain has succeeded"
+    return judge(found, why_unknown=unknown, enqueued=len(enqueues), recovered=recovered)
+
+
+def _impossible(
+    enqueues: dict[Any, Operation], dequeued: Counter[Any], shown_by: dict[Any, int]
+) -> Iterator[Anomaly]:
+    for value, count in dequeued.items():
+        enqueue = enqueues.get(value)
+        if enqueue is None or enqueue.type is OpType.FAIL:
+            yield Anomaly("unexpected", {"value": value}, (shown_by[value],))
+        elif count > 1:
+            yield Anomaly("duplicate", {"value": value, "count": count}, (shown_by[value],))
+
+
+def check_lock(history: Sequence[Op]) -> Verdict:
+    """Locks with fencing tokens: `acquire` (ends with the token), `release`, `write` (a token).
+
+    A lock granted later has a greater token, none is granted twice, and once a write with a token
+    was accepted none with a lesser one is. That two hold it at once is a note: a holder that was
+    cut off cannot know.
+    """
+    mine = [one for one in operations(history) if one.type is not OpType.FAIL]
+    granted = [one for one in mine if one.invoke.f == "acquire" and one.type is OpType.OK]
+    writes = [one for one in mine if one.invoke.f == "write" and one.type is OpType.OK]
+    found = [*_backwards("token-went-back", granted), *_backwards("stale-token-accepted", writes)]
+    tokens = Counter((hashable(one.invoke.key), one.value) for one in granted)
+    for (key, token), count in tokens.items():
+        if count > 1:
+            shown = tuple(
+                int(_end(one))
+                for one in granted
+                if (hashable(one.invoke.key), one.value) == (key, token)
+            )
+            found.append(Anomaly("token-granted-twice", {"key": key, "token": token}, shown))
+    unknown = "" if granted else "no lock was granted"
+    return judge(
+        found,
+        notes=_overlaps(mine),
+        why_unknown=unknown,
+        granted=len(granted),
+        guarded_writes=len(writes),
+    )
+
+
+def _backwards(name: str, mine: Sequence[Operation]) -> Iterator[Anomaly]:
+    """An operation that began after another had ended has a lesser token than that."""
+    by_end = sorted(mine, key=_end)
+    newest: dict[Any, tuple[int, int]] = {}
+    ended = 0
+    for one in sorted(mine, key=lambda operation: operation.invoke.index):
+        while ended < len(by_end) and _end(by_end[ended]) < one.invoke.index:
+            other = by_end[ended]
+            key = hashable(other.invoke.key)
+            newest[key] = max(newest.get(key, (-1, -1)), (other.value, int(_end(other))))
+            ended += 1
+        token, index = newest.get(hashable(one.invoke.key), (-1, -1))
+        if one.value < token:
+            detail = {"key": one.invoke.key, "token": one.value, "after": token}
+            yield Anomaly(name, detail, (index, int(_end(one))))
+
+
+def _overlaps(mine: Sequence[Operation]) -> Iterator[Anomaly]:
+    moments: list[tuple[float, bool, Operation]] = []
+    for one in mine:
+        if one.invoke.f == "acquire" and one.type is OpType.OK:
+            moments.append((_end(one), True, one))
+        elif one.invoke.f == "release":
+            moments.append((one.invoke.index, False, one))
+    holders: dict[Any, dict[int | str, int]] = {}
+    for at, takes, one in sorted(moments, key=lambda moment: moment[0]):
+        mine_now = holders.setdefault(hashable(one.invoke.key), {})
+        if takes:
+            for other in mine_now.values():
+                yield Anomaly("held-by-two", {"key": one.invoke.key}, (other, int(at)))
+            mine_now[one.invoke.process] = int(at)
+        else:
+            mine_now.pop(one.invoke.process, None)
+
+
+def check_bank(history: Sequence[Op], *, negative: bool = False) -> Verdict:
+    """`transfer` between accounts and `read` of all balances ({account: balance}).
+
+    All reads have the sum of the first; without `negative` no balance is below 0; all reads show
+    the same accounts.
+    """
+    mine = operations(history)
+    reads = [one for one in mine if one.invoke.f == "read" and one.type is OpType.OK and one.value]
+    found = []
+    total, accounts = (sum(reads[0].value.values()), set(reads[0].value)) if reads else (0, set())
+    for read in reads:
+        where = (int(_end(read)),)
+        balances = read.value
+        if set(balances) != accounts:
+            differing = sorted(set(balances) ^ accounts, key=repr)
+            found.append(Anomaly("wrong-accounts", {"accounts": differing}, where))
+        elif sum(balances.values()) != total:
+            detail = {"total": total, "found": sum(balances.values())}
+            found.append(Anomaly("wrong-total", detail, where))
+        below = {account: balance for account, balance in balances.items() if balance < 0}
+        if below and not negative:
+            found.append(Anomaly("negative-balance", {"balances": below}, where))
+    unknown = "" if reads else "no read has succeeded"
+    return judge(found, why_unknown=unknown, reads=len(reads), total=total)
+
+
+def check_availability(history: Sequence[Op], *, outage_s_max: float | None = None) -> Verdict:
+    """How each function fared: counts, and the longest time in which it was tried in vain.
+
+    Unknown if one never succeeded, as a test that does nothing shows nothing. An outage is the time
+    between two successes (or an end of the test) in which it was invoked; longer than
+    `outage_s_max` it is an anomaly.
+    """
+    counts: dict[str, Counter[str]] = {}
+    last: dict[str, int] = {}
+    tried: dict[str, bool] = {}
+    longest: dict[str, tuple[int, int]] = {}
+    clients = [op for op in history if op.by_client]
+    begin = clients[0].time if clients else 0
+    for op in clients:
+        of_f = counts.setdefault(op.f, Counter())
+        of_f[op.type] += 1
+        if op.type is OpType.INVOKE:
+            tried[op.f] = True
+        elif op.type is OpType.OK:
+            gap = op.time - last.get(op.f, begin)
+            if tried.get(op.f):
+                longest[op.f] = max(longest.get(op.f, (0, 0)), (gap, op.index))
+            last[op.f], tried[op.f] = op.time, False
+    outages = {f: round(gap / 1e9, 3) for f, (gap, _) in longest.items()}
+    found = [
+        Anomaly("outage", {"f": f, "seconds": outages[f]}, (longest[f][1],))
+        for f in outages
+        if outage_s_max is not None and outages[f] > outage_s_max
+    ]
+    silent = sorted(f for f, of_f in counts.items() if not of_f[OpType.OK])
+    unknown = f"never succeeded: {', '.join(silent)}" if silent else ""
+    unknown = unknown if counts else "no operation"
+    shown = {f: dict(of_f) for f, of_f in counts.items()}
+    return judge(found, why_unknown=unknown, counts=shown, longest_outage_s=outages)

@@ -1,0 +1,24 @@
+"""All commands put together; each is a module of its own."""
+
+from __future__ import annotations
+
+import typer
+
+from jepsen.cli import check
+
+app = typer.Typer(
+    name="jepsen",
+    help="Breaks clusters, records what their clients saw, and judges it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _commands() -> None:
+    """Breaks clusters, records what their clients saw, and judges it."""
+
+
+app.command()(check.check)

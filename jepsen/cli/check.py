@@ -1,0 +1,165 @@
+"""`jepsen check`: judges histories that are there already; needs no cluster."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jepsen import edn
+from jepsen.checkers.linearizable import Budget
+from jepsen.checkers.list_append import CONSISTENCY
+from jepsen.checkers.registry import CHECKER_NAMES, LINEARIZABLE, MODELS, checker_named, model_named
+from jepsen.checkers.verdict import Verdict, merge_valid
+from jepsen.cli.output import (
+    Output,
+    OutputOption,
+    anomaly_lines,
+    exit_status,
+    say,
+    say_json,
+    tell,
+    verdict_document,
+    word,
+)
+from jepsen.errors import InputError
+from jepsen.formats import Format, detect, read_text
+from jepsen.history import HistoryError
+
+if TYPE_CHECKING:
+    from jepsen.checkers.verdict import Checker
+
+FAILURES = ("auto", "observe", "ignore")
+MIB = 1 << 20
+
+
+def check(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Histories.")],
+    checker: Annotated[
+        str, typer.Option(metavar="|".join(CHECKER_NAMES), help="What to look for.")
+    ] = LINEARIZABLE,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(MODELS),
+            help="What the history is held against, with its first value in brackets, as EDN: "
+            "`cas-register(0)`.",
+        ),
+    ] = "cas-register",
+    failures: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(FAILURES),
+            help="Whether a failed cas says what the value was not, and a read of nil that it was "
+            "nil; auto: not in EDN, as in Knossos' histories.",
+        ),
+    ] = "auto",
+    consistency: Annotated[
+        str,
+        typer.Option(metavar="|".join(CONSISTENCY), help="What list-append must keep."),
+    ] = CONSISTENCY[-1],
+    ww_deps: Annotated[
+        bool, typer.Option("--ww-deps", help="Have kafka look for cycles of writes too.")
+    ] = False,
+    form: Annotated[
+        Format, typer.Option("--format", metavar="auto|json|edn|log", help="Of the files.")
+    ] = Format.AUTO,
+    time_limit: Annotated[
+        float, typer.Option(min=0.0, help="Seconds for each history, then it is unknown.")
+    ] = 300.0,
+    memory: Annotated[
+        int, typer.Option(min=1, help="MiB that linearizability may take, roughly.")
+    ] = 1024,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Judges histories: JSON lines, EDN, or Jepsen's log, told apart by what is in them.
+
+    Prints `FILE valid`, `FILE invalid` or `FILE unknown` for each; what was found goes to stderr,
+    or with `--output json` all into one document. Exit status 0 all valid, 1 some invalid, else 2
+    some unknown, 254 bad arguments.
+    """
+    _one_of("--checker", checker, CHECKER_NAMES)
+    _one_of("--failures", failures, FAILURES)
+    _one_of("--consistency", consistency, CONSISTENCY)
+    name, initial = _model(model)
+
+    def budget() -> Budget:
+        return Budget(memory * MIB, time.monotonic() + time_limit, time.monotonic)
+
+    options = _options(checker, consistency, ww_deps=ww_deps)
+
+    def checker_of(text: str) -> Checker:
+        lenient = failures == "ignore" or (failures == "auto" and detect(text) is Format.EDN)
+        held_against = model_named(name, lenient=lenient, initial=initial)
+        return checker_named(checker, held_against, budget, **options)
+
+    texts = {file: _read(file) for file in files}
+    verdicts = {}
+    for file, text in texts.items():
+        verdicts[file] = _judge(file, text, form, checker_of)
+        if output is Output.TABLE:
+            _show(file, verdicts[file])
+    if output is Output.JSON:
+        say_json([{"file": file, **verdict_document(one)} for file, one in verdicts.items()])
+    raise typer.Exit(exit_status(merge_valid(one.valid for one in verdicts.values())))
+
+
+def _options(checker: str, consistency: str, *, ww_deps: bool) -> dict[str, Any]:
+    """What the checker of that name takes."""
+    by_name: dict[str, dict[str, Any]] = {
+        "kafka": {"ww_deps": ww_deps},
+        "list-append": {"consistency": consistency},
+    }
+    return by_name.get(checker, {})
+
+
+def _judge(file: str, text: str, form: Format, checker_of: Any) -> Verdict:
+    try:
+        verdict: Verdict = checker_of(text)(read_text(text, form))
+    except HistoryError as error:
+        raise InputError(f"{file}: {error}") from None
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
+        # Values that are not what the checker's operations have.
+        raise InputError(
+            f"{file}: no history for this checker ({error}): choose another --checker or --model"
+        ) from None
+    return verdict
+
+
+def _show(file: str, verdict: Verdict) -> None:
+    say(f"{file} {word(verdict.valid)}")
+    for line in anomaly_lines(verdict):
+        tell(f"  {line}")
+    if verdict.why_unknown:
+        tell(f"  {verdict.why_unknown}")
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{file}: no history: it is not text") from None
+
+
+def _model(text: str) -> tuple[str, Any]:
+    """`name` or `name(initial value in EDN)`."""
+    name, bracket, rest = text.partition("(")
+    _one_of("--model", name, MODELS)
+    if not bracket:
+        return name, None
+    try:
+        values = list(edn.read_all(rest.removesuffix(")")))
+    except edn.EdnError as error:
+        raise InputError(f"--model {text}: {error}") from None
+    if len(values) != 1:
+        raise InputError(f"--model {text}: write one value in the brackets")
+    return name, values[0]
+
+
+def _one_of(option: str, given: str, known: Any) -> None:
+    if given not in known:
+        raise InputError(f"{option} {given}: choose one of {', '.join(known)}")

@@ -1,0 +1,56 @@
+"""The entry of `jepsen`: what came of it becomes an exit status.
+
+Status 0: all valid. 1: something is invalid. 2: something is unknown, the rest valid. 254: bad
+arguments, nothing was done. 255: the harness itself failed.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import typer
+
+from jepsen.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BAD_ARGUMENTS = 254
+FAILED = 255
+INTERRUPTED = 130
+
+
+# Typer brings its own parser along and exports of its errors only the most special one.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def main() -> None:
+    """Runs the command line of this process."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command and returns its exit status."""
+    from jepsen.cli.app import app
+
+    command = typer.main.get_command(app)
+    try:
+        status = command.main(list(arguments), prog_name="jepsen", standalone_mode=False)
+    except (_UsageError, InputError) as error:
+        return _fail(str(error), BAD_ARGUMENTS)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except Exception:  # noqa: BLE001 - a failure of ours is no verdict
+        return _fail(traceback.format_exc(), FAILED)
+    return status if isinstance(status, int) else 0
+
+
+def _fail(sentence: str, status: int) -> int:
+    sys.stderr.write(f"jepsen: {sentence.rstrip()}\n")
+    return status
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What commands print: text for people, JSON for programs; verdicts in words."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from jepsen.checkers.verdict import Anomaly, Valid, Verdict
+
+NAMES_SHOWN_MAX = 3
+
+
+class Output(enum.StrEnum):
+    """The form of what a command prints."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", metavar="table|json", help="How to print the result.")
+]
+
+
+def say(text: str) -> None:
+    """Prints a line to stdout at once."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def tell(text: str) -> None:
+    """Tells on stderr how things stand, so that stdout holds only the result."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def say_json(document: Any) -> None:
+    """Prints a document."""
+    say(json.dumps(document, indent=2, default=plain, ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """What JSON has no form for, as something close to it."""
+    return sorted(value, key=repr) if isinstance(value, set | frozenset) else repr(value)
+
+
+def word(valid: Valid) -> str:
+    """The verdict in a word."""
+    return {True: "valid", False: "invalid", "unknown": "unknown"}[valid]
+
+
+def exit_status(valid: Valid) -> int:
+    """The status that tells a verdict."""
+    return {True: 0, False: 1, "unknown": 2}[valid]
+
+
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    """The verdict for programs."""
+    document: dict[str, Any] = {
+        "valid": verdict.valid,
+        "anomalies": [_anomaly_document(one) for one in verdict.anomalies],
+        "notes": [_anomaly_document(one) for one in verdict.notes],
+        "statistics": _with_text_keys(dict(verdict.statistics)),
+    }
+    if verdict.why_unknown:
+        document["why_unknown"] = verdict.why_unknown
+    return document
+
+
+def _anomaly_document(anomaly: Anomaly) -> dict[str, Any]:
+    detail = _with_text_keys(dict(anomaly.detail))
+    return {"name": anomaly.name, **detail, "lines": list(anomaly.ops)}
+
+
+def _with_text_keys(value: Any) -> Any:
+    """Keys of objects are text in JSON."""
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(item) for key, item in value.items()}
+    return [_with_text_keys(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def anomaly_lines(verdict: Verdict) -> list[str]:
+    """One line a kind of anomaly, with the first few of it."""
+    by_name: dict[str, list[Anomaly]] = {}
+    for anomaly in verdict.anomalies:
+        by_name.setdefault(anomaly.name, []).append(anomaly)
+    lines = []
+    for name, found in by_name.items():
+        shown = "; ".join(
+            json.dumps(_with_text_keys(dict(one.detail)), default=plain)[:200]
+            for one in found[:NAMES_SHOWN_MAX]
+        )
+        more = f" and {len(found) - NAMES_SHOWN_MAX} more" if len(found) > NAMES_SHOWN_MAX else ""
+        lines.append(f"{name} ({len(found)}): {shown}{more}")
+    return lines

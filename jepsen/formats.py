@@ -1,0 +1,69 @@
+"""Which form a history's text has, told by what it holds, not by the name of its file."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from typing import TYPE_CHECKING
+
+from jepsen.history import HistoryError, Op, from_json, read_edn, read_jepsen_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Format(enum.StrEnum):
+    """The forms of histories."""
+
+    AUTO = "auto"
+    JSON_LINES = "json"
+    EDN = "edn"
+    LOG = "log"
+
+
+_LOG = re.compile(r"^.*\bINFO +jepsen\.util - \S+\s+:(?:invoke|ok|fail|info)\b", re.MULTILINE)
+_EDN_MAP = re.compile(r":(?:process|type|f)\s")
+
+
+def detect(text: str) -> Format:
+    """The form of the text. HistoryError if it has none of them."""
+    start = text.lstrip("\ufeff \t\r\n")
+    first = start.partition("\n")[0]
+    if first.startswith("{") and _is_json_object(first):
+        return Format.JSON_LINES
+    if _LOG.search(start):
+        return Format.LOG
+    if start.startswith(("{", "[", "(", "#", ";")) and _EDN_MAP.search(start):
+        return Format.EDN
+    what = f"it begins with {first[:60]!r}" if first else "it is empty"
+    raise HistoryError(f"no history: {what}; JSON lines, EDN or Jepsen's log are read")
+
+
+def read_text(text: str, form: Format = Format.AUTO) -> list[Op]:
+    """The operations. HistoryError names what is wrong with the text."""
+    match detect(text) if form is Format.AUTO else form:
+        case Format.EDN:
+            return read_edn(text)
+        case Format.LOG:
+            return read_jepsen_log(text)
+    return list(_json_lines(text.split("\n")))
+
+
+def _json_lines(lines: list[str]) -> Iterator[Op]:
+    """A last line that a crash has cut short is left out."""
+    *whole, last = lines
+    if last and _is_json_object(last):
+        whole.append(last)
+    for number, line in enumerate(whole):
+        op = from_json(line)
+        if op.index != number:
+            raise HistoryError(f"line {number + 1} has index {op.index}")
+        yield op
+
+
+def _is_json_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False

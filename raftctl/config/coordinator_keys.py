@@ -1,0 +1,53 @@
+"""The keys of consumer groups and transactions; see `raftctl.config.keys`."""
+
+from __future__ import annotations
+
+from raftctl.config.keys import Section, key
+
+
+class GroupKeys(Section):
+    """Consumer groups"""
+
+    offsets_topic_num_partitions: int = key(
+        50, "The partitions of `__consumer_offsets` when it is created.", at_least=1
+    )
+    offsets_topic_replication_factor: int = key(
+        3,
+        "The replicas of `__consumer_offsets` when it is created, or as many as there are brokers "
+        "if these are fewer (Apache Kafka: then it is not created).",
+        at_least=1,
+        at_most=32_767,
+    )
+    offsets_topic_segment_bytes: int = key(
+        104_857_600, "The segment size of `__consumer_offsets`.", at_least=14
+    )
+    offsets_load_buffer_size: int = key(
+        5_242_880,
+        "The bytes read at a time while a coordinator takes up its partition; a larger first "
+        "batch passes.",
+        at_least=1,
+    )
+    offsets_commit_timeout_ms: int = key(
+        5_000, "How long a coordinator waits until what it wrote is committed.", at_least=1
+    )
+
+
+class TransactionKeys(Section):
+    """Transactions"""
+
+    transaction_state_log_num_partitions: int = key(
+        50, "The partitions of `__transaction_state` when it is created.", at_least=1
+    )
+    transaction_state_log_replication_factor: int = key(
+        3,
+        "The replicas of `__transaction_state` when it is created, or as many as there are brokers "
+        "if these are fewer (Apache Kafka: then it is not created).",
+        at_least=1,
+        at_most=32_767,
+    )
+    transaction_state_log_min_isr: int = key(
+        2, "`min.insync.replicas` of `__transaction_state`.", at_least=1
+    )
+    transaction_state_log_segment_bytes: int = key(
+        104_857_600, "The segment size of `__transaction_state`.", at_least=14
+    )

@@ -1,0 +1,122 @@
+"""`jepsen check` as people and programs use it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jepsen.cli.main import run
+from jepsen.history import to_json, write_edn
+from tests.unit.jepsen.histories import history
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STALE = history(
+    (0, "invoke", "write", 1),
+    (0, "ok", "write", 1),
+    (1, "invoke", "read", None),
+    (1, "ok", "read", 2),
+)
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> str:
+    path = tmp_path / "good"
+    path.write_text("".join(to_json(op) + "\n" for op in STALE).replace('"value":2', '"value":1'))
+    return str(path)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> str:
+    path = tmp_path / "bad"
+    path.write_text(write_edn(STALE))
+    return str(path)
+
+
+@pytest.mark.req("J4", "J6")
+def test_each_file_gets_a_line(good: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", good, bad]) == 1
+    said = capsys.readouterr()
+    assert said.out == f"{good} valid\n{bad} invalid\n"
+    assert "nonlinearizable" in said.err
+
+
+@pytest.mark.req("J4")
+def test_programs_get_a_document(good: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", good, bad, "--output", "json"]) == 1
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["file"], first["valid"], first["anomalies"]) == (good, True, [])
+    assert (second["file"], second["valid"]) == (bad, False)
+    assert second["anomalies"][0]["name"] == "nonlinearizable"
+    assert second["anomalies"][0]["operation"]["value"] == 2
+
+
+@pytest.mark.req("J4")
+def test_the_exit_status_tells_the_verdict(good: str, bad: str, tmp_path: Path) -> None:
+    empty = tmp_path / "unread"
+    empty.write_text(to_json(STALE[0]) + "\n")
+    assert run(["check", good]) == 0
+    assert run(["check", good, bad]) == 1
+    assert run(["check", "--checker", "set", str(empty)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--checker", "nonsense"], "--checker nonsense"),
+        (["--model", "nonsense"], "--model nonsense"),
+        (["--model", "cas-register({)"], "--model"),
+        (["--nonsense"], "--nonsense"),
+        (["--checker", "bank"], "choose another --checker"),
+        (["--model", "fifo-queue"], "choose another --checker or --model"),
+    ],
+)
+def test_bad_arguments_are_named(
+    good: str, arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["check", good, *arguments]) == 254
+    assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", [b"", b"no history", b"{}\n", b"\xff\xfe", b"{:process 0\n"])
+def test_what_is_no_history_is_refused(
+    tmp_path: Path, text: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other"
+    path.write_bytes(text)
+    assert run(["check", str(path)]) == 254
+    assert "no history" in capsys.readouterr().err or text.startswith(b"{")
+    assert run(["check", str(tmp_path / "absent")]) == 254
+
+
+@pytest.mark.req("J4", "J6")
+@pytest.mark.parametrize(
+    ("origin", "column", "models"),
+    [
+        ("porcupine", "linearizable", {"kv_string_append_per_key": "kv"}),
+        ("knossos", "valid", {"mutex(false)": "mutex"}),
+    ],
+)
+def test_known_histories_get_their_verdicts(
+    histories: Path,
+    origin: str,
+    column: str,
+    models: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with (histories / origin / "expected.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    wanted = {str(histories / row["file"]): row[column] == "true" for row in rows}
+    by_model: dict[str, list[str]] = {}
+    for row in rows:
+        name = row["model"].replace("register_cas_nil_init", "cas-register")
+        by_model.setdefault(models.get(name, name), []).append(str(histories / row["file"]))
+    found: dict[str, object] = {}
+    for model, files in by_model.items():
+        run(["check", *files, "--model", model, "--output", "json"])
+        found |= {one["file"]: one["valid"] for one in json.loads(capsys.readouterr().out)}
+    assert found == wanted
