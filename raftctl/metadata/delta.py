@@ -30,10 +30,13 @@ from raftctl.metadata.image import (
 )
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
+    AbortTransactionRecord,
     AccessControlEntryRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     KvLockRecord,
     KvOwnerRecord,
@@ -107,6 +110,7 @@ class MetadataDelta:
         "coordination",
         "deleted_topics",
         "image",
+        "in_transaction",
         "next_producer_id",
         "snapshot_marked",
         "state_hashes",
@@ -133,6 +137,8 @@ class MetadataDelta:
         self.changed_acls: dict[UUID, AccessControlEntryRecord | None] = {}
         self.changed_scram: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
         self.next_producer_id = image.next_producer_id
+        self.in_transaction = False
+        """Whether a transaction has begun and not ended: not to be applied until it has."""
         self.snapshot_marked = False
         """Whether a snapshot is to be taken of the image at the end of the batch."""
         self.state_hashes: list[StateHashRecord] | None = None
@@ -391,6 +397,24 @@ class MetadataDelta:
     def _note_state_hash(self, record: StateHashRecord, _offset: int) -> None:
         self.state_hashes = [*(self.state_hashes or ()), record]
 
+    def _begin_transaction(self, _record: BeginTransactionRecord, _offset: int) -> None:
+        invariant(not self.in_transaction, "a transaction ends before another begins")
+        self.in_transaction = True
+
+    def _end_transaction(self, _record: EndTransactionRecord, _offset: int) -> None:
+        invariant(self.in_transaction, "a transaction that ends has begun")
+        self.in_transaction = False
+
+    def _abort_transaction(self, _record: AbortTransactionRecord, _offset: int) -> None:
+        """Forgets everything: whoever may see a transaction unfinished begins a delta with it.
+
+        The controller that aborts it has never seen it.
+        """
+        if self.in_transaction:
+            empty = MetadataDelta(self.image)
+            for name in self.__slots__:
+                setattr(self, name, getattr(empty, name))
+
     def _ignore(self, _record: Record, _offset: int) -> None:
         """Control and no-op records change no metadata; only the image's offset moves."""
 
@@ -437,4 +461,7 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
     NoOpRecord: MetadataDelta._ignore,
     SnapshotMarkRecord: MetadataDelta._mark_snapshot,
     StateHashRecord: MetadataDelta._note_state_hash,
+    BeginTransactionRecord: MetadataDelta._begin_transaction,
+    EndTransactionRecord: MetadataDelta._end_transaction,
+    AbortTransactionRecord: MetadataDelta._abort_transaction,
 }

@@ -14,6 +14,7 @@ from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.difference import delta_between
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.record_codec import unpack_records
+from raftctl.metadata.records import BeginTransactionRecord
 from raftctl.raft.messages import Offset
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class MetadataLoader:
         self._caught_up = asyncio.Event()
         self._heard_commits = False
         self.image: MetadataImage = image
+        self._transaction: MetadataDelta | None = None
+        """What of a transaction has been read, on top of the image, while it has not ended."""
+        self._next_offset = image.offset + 1
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
         """Adds a publisher and tells it of everything known so far as one delta."""
@@ -54,7 +58,17 @@ class MetadataLoader:
     @property
     def caught_up(self) -> bool:
         """Whether the image holds everything that this replica knows to be committed."""
-        return self._heard_commits and self.image.offset + 1 >= self._driver.high_watermark
+        return self._heard_commits and self._next_offset >= self._driver.high_watermark
+
+    @property
+    def next_offset(self) -> int:
+        """Everything below has been read. The image ends there, or before a transaction."""
+        return self._next_offset
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is committed in part, so that the image does not show it."""
+        return self._transaction is not None
 
     def on_committed(self, high_watermark: int) -> None:
         """As the listener of a node that is only a broker."""
@@ -70,8 +84,8 @@ class MetadataLoader:
     def replay_committed(self, high_watermark: int) -> None:
         """Reads and replays up to the high watermark; an image for each chunk read, or more."""
         self._heard_commits = True
-        while self.image.offset + 1 < high_watermark:
-            batches = self._driver.read(Offset(self.image.offset + 1), READ_BYTES_MAX)
+        while self._next_offset < high_watermark:
+            batches = self._driver.read(Offset(self._next_offset), READ_BYTES_MAX)
             invariant(bool(batches), "the log holds every committed record")
             self._replay(batches)
         if self.caught_up:
@@ -82,25 +96,35 @@ class MetadataLoader:
         invariant(image.offset > self.image.offset, "images are published in offset order")
         self._heard_commits = True
         self.image = image
+        self._transaction = None
+        self._next_offset = image.offset + 1
         for publisher in self._publishers:
             publisher.publish(delta, image)
         if self.caught_up:
             self._caught_up.set()
 
     def _replay(self, batches: list[Batch]) -> None:
-        whole = batches[0].base_offset == self.image.offset + 1
+        whole = batches[0].base_offset == self._next_offset
         invariant(whole, "images end where batches end, so no record is replayed twice")
-        delta = MetadataDelta(self.image)
+        delta = self._transaction or MetadataDelta(self.image)
         # Control batches bear no time: an image has that of the newest batch that does, so that it
         # depends on its offset alone and not on where reading stopped.
         timestamp_ms = self.image.timestamp_ms
+        epoch = self.image.epoch
         for batch in batches:
-            if not batch.control:
-                timestamp_ms = batch.timestamp_ms
-                records = unpack_records(batch.payload, batch.count)
-                for offset, record in enumerate(records, batch.base_offset):
-                    delta.replay(record, offset)
-            # An image ends at each mark, so that all replicas have the same one of it.
-            if delta.snapshot_marked or batch is batches[-1]:
-                self.publish(delta, delta.apply(batch.end_offset - 1, batch.epoch, timestamp_ms))
+            records = [] if batch.control else unpack_records(batch.payload, batch.count)
+            begins = bool(records) and isinstance(records[0], BeginTransactionRecord)
+            if begins and batch.base_offset > self.image.offset + 1:
+                # So that nothing else is forgotten should it be aborted.
+                self.publish(delta, delta.apply(batch.base_offset - 1, epoch, timestamp_ms))
                 delta = MetadataDelta(self.image)
+            epoch = batch.epoch
+            timestamp_ms = timestamp_ms if batch.control else batch.timestamp_ms
+            for offset, record in enumerate(records, batch.base_offset):
+                delta.replay(record, offset)
+            # An image ends at each mark, so that all replicas have the same one of it.
+            if not delta.in_transaction and (delta.snapshot_marked or batch is batches[-1]):
+                self.publish(delta, delta.apply(batch.end_offset - 1, epoch, timestamp_ms))
+                delta = MetadataDelta(self.image)
+        if delta.in_transaction:
+            self._transaction, self._next_offset = delta, batches[-1].end_offset

@@ -113,8 +113,10 @@ class JudgedCluster(Cluster):
                 wrong.add(ErrorCode.UNSUPPORTED_VERSION)
         present = self.model.brokers.get(request.broker_id)
         another = present is not None and present[0] != request.incarnation_id
-        if another and response.error == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-            # Whether the session of the other lives is the controller's own knowledge.
+        settling = present is None and self.controller.deadline_ms() == 0
+        if response.error == ErrorCode.DUPLICATE_BROKER_REGISTRATION and (another or settling):
+            # Whether the session of the other lives is the controller's own knowledge, and so is
+            # whether partitions have given up one that is gone.
             wrong.add(response.error)
         if compare(response.error, wrong, request):
             found = (request.incarnation_id, request.features)
@@ -130,7 +132,8 @@ class JudgedCluster(Cluster):
         broker_id = request.broker_id
         if self._judge_epoch(broker_id, request.broker_epoch, response.error, before):
             assert response.fenced == self.image.brokers[broker_id].fenced
-            assert response.fenced or request.metadata_offset >= request.broker_epoch
+            caught_up = request.metadata_offset >= request.broker_epoch
+            assert response.fenced or caught_up or not before.brokers[broker_id].fenced
             assert request.want_shut_down or not response.should_shut_down
         else:
             assert self.image is before

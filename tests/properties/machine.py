@@ -20,7 +20,13 @@ from raftctl.metadata import admin_requests as admin
 from raftctl.metadata import requests
 from raftctl.metadata import security_requests as security
 from raftctl.metadata.difference import delta_between
-from raftctl.metadata.features import ELR_FEATURE, METADATA_VERSION, METADATA_VERSION_FEATURE
+from raftctl.metadata.features import (
+    ELR_FEATURE,
+    METADATA_VERSION,
+    METADATA_VERSION_FEATURE,
+    directories_enabled,
+    level_of,
+)
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.records import FeatureRange
 from tests.properties import values
@@ -182,6 +188,7 @@ class ModelMachine(ControllerMachine):
         super().__init__()
         self.known = EMPTY_IMAGE
         """Of a replica that hears of nothing but snapshots."""
+        self.cluster.start(1, 2, 3)
 
     def new_cluster(self, config: ControllerConfig) -> JudgedCluster:
         return JudgedCluster(config)
@@ -238,6 +245,11 @@ class ModelMachine(ControllerMachine):
     def forget(self, broker_id: int, unlikely: int) -> None:
         if unlikely == 0:
             self.ask(admin.UnregisterBrokerRequest(broker_id))
+
+    @rule(broker_id=BROKERS, disk=st.sampled_from((1, 2, 3)))
+    def directory_fails(self, broker_id: int, disk: int) -> None:
+        if directories_enabled(self.image):
+            super().directory_fails(broker_id, disk)
 
     # --- topics -------------------------------------------------------------------------------
 
@@ -363,6 +375,11 @@ class ModelMachine(ControllerMachine):
     def update_several_features(self, updates: list[admin.FeatureUpdate], dry: bool) -> None:
         self.ask(admin.UpdateFeaturesRequest(tuple(updates), dry))
 
+    @rule(level=st.sampled_from((0, 1)))
+    def update_features(self, level: int) -> None:
+        kind = admin.SAFE_DOWNGRADE if level < level_of(self.image, ELR_FEATURE) else admin.UPGRADE
+        self.ask(admin.UpdateFeaturesRequest((admin.FeatureUpdate(ELR_FEATURE, level, kind),)))
+
     @rule(key=KEYS, value=st.binary(max_size=2))
     def put(self, key: str, value: bytes) -> None:
         self.ask(requests.KvPutRequest(key, value))
@@ -407,6 +424,6 @@ class SlowModelMachine(ModelMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster.start(1, 2, 3, 4)
+        self.cluster.start(4)
         for name, replicas in (("a", (1, 2)), ("b", (2, 3, 1))):
             self.cluster.assign(name, *[replicas] * 4)

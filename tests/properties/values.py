@@ -21,7 +21,7 @@ TOPIC_VALUES: dict[str, tuple[tuple[str, ...], tuple[str | None, ...]]] = {
     "retention.ms": (("1000", "-1"), ("soon", "", None)),
     "cleanup.policy": (("delete", "compact", "compact,delete"), ("shred", None)),
     MIN_ISR: (("1", "2", "3"), ("0", "-1", "many")),
-    UNCLEAN: (("true", "false"), ("maybe", None)),
+    UNCLEAN: (("true", "false", "True", "False"), ("maybe", None)),
     "no.such.config": ((), ("1", "", None)),
 }
 """Key to values that are good and that are not."""
