@@ -13,26 +13,38 @@ of nothing but primitives costs one `attrgetter` to pack and one look at its typ
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import enum
-import functools
-import inspect
-import math
-import types
-import typing
-from collections import deque
-from itertools import product
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
-from uuid import UUID
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgpack
+
+from raftctl.codec_plans import (
+    CodecError,
+    Plan,
+    Row,
+    WrongTypeError,
+    maker,
+    pack_columns,
+    plan_of_hint,
+    unpack_columns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    Row = tuple[Any, ...]
-    Convert = Callable[[Any], Any]
+    from raftctl.codec_plans import Convert
+
+__all__ = [
+    "Codec",
+    "CodecError",
+    "Row",
+    "by_type_id",
+    "maker",
+    "pack_rows",
+    "unpack_row",
+    "unpack_rows",
+]
 
 T = TypeVar("T")
 
@@ -41,30 +53,8 @@ UNPACK_BYTES_MAX = 64 * 1024 * 1024
 
 _LIMITS = {"use_list": False, "max_map_len": 0, "max_ext_len": 0}
 """Arrays become tuples. Nothing here is ever a map or an extension type."""
-_PRIMITIVES = (int, str, bytes, bool)
 _COLUMNS_FROM = 8
-"""How many objects of one class are many."""
-_SHAPES_MAX = 64
-"""Of one class. One with more has its fields checked one by one."""
-
-
-class CodecError(Exception):
-    """Bytes that do not hold what they should; the message names the class and the field."""
-
-
-class _WrongTypeError(Exception):
-    """A value does not fit; whoever knows the field turns it into a `CodecError`."""
-
-
-class _Plan(NamedTuple):
-    """How values of one type travel; None where the value travels as it is."""
-
-    arrives: tuple[type, ...]
-    """What MessagePack may make of such a value; others are wrong or rare, and looked at closer."""
-    plain: bool
-    """Whether a value that has arrived as one of these needs no conversion."""
-    pack: Convert | None
-    unpack: Convert
+"""How many objects of one class, one after the other, are many."""
 
 
 class Codec(Generic[T]):
@@ -72,18 +62,24 @@ class Codec(Generic[T]):
 
     def __init__(self, classes: Mapping[int, type[T]]) -> None:
         """Takes type id -> class. Raises TypeError for a field of a type that cannot travel."""
-        plans: dict[type, _Plan] = {}
+        plans: dict[type, Plan] = {}
         self._to_fields: dict[type, tuple[tuple[int], Convert | None]] = {}
         self._from_fields: dict[int, Convert] = {}
-        self._from_columns: dict[int, Callable[[Sequence[Row]], list[Any]]] = {}
+        self._columns: dict[int, Callable[[Sequence[Row]], list[Sequence[Any]]]] = {}
+        self._from_columns: dict[int, Callable[[Sequence[Sequence[Any]]], list[Any]]] = {}
+        self._type_ids: dict[type, int] = {}
+        self._to_rows: dict[type, Callable[[Sequence[Any]], list[Row]]] = {}
         for type_id, cls in classes.items():
             if cls in self._to_fields:
                 raise TypeError(f"{cls.__name__} has two type ids")
-            plan = _plan(cls, plans)
+            plan = plan_of_hint(cls, plans)
             self._to_fields[cls] = ((type_id,), plan.pack)
+            self._type_ids[cls] = type_id
             self._from_fields[type_id] = plan.unpack
             if plan.pack is not None:  # it has fields
-                self._from_columns[type_id] = _unpack_columns(cls, plans)
+                self._columns[type_id] = unpack_columns(cls, plans)
+                self._from_columns[type_id] = maker(cls)
+                self._to_rows[cls] = pack_columns(type_id, cls, plans)
         self._packer = msgpack.Packer()
 
     @classmethod
@@ -100,6 +96,20 @@ class Codec(Generic[T]):
         fields: Row = pack(value) if pack is not None else ()
         return tag + fields
 
+    def to_rows(self, values: Iterable[T]) -> list[Row]:
+        """What `to_row` makes of each.
+
+        Many of one class, one after the other, are taken field by field, in half the time.
+        """
+        rows: list[Row] = []
+        for cls, run in groupby(values, type):
+            some, to_rows = [*run], self._to_rows.get(cls)
+            if to_rows is None or len(some) < _COLUMNS_FROM:
+                rows += [self.to_row(value) for value in some]
+            else:
+                rows += to_rows(some)
+        return rows
+
     def from_row(self, row: object) -> T:
         """The object of an unpacked `(type id, field, ...)`. Raises CodecError."""
         if type(row) is not tuple or not row or type(row[0]) is not int:
@@ -113,18 +123,41 @@ class Codec(Generic[T]):
     def from_rows(self, rows: Sequence[Row], begin: int = 0) -> list[T]:
         """The object of each unpacked `(..., type id, field, ...)`, its type id at place `begin`.
 
-        Many of one class are looked at field by field instead of one by one, which takes less than
-        half the time. Raises CodecError.
+        Many of one class, one after the other, are looked at field by field instead of one by one,
+        which takes less than half the time. Raises CodecError.
         """
-        if len(rows) >= _COLUMNS_FROM and len(set(map(len, rows))) == 1:
-            type_ids, *columns = [*zip(*rows, strict=True)][begin:] or [()]
-            if set(map(type, type_ids)) == {int} and len(set(type_ids)) == 1:
-                unpack_columns = self._from_columns.get(type_ids[0])
-                if unpack_columns is not None:
-                    with contextlib.suppress(_WrongTypeError):
-                        return unpack_columns(columns)
-        from_row = self.from_row
-        return [from_row(row[begin:]) for row in rows]
+        if len(rows) < _COLUMNS_FROM or min(map(len, rows)) <= begin:
+            return [self.from_row(row[begin:]) for row in rows]
+        made: list[T] = []
+        for type_id, run in groupby(rows, itemgetter(begin)):
+            some = [*run]
+            columns = self._columns_of(type_id, some, begin)
+            if columns is not None:
+                made += self._from_columns[some[0][begin]](columns)
+            else:
+                made += [self.from_row(row[begin:]) for row in some]
+        return made
+
+    def columns_of(self, cls: type[T], rows: Sequence[Row]) -> list[Sequence[Any]] | None:
+        """The values of each field of many unpacked objects of one class, fit for its objects.
+
+        None if they are few or of another class, or if anything is unusual: `from_rows` tells what.
+        """
+        type_id = self._type_ids[cls]
+        return self._columns_of(type_id, rows, 0) if rows and rows[0][0] == type_id else None
+
+    def _columns_of(
+        self, type_id: object, rows: Sequence[Row], begin: int
+    ) -> list[Sequence[Any]] | None:
+        if type(type_id) is not int or len(rows) < _COLUMNS_FROM or len(set(map(len, rows))) > 1:
+            return None
+        type_ids, *columns = [*zip(*rows, strict=True)][begin:]
+        to_columns = self._columns.get(type_id)
+        if to_columns is None or not {int}.issuperset(map(type, type_ids)):
+            return None
+        with contextlib.suppress(WrongTypeError):
+            return to_columns(columns)
+        return None
 
     def pack(self, value: T) -> bytes:
         """The bytes of one object. CodecError for a class not in the table."""
@@ -137,7 +170,11 @@ class Codec(Generic[T]):
 
     def pack_all(self, values: Iterable[T]) -> bytes:
         """The bytes of several objects, one after the other."""
-        return pack_rows(self._packer, [self.to_row(value) for value in values])
+        return self.pack_rows(self.to_rows(values))
+
+    def pack_rows(self, rows: Sequence[Row]) -> bytes:
+        """The bytes of several rows as `to_row` makes them, one after the other."""
+        return pack_rows(self._packer, rows)
 
     def unpack_all(self, data: bytes) -> Iterator[T]:
         """The objects that `data` holds one after the other. Raises CodecError on the way."""
@@ -159,10 +196,15 @@ class Codec(Generic[T]):
 
     def unpack_many(self, data: bytes, count: int) -> list[T]:
         """The `count` objects that are all of `data`, one after the other. Raises CodecError."""
-        rows = unpack_rows(data, count)
-        if not {tuple}.issuperset(map(type, rows)):
-            raise CodecError("not an array that begins with a type id")
-        return self.from_rows(rows)
+        return self.from_rows(_tagged(unpack_rows(data, count)))
+
+    def unpack_runs(self, data: bytes, count: int) -> Iterator[list[Row]]:
+        """The `count` objects that are all of `data` as rows, those of one class in a list.
+
+        Raises CodecError.
+        """
+        for _, run in groupby(_tagged(unpack_rows(data, count)), itemgetter(0)):
+            yield [*run]
 
 
 def by_type_id(classes: Iterable[type[T]]) -> dict[int, type[T]]:
@@ -202,6 +244,13 @@ def unpack_rows(data: bytes, count: int) -> Row:
     return rows
 
 
+def _tagged(rows: Row) -> Row:
+    """The rows, if all can begin with a type id."""
+    if not {tuple}.issuperset(map(type, rows)) or not all(rows):
+        raise CodecError("not an array that begins with a type id")
+    return rows
+
+
 def _array_header(count: int) -> bytes:
     """How MessagePack begins an array of so many values."""
     if count < 1 << 4:
@@ -214,257 +263,3 @@ def _array_header(count: int) -> bytes:
 def _check_size(data: bytes) -> None:
     if len(data) > UNPACK_BYTES_MAX:
         raise CodecError(f"{len(data)} bytes; at most {UNPACK_BYTES_MAX} are unpacked")
-
-
-def maker(cls: type[T]) -> Callable[[Sequence[Sequence[Any]]], list[T]]:
-    """Makes objects of a dataclass, given the values of each of its fields, all of one length.
-
-    Slots are filled directly: the constructor of a frozen class takes three times as long.
-    """
-    names = [field.name for field in dataclasses.fields(cast("Any", cls))]
-    slots = [vars(cls).get(name) for name in names]
-    if hasattr(cls, "__post_init__") or not all(map(inspect.ismemberdescriptor, slots)):
-        return lambda columns: list(map(cls, *columns))
-    setters = [slot.__set__ for slot in slots if slot is not None]
-
-    def make(columns: Sequence[Sequence[Any]]) -> list[T]:
-        made = [object.__new__(cls) for _ in columns[0]]
-        for setter, column in zip(setters, columns, strict=True):
-            deque(map(setter, made, column), maxlen=0)
-        return made
-
-    return make
-
-
-# --- plans ----------------------------------------------------------------------------------------
-
-
-def _plan(hint: Any, plans: dict[type, _Plan]) -> _Plan:
-    """How a value of this type hint travels; `plans` keeps those of dataclasses already seen."""
-    while isinstance(hint, typing.NewType):
-        hint = hint.__supertype__
-    origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return _optional_plan(typing.get_args(hint), plans)
-    if origin is tuple:
-        return _tuple_plan(typing.get_args(hint), plans)
-    if hint in _PRIMITIVES:
-        return _Plan((hint,), True, None, _exactly(hint))
-    if hint is float:
-        return _Plan((float,), True, None, _to_float)
-    if hint is UUID:
-        return _Plan((bytes,), False, attrgetter("bytes"), _to_uuid)
-    if isinstance(hint, type) and issubclass(hint, enum.IntEnum):
-        # MessagePack writes it as the number that it is.
-        return _Plan((int,), False, None, _to_member(hint))
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        if hint not in plans:
-            plans[hint] = _dataclass_plan(hint, plans)
-        return plans[hint]
-    raise TypeError(f"{hint!r} cannot travel")
-
-
-def _exactly(expected: type) -> Convert:
-    def check(value: Any) -> Any:
-        if type(value) is not expected:  # not isinstance: a bool is no int here
-            raise _WrongTypeError(f"{expected.__name__} expected, got {type(value).__name__}")
-        return value
-
-    return check
-
-
-def _to_float(value: Any) -> float:
-    if type(value) is not float and type(value) is not int:
-        raise _WrongTypeError(f"float expected, got {type(value).__name__}")
-    return float(value)
-
-
-def _to_uuid(value: Any) -> UUID:
-    if type(value) is not bytes or len(value) != 16:
-        raise _WrongTypeError("16 bytes of a UUID expected")
-    return _uuid(value)
-
-
-@functools.lru_cache(maxsize=1024)
-def _uuid(value: bytes) -> UUID:
-    """Few are named again and again, such as those of directories in each Fetch."""
-    return UUID(bytes=value)
-
-
-def _to_member(enumeration: type[enum.IntEnum]) -> Convert:
-    members = {int(member): member for member in enumeration}
-
-    def unpack(value: Any) -> Any:
-        if type(value) is not int or value not in members:
-            raise _WrongTypeError(f"{value!r:.40} is no {enumeration.__name__}")
-        return members[value]
-
-    return unpack
-
-
-def _optional_plan(choices: tuple[Any, ...], plans: dict[type, _Plan]) -> _Plan:
-    others = [choice for choice in choices if choice is not type(None)]
-    if len(others) != 1 or len(choices) != 2:
-        raise TypeError(f"{choices} cannot travel: only `X | None` can")
-    arrives, plain, pack_other, unpack_other = _plan(others[0], plans)
-    pack: Convert | None = None
-    if pack_other is not None:
-        pack = lambda value: None if value is None else pack_other(value)  # noqa: E731
-
-    def unpack(value: Any) -> Any:
-        return None if value is None else unpack_other(value)
-
-    return _Plan((*arrives, types.NoneType), plain, pack, unpack)
-
-
-def _tuple_plan(hints: tuple[Any, ...], plans: dict[type, _Plan]) -> _Plan:
-    if len(hints) == 2 and hints[1] is Ellipsis:
-        return _sequence_plan(_plan(hints[0], plans))
-    items = [_plan(hint, plans) for hint in hints]
-    packs = [item.pack or _identity for item in items]
-    unpacks = [item.unpack for item in items]
-
-    def pack(value: Row) -> Row:
-        return tuple([convert(item) for convert, item in zip(packs, value, strict=True)])
-
-    def unpack(value: Any) -> Row:
-        if type(value) is not tuple or len(value) != len(unpacks):
-            raise _WrongTypeError(f"array of {len(unpacks)} expected")
-        return tuple([convert(item) for convert, item in zip(unpacks, value, strict=True)])
-
-    return _Plan((tuple,), False, pack if any(item.pack for item in items) else None, unpack)
-
-
-def _sequence_plan(item: _Plan) -> _Plan:
-    arrives, plain, pack_item, unpack_item = item
-    expected = frozenset(arrives if plain else ())
-    pack: Convert | None = None
-    if pack_item is not None:
-        pack = lambda value: tuple([pack_item(one) for one in value])  # noqa: E731
-
-    def unpack(value: Any) -> Row:
-        if type(value) is not tuple:
-            raise _WrongTypeError(f"array expected, got {type(value).__name__}")
-        if expected.issuperset(map(type, value)):
-            return value
-        return tuple([unpack_item(one) for one in value])
-
-    return _Plan((tuple,), False, pack, unpack)
-
-
-def _identity(value: Any) -> Any:
-    return value
-
-
-# --- dataclasses ----------------------------------------------------------------------------------
-
-
-def _dataclass_plan(cls: type[Any], plans: dict[type, _Plan]) -> _Plan:
-    plan_of = _field_plans(cls, plans)
-    names, items = list(plan_of), list(plan_of.values())
-    return _Plan((tuple,), False, _pack_fields(names, items), _unpack_fields(cls, names, items))
-
-
-def _field_plans(cls: type[Any], plans: dict[type, _Plan]) -> dict[str, _Plan]:
-    hints = typing.get_type_hints(cls)
-    items = {}
-    for field in dataclasses.fields(cls):
-        try:
-            items[field.name] = _plan(hints[field.name], plans)
-        except TypeError as error:
-            raise TypeError(f"{cls.__name__}.{field.name}: {error}") from error
-    return items
-
-
-def _pack_fields(names: list[str], items: list[_Plan]) -> Convert | None:
-    if not names:
-        return None
-    if len(names) == 1:
-        get_one, convert_one = attrgetter(names[0]), items[0].pack or _identity
-        return lambda value: (convert_one(get_one(value)),)
-    get_all: Convert = attrgetter(*names)
-    conversions = [(index, item.pack) for index, item in enumerate(items) if item.pack is not None]
-    if not conversions:
-        return get_all
-
-    def pack(value: Any) -> Row:
-        fields = list(get_all(value))
-        for index, convert in conversions:
-            fields[index] = convert(fields[index])
-        return tuple(fields)
-
-    return pack
-
-
-def _unpack_fields(cls: type[Any], names: list[str], items: list[_Plan]) -> Convert:
-    shapes = _shapes(items)
-    conversions = [(index, item.unpack) for index, item in enumerate(items) if not item.plain]
-    unpacks = [item.unpack for item in items]
-    required = sum(
-        field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        for field in dataclasses.fields(cls)
-    )
-
-    def unpack(fields: Any) -> Any:
-        if type(fields) is not tuple:
-            raise _WrongTypeError(f"array of {cls.__name__} expected")
-        try:
-            if tuple(map(type, fields)) in shapes:
-                if not conversions:
-                    return cls(*fields)
-                converted = list(fields)
-                for index, convert in conversions:
-                    converted[index] = convert(converted[index])
-                return cls(*converted)
-            if len(fields) < required:
-                raise CodecError(f"{cls.__name__}.{names[len(fields)]} is missing")
-            # Not strict: fields may be missing at the end, or unknown ones follow.
-            return cls(*[convert(field) for convert, field in zip(unpacks, fields, strict=False)])
-        except _WrongTypeError:
-            raise _explain(cls, names, unpacks, fields) from None
-
-    return unpack
-
-
-def _unpack_columns(
-    cls: type[Any], plans: dict[type, _Plan]
-) -> Callable[[Sequence[Row]], list[Any]]:
-    """Makes many objects, given field by field; _WrongTypeError if there is anything unusual."""
-    items = list(_field_plans(cls, plans).values())
-    make = maker(cls)
-    expected = [frozenset(item.arrives) for item in items]
-    conversions = [(index, item.unpack) for index, item in enumerate(items) if not item.plain]
-
-    def unpack(columns: Sequence[Row]) -> list[Any]:
-        if len(columns) != len(expected):
-            raise _WrongTypeError("not all of the fields that this version knows, or more")
-        for types_expected, column in zip(expected, columns, strict=True):
-            if not types_expected.issuperset(map(type, column)):
-                raise _WrongTypeError("a field of an unusual type")
-        converted: list[Sequence[Any]] = list(columns)
-        for index, convert in conversions:
-            column = columns[index]
-            same = len(set(column)) == 1  # as error codes mostly are
-            converted[index] = (
-                [convert(column[0])] * len(column) if same else [convert(one) for one in column]
-            )
-        return make(converted)
-
-    return unpack
-
-
-def _shapes(items: list[_Plan]) -> frozenset[Row]:
-    """The types of the fields of an object as they arrive from a writer of the same version."""
-    if math.prod(len(item.arrives) for item in items) > _SHAPES_MAX:
-        return frozenset()
-    return frozenset(product(*[item.arrives for item in items]))
-
-
-def _explain(cls: type, names: list[str], unpacks: list[Convert], fields: Row) -> CodecError:
-    """Finds the field that does not fit, on the way out, so that the way in need not know it."""
-    for name, convert, field in zip(names, unpacks, fields, strict=False):
-        try:
-            convert(field)
-        except _WrongTypeError as error:
-            return CodecError(f"{cls.__name__}.{name}: {error}")
-    return CodecError(f"{cls.__name__}: fields do not fit")

@@ -22,7 +22,7 @@ def preload() -> None:
 def run_start(config_path: str, overrides: Sequence[str]) -> None:
     """Runs the node; ConfigError before anything is changed on disk."""
     config = read_config_file(config_path, overrides)
-    from raftctl.runtime.real import RealRuntime
+    from raftctl.runtime.real import RealRuntime, make_collector
     from raftctl.server.node import run_node
 
     async def until_stopped() -> None:
@@ -36,6 +36,8 @@ def run_start(config_path: str, overrides: Sequence[str]) -> None:
             runtime.log.info("node_stopped", node_id=config.node_id)
 
     runtime = RealRuntime()
+    collector = make_collector()
+    collector.start()
     try:
         asyncio.run(until_stopped())
     except OSError as error:
@@ -44,4 +46,5 @@ def run_start(config_path: str, overrides: Sequence[str]) -> None:
         why = f"{error.filename}: {error.strerror}; what was not on disk was not acknowledged"
         raise DiskError(f"{why}: make room or mend the disk, and start the node again") from error
     finally:
+        collector.stop()
         runtime.close()

@@ -7,7 +7,6 @@ records it must not pass for in sync, unless the topic allows unclean elections.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.controller.availability import availability
@@ -91,7 +90,7 @@ def _without_log(partition: PartitionImage, broker_id: int) -> PartitionImage:
     elr = tuple(one for one in partition.elr if one != broker_id)
     if not isr and not elr:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    return replace(partition, isr=isr, elr=elr)
+    return partition._replace(isr=isr, elr=elr)
 
 
 def _moved(partition: PartitionImage, broker_id: int, directory_id: UUID) -> PartitionImage:
@@ -99,4 +98,4 @@ def _moved(partition: PartitionImage, broker_id: int, directory_id: UUID) -> Par
         directory_id if replica == broker_id else partition.directory_of(replica)
         for replica in partition.replicas
     ]
-    return replace(partition, directories=known_directories(directories))
+    return partition._replace(directories=known_directories(directories))

@@ -5,7 +5,6 @@ Source: KIP-460.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.controller.availability import availability
@@ -113,7 +112,7 @@ def elect_preferred(
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "The preferred replica leads already")
     if preferred not in active or preferred not in partition.isr:
         return None
-    after = replace(partition, leader=preferred)
+    after = partition._replace(leader=preferred)
     return change_record(topic.topic_id, partition_id, partition, after)
 
 

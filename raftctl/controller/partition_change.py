@@ -20,7 +20,6 @@ eligible leader replicas.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from raftctl.metadata.features import eligible_leaders_enabled
@@ -79,13 +78,13 @@ def completed(
     Otherwise, and if it does not move, as it is.
     """
     removing = partition.removing_replicas
+    if not removing and not partition.adding_replicas:
+        return partition
     isr = tuple(one for one in partition.isr if one not in removing)
-    moving = bool(removing or partition.adding_replicas)
-    if not moving or not isr or not set(partition.adding_replicas) <= set(isr):
+    if not isr or not set(partition.adding_replicas) <= set(isr):
         return partition
     replicas = tuple(one for one in partition.replicas if one not in removing)
-    moved = replace(
-        partition,
+    moved = partition._replace(
         replicas=replicas,
         isr=isr,
         elr=tuple(one for one in partition.elr if one not in removing),
@@ -101,7 +100,7 @@ def _elected(
 ) -> PartitionImage:
     # Without eligible leaders those of before, if there are any, are as good as in sync.
     last = partition.isr or partition.elr
-    isr = tuple(filter(active.__contains__, partition.isr if rules.min_isr else last))
+    isr = tuple([one for one in (partition.isr if rules.min_isr else last) if one in active])
     leader = partition.leader if partition.leader in isr else _first(partition, isr)
     recovering = partition.leader_recovering
     eligible = eligible_leaders(partition, isr, rules.min_isr)
@@ -113,19 +112,22 @@ def _elected(
         leader = _first(partition, active)
         if leader != NO_LEADER:
             isr, eligible, recovering = (leader,), (), True
-    return replace(partition, isr=isr, leader=leader, elr=eligible, leader_recovering=recovering)
+    return partition.led(leader, isr, eligible, recovering=recovering)
 
 
 def _first(partition: PartitionImage, candidates: Collection[int]) -> int:
     """The first of them in the order of the assignment."""
-    return next((one for one in partition.replicas if one in candidates), NO_LEADER)
+    for one in partition.replicas:
+        if one in candidates:
+            return one
+    return NO_LEADER
 
 
 def eligible_leaders(
     partition: PartitionImage, isr: tuple[int, ...], min_isr: int
 ) -> tuple[int, ...]:
     """Who has all that is committed without being in the new ISR, because it is too small."""
-    if len(isr) >= min(min_isr, len(partition.replicas)):
+    if len(isr) >= min_isr or len(isr) >= len(partition.replicas):
         return ()
     known = partition.isr + partition.elr
     return tuple(one for one in partition.replicas if one in known and one not in isr)
@@ -147,6 +149,8 @@ def change_record(
         return None
     keeps = after.leader == before.leader and not new_leader_epoch
     recovering = after.leader_recovering
+    stays = after.replicas == before.replicas
+    directories = before.directories if stays else before.directories_for(after.replicas)
     return PartitionChangeRecord(
         topic_id,
         partition_id,
@@ -157,7 +161,7 @@ def change_record(
         _new(before.removing_replicas, after.removing_replicas),
         _new(before.elr, after.elr),
         None if recovering == before.leader_recovering else recovering,
-        _new(before.directories_for(after.replicas), after.directories),
+        _new(directories, after.directories),
     )
 
 
@@ -168,7 +172,7 @@ def _new(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[T, ...] | None:
 def without_eligible(partition: PartitionImage, brokers: Collection[int]) -> PartitionImage:
     """Takes the brokers from the eligible leaders, unless nobody else is left."""
     others = tuple(one for one in partition.elr if one not in brokers)
-    return replace(partition, elr=others) if others or partition.isr else partition
+    return partition._replace(elr=others) if others or partition.isr else partition
 
 
 class TopicRules:

@@ -257,8 +257,7 @@ class QuorumController:
             self._open_last_offset = image.offset
         base_offset = last_offset - len(records) + 1
         invariant(base_offset > self._open_last_offset, "records are appended in offset order")
-        for offset, record in enumerate(records, start=base_offset):
-            delta.replay(record, offset)
+        delta.replay_all(records, base_offset)
         self._open_last_offset = last_offset
         self._open_timestamp_ms = timestamp_ms
 

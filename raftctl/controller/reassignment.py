@@ -15,7 +15,6 @@ Source: KIP-455.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.controller.assignments import bad_assignment, check_replicas
@@ -107,8 +106,7 @@ def _begun(
     removing = tuple(one for one in before.replicas if one not in target)
     adding = tuple(one for one in target if one not in stays)
     replicas = target + removing
-    return replace(
-        before,
+    return before._replace(
         replicas=replicas,
         adding_replicas=adding,
         removing_replicas=removing,
@@ -122,8 +120,7 @@ def _cancelled(
     adding = partition.adding_replicas
     if not adding and not partition.removing_replicas:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "The partition does not move")
-    back = replace(
-        partition,
+    back = partition._replace(
         replicas=stationary(partition),
         directories=partition.directories_for(stationary(partition)),
         isr=tuple(one for one in partition.isr if one not in adding),

@@ -9,7 +9,6 @@ Sources: KIP-497; KIP-841 and KIP-903 for brokers that are fenced or were restar
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.controller.availability import availability
@@ -85,8 +84,7 @@ def _alter_partition(
     if error != ErrorCode.NONE:
         return None, _refused(item, error)
     isr = tuple(broker_id for broker_id, _epoch in item.new_isr)
-    taken = replace(
-        partition,
+    taken = partition._replace(
         isr=isr,
         elr=eligible_leaders(partition, isr, rules.of(topic.name).min_isr),
         leader_recovering=partition.leader_recovering and item.leader_recovering,

@@ -30,7 +30,7 @@ from raftctl.controller.partition_change import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from uuid import UUID
 
     from raftctl.controller.availability import Availability
@@ -177,17 +177,19 @@ class PartitionSettler:
         records: list[PartitionChangeRecord],
     ) -> None:
         """Looks at partitions from `begin` until `end`, or until there are changes enough."""
-        wanted = self._pass.broker_ids
-        for partition_id in range(begin, end):
+        partitions, wanted = topic.partitions, self._pass.broker_ids
+        concerned: Iterable[int] = range(begin, end)
+        if wanted is not None:
+            concerned = [i for i in concerned if not wanted.isdisjoint(partitions[i].replicas)]
+        for partition_id in concerned:
             if len(records) >= self._changes_max:
                 self._next_partition = partition_id
                 return
-            partition = topic.partitions[partition_id]
-            if wanted is None or not wanted.isdisjoint(partition.replicas):
-                active = available.replicas_of(partition)
-                record = self._change(topic, partition_id, partition, active, rules)
-                if record is not None:
-                    records.append(record)
+            partition = partitions[partition_id]
+            active = available.replicas_of(partition)
+            record = self._change(topic, partition_id, partition, active, rules)
+            if record is not None:
+                records.append(record)
 
     def _change(
         self,

@@ -11,6 +11,7 @@ Source: KIP-631.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from raftctl.metadata.image import (
     PartitionImage,
     TopicImage,
     TopicsImage,
+    shared,
 )
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
@@ -62,7 +64,7 @@ from raftctl.metadata.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from raftctl.metadata.image import ClientQuotas, Configs, QuotaEntity
 
@@ -98,6 +100,7 @@ class MetadataDelta:
     """Collects records on top of an image. Not to be used any more once it is applied."""
 
     __slots__ = (
+        "_newest_topic",
         "_topic_ids",
         "changed_acls",
         "changed_brokers",
@@ -144,18 +147,28 @@ class MetadataDelta:
         self.state_hashes: list[StateHashRecord] | None = None
         """What the active controller says of earlier states; None if nothing."""
         self._topic_ids: dict[str, UUID | None] = {}
+        self._newest_topic: TopicDelta | None = None
+        """That of the record before: the next is mostly about the same, and ids hash slowly."""
 
     @classmethod
     def between_empty_and(cls, image: MetadataImage) -> MetadataDelta:
         """The delta that leads from the empty image to this one, for who sees it first."""
         delta = cls(EMPTY_IMAGE)
-        for record in image.records():
+        delta.replay_all([*image.records_before_topics()], image.offset)
+        for topic in image.topics.in_order():
+            delta.add_topic(topic)
+        for record in image.records_after_topics():
             delta.replay(record, image.offset)
         return delta
 
     def replay(self, record: Record, offset: int) -> None:
         """Adds the record that stands at `offset` in the log."""
         _REPLAY[type(record)](self, record, offset)
+
+    def replay_all(self, records: Sequence[Record], base_offset: int) -> None:
+        """Adds records that stand in the log one after the other, from `base_offset` on."""
+        for offset, record in enumerate(records, base_offset):
+            _REPLAY[type(record)](self, record, offset)
 
     def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """The image after the change; `offset` is that of the last record replayed."""
@@ -256,11 +269,24 @@ class MetadataDelta:
         used = topic_id in self.image.topics.topics or topic_id in self.changed_topics
         invariant(not used, f"topic id {topic_id} is used twice")
         self._topic_ids[name] = topic_id
-        self.changed_topics[topic_id] = TopicDelta(topic_id, name, None)
+        topic = TopicDelta(topic_id, name, None)
+        self.changed_topics[topic_id] = self._newest_topic = topic
+
+    def add_topic(self, topic: TopicImage) -> None:
+        """A topic with all its partitions, from another image."""
+        self._add_topic(TopicRecord(topic.name, topic.topic_id), self.image.offset)
+        self.changed_topics[topic.topic_id].partitions = dict(topic.items())
+
+    def change_topic(self, topic: TopicImage, partition_ids: Iterable[int]) -> None:
+        """Takes partitions of a topic that exists from another image."""
+        partitions = self._topic(topic.topic_id).partitions
+        for partition_id in partition_ids:
+            partitions[partition_id] = topic.partitions[partition_id]
 
     def _remove_topic(self, record: RemoveTopicRecord, _offset: int) -> None:
         topic = self._topic(record.topic_id)
         del self.changed_topics[record.topic_id]
+        self._newest_topic = None
         self._topic_ids[topic.name] = None
         if topic.before is not None:
             self.deleted_topics[record.topic_id] = topic.before
@@ -274,8 +300,8 @@ class MetadataDelta:
         contiguous = partition_id == 0 or topic.partition(partition_id - 1) is not None
         invariant(contiguous, "a record adds a partition before the one below it")
         topic.partitions[partition_id] = PartitionImage(
-            record.replicas,
-            record.isr,
+            shared(record.replicas),
+            shared(record.isr),
             record.leader,
             record.leader_epoch,
             record.partition_epoch,
@@ -285,6 +311,22 @@ class MetadataDelta:
             record.leader_recovering,
             record.directories,
         )
+
+    def add_partitions(
+        self,
+        topic_ids: Sequence[UUID],
+        partition_ids: Sequence[int],
+        partitions: Sequence[PartitionImage],
+    ) -> None:
+        """Does what a PartitionRecord of each would do, one after the other."""
+        end = 0
+        for topic_id, run in groupby(topic_ids):
+            begin, end = end, end + len([*run])
+            topic, ids = self._topic(topic_id), partition_ids[begin:end]
+            contiguous = ids[0] == 0 or topic.partition(ids[0] - 1) is not None
+            contiguous = contiguous and (*ids,) == (*range(ids[0], ids[0] + len(ids)),)
+            invariant(contiguous, "a record adds a partition before the one below it")
+            topic.partitions.update(zip(ids, partitions[begin:end], strict=True))
 
     def _change_partition(self, record: PartitionChangeRecord, _offset: int) -> None:
         topic = self._topic(record.topic_id)
@@ -299,7 +341,7 @@ class MetadataDelta:
             directories = partition.directories and partition.directories_for(replicas)
         topic.partitions[record.partition_id] = PartitionImage(
             replicas,
-            partition.isr if record.isr is None else record.isr,
+            partition.isr if record.isr is None else shared(record.isr),
             record.leader if moved else partition.leader,
             partition.leader_epoch + moved,
             partition.partition_epoch + 1,
@@ -311,12 +353,16 @@ class MetadataDelta:
         )
 
     def _topic(self, topic_id: UUID) -> TopicDelta:
+        topic = self._newest_topic
+        if topic is not None and topic.topic_id is topic_id:
+            return topic
         topic = self.changed_topics.get(topic_id)
         if topic is None:
             before = self.image.topics.topics.get(topic_id)
             if before is None or topic_id in self.deleted_topics:
                 raise InvariantViolation(f"a record names the unknown topic {topic_id}")
             topic = self.changed_topics[topic_id] = TopicDelta(topic_id, before.name, before)
+        self._newest_topic = topic
         return topic
 
     # --- keys and values ----------------------------------------------------------------------

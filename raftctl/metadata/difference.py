@@ -22,27 +22,43 @@ from raftctl.metadata.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image import MetadataImage, TopicImage
     from raftctl.metadata.records import Record
 
 
 def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     """The delta that leads from `old` to `new`; to be published with `new`.
 
-    First what is gone is removed; then every record of the new image that the old one does not
-    have is replayed. Records of an image set things as a whole, so that is all.
+    First what is gone is removed; then partitions that are not the same are taken over, and every
+    other record of the new image that the old one does not have is replayed. Records of an image
+    set things as a whole, so that is all.
     """
     delta = MetadataDelta(old)
     for record in _removals(old, new):
         delta.replay(record, new.offset)
     removed = {topic.name for topic in delta.deleted_topics.values()}
-    known = set(old.records())
-    for record in new.records():
+    known = {*old.records_before_topics(), *old.records_after_topics()}
+    for record in new.records_before_topics():
+        if record not in known:
+            delta.replay(record, new.offset)
+    for topic in new.topics.in_order():
+        _add_topic(delta, old.topics.by_id(topic.topic_id), topic)
+    for record in new.records_after_topics():
         # The configs of a topic go with it, also where one of the same name has taken its place.
         lost = isinstance(record, ConfigRecord) and record.resource_name in removed
         if lost or record not in known:
             delta.replay(record, new.offset)
     return delta
+
+
+def _add_topic(delta: MetadataDelta, before: TopicImage | None, topic: TopicImage) -> None:
+    if before is None:
+        delta.add_topic(topic)
+        return
+    known = before.partitions
+    changed = [number for number, one in topic.items() if known.get(number) != one]
+    if changed:
+        delta.change_topic(topic, changed)
 
 
 def _removals(old: MetadataImage, new: MetadataImage) -> Iterator[Record]:

@@ -8,6 +8,7 @@ depends on order iterates over `sorted(...)`.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.records import Record
 
+SHARED_MAX = 1 << 16
+"""Sets of replicas that are kept once each."""
 TOPIC_RESOURCE = 2
 """Kafka's number for a topic as the owner of configs."""
 BROKER_RESOURCE = 4
@@ -76,9 +79,12 @@ class BrokerImage:
         return any(one.lowest <= level <= one.highest for one in named)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionImage:
-    """A partition's assignment and leadership."""
+class PartitionImage(NamedTuple):
+    """A partition's assignment and leadership.
+
+    A tuple, since there are millions and each change makes one. Its fields are those of a
+    PartitionRecord after the ids, in their order: snapshots are written and read without records.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -92,6 +98,23 @@ class PartitionImage:
     directories: tuple[UUID, ...] = ()
     """The log directory of each replica, in their order; empty if none is assigned."""
 
+    def led(
+        self, leader: int, isr: tuple[int, ...], elr: tuple[int, ...], *, recovering: bool
+    ) -> PartitionImage:
+        """The partition with that leader, ISR and eligible leaders; its epochs are as before."""
+        return PartitionImage(
+            self.replicas,
+            isr,
+            leader,
+            self.leader_epoch,
+            self.partition_epoch,
+            self.adding_replicas,
+            self.removing_replicas,
+            elr,
+            recovering,
+            self.directories,
+        )
+
     def directory_of(self, broker_id: int) -> UUID:
         """The log directory of a replica; UNASSIGNED if it is not known, or there is none."""
         pairs = zip(self.replicas, self.directories, strict=False)
@@ -102,6 +125,12 @@ class PartitionImage:
         if not self.directories:
             return ()
         return known_directories([self.directory_of(replica) for replica in replicas])
+
+
+@functools.lru_cache(maxsize=SHARED_MAX)
+def shared(broker_ids: tuple[int, ...]) -> tuple[int, ...]:
+    """An equal tuple that other partitions have too: a few thousand stand for millions."""
+    return broker_ids
 
 
 def known_directories(directories: Sequence[UUID]) -> tuple[UUID, ...]:
@@ -201,14 +230,22 @@ class MetadataImage:
 
         Replaying them on the empty image gives this one; broker epochs are kept explicitly.
         """
+        yield from self.records_before_topics()
+        for topic in self.topics.in_order():
+            yield TopicRecord(topic.name, topic.topic_id)
+            for partition_id, partition in topic.items():
+                yield PartitionRecord(topic.topic_id, partition_id, *partition)
+        yield from self.records_after_topics()
+
+    def records_before_topics(self) -> Iterator[Record]:
+        """Those of `records` that come first."""
         for feature in sorted(self.features):
             yield FeatureLevelRecord(feature, self.features[feature])
         for broker_id in sorted(self.brokers):
             yield _broker_record(self.brokers[broker_id])
-        for topic in self.topics.in_order():
-            yield TopicRecord(topic.name, topic.topic_id)
-            for partition_id, partition in topic.items():
-                yield _partition_record(topic.topic_id, partition_id, partition)
+
+    def records_after_topics(self) -> Iterator[Record]:
+        """Those of `records` that come last."""
         for resource_type, name in sorted(self.configs):
             values = self.configs[resource_type, name]
             for key in sorted(values):
@@ -248,25 +285,6 @@ def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
         broker.in_controlled_shutdown,
         broker.broker_epoch,
         broker.features,
-    )
-
-
-def _partition_record(
-    topic_id: UUID, partition_id: int, partition: PartitionImage
-) -> PartitionRecord:
-    return PartitionRecord(
-        topic_id,
-        partition_id,
-        partition.replicas,
-        partition.isr,
-        partition.leader,
-        partition.leader_epoch,
-        partition.partition_epoch,
-        partition.adding_replicas,
-        partition.removing_replicas,
-        partition.elr,
-        partition.leader_recovering,
-        partition.directories,
     )
 
 

@@ -127,6 +127,9 @@ class Worker(Protocol):
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Queues the call; the future resolves on the event loop with its result or exception."""
 
+    def pause(self) -> None:
+        """For a long call, now and then: lets the event loop go first."""
+
     def close(self) -> None:
         """Stops after what is queued; does not wait."""
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import structlog
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.runtime.collector import Collector
 from raftctl.runtime.real_sending import (
     SENT_FROM_FILE_BYTES,
     Descriptor,
@@ -50,6 +51,8 @@ BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX on Linux: more buffers than this need another system call."""
 SHORT_CALL_S = 0.005
 """A worker for short calls leaves them to its thread while they take longer on average."""
+PAUSE_S = 0.0005
+"""Of a long call on a worker, after each millisecond or so."""
 AVERAGED_CALLS = 16
 """After a call that took a second about a hundred short ones are needed to forget it."""
 
@@ -320,6 +323,10 @@ class RealWorker:
         self._calls.put((call, future))
         return future
 
+    def pause(self) -> None:
+        """See `Worker.pause`. A thread that sleeps hands the interpreter over at once."""
+        time.sleep(PAUSE_S)
+
     def close(self) -> None:
         """See `Worker.close`."""
         if not self._closed:
@@ -428,3 +435,8 @@ def make_log(stream: TextIO, level: str, **context: Any) -> FilteringBoundLogger
     # `bind` without values turns the lazy proxy, which would look up the global configuration at
     # each use, into the bound logger itself.
     return log.bind()
+
+
+def make_collector() -> Collector:
+    """For a process that is one node."""
+    return Collector(time.perf_counter)

@@ -13,7 +13,8 @@ from raftctl.errors import invariant
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.difference import delta_between
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
-from raftctl.metadata.record_codec import unpack_records
+from raftctl.metadata.partition_rows import replay_payload
+from raftctl.metadata.record_codec import pack_payload
 from raftctl.metadata.records import BeginTransactionRecord
 from raftctl.raft.messages import Offset
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from raftctl.server.driver import RaftDriver
 
 READ_BYTES_MAX = 4 * 1024 * 1024
+_BEGINNING = pack_payload([BeginTransactionRecord()])
+"""Of a batch with which a transaction begins."""
 
 
 class MetadataPublisher(Protocol):
@@ -112,16 +115,14 @@ class MetadataLoader:
         timestamp_ms = self.image.timestamp_ms
         epoch = self.image.epoch
         for batch in batches:
-            records = [] if batch.control else unpack_records(batch.payload, batch.count)
-            begins = bool(records) and isinstance(records[0], BeginTransactionRecord)
-            if begins and batch.base_offset > self.image.offset + 1:
-                # So that nothing else is forgotten should it be aborted.
+            if batch.payload.startswith(_BEGINNING) and batch.base_offset > self.image.offset + 1:
+                # So that nothing else is forgotten should the transaction be aborted.
                 self.publish(delta, delta.apply(batch.base_offset - 1, epoch, timestamp_ms))
                 delta = MetadataDelta(self.image)
             epoch = batch.epoch
-            timestamp_ms = timestamp_ms if batch.control else batch.timestamp_ms
-            for offset, record in enumerate(records, batch.base_offset):
-                delta.replay(record, offset)
+            if not batch.control:
+                timestamp_ms = batch.timestamp_ms
+                replay_payload(delta, batch.payload, batch.count, batch.base_offset)
             # An image ends at each mark, so that all replicas have the same one of it.
             if not delta.in_transaction and (delta.snapshot_marked or batch is batches[-1]):
                 self.publish(delta, delta.apply(batch.end_offset - 1, epoch, timestamp_ms))

@@ -35,6 +35,8 @@ VERSION = 1
 STATE_HASH_VERSION = 2
 """Of the hash of a state. To be raised whenever the packed records of a state change."""
 _HASH_BYTES = 16
+Piece = tuple[int, bytes]
+"""(number of records, those, packed one after the other)."""
 
 
 class CorruptSnapshotError(DiskError):
@@ -119,12 +121,12 @@ class StateHash:
         self.count = 0
         """Of the records so far."""
 
-    def over(self, records: Iterable[bytes]) -> Iterator[bytes]:
-        """Hands the records on, having hashed each."""
-        for record in records:
-            self._hash.update(record)
-            self.count += 1
-            yield record
+    def over(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """Hands the pieces on, having hashed each."""
+        for count, records in pieces:
+            self._hash.update(records)
+            self.count += count
+            yield count, records
 
     def hex(self) -> str:
         """In hexadecimal digits."""
@@ -134,7 +136,7 @@ class StateHash:
 def state_hash_of(records: Iterable[bytes]) -> str:
     """The hash of a state, given as packed records, one or more in each piece."""
     state = StateHash()
-    for _ in state.over(records):
+    for _ in state.over((1, one) for one in records):
         pass
     return state.hex()
 
@@ -167,14 +169,17 @@ class SnapshotStore:
         self,
         snapshot_id: OffsetAndEpoch,
         timestamp_ms: int,
-        records: Iterable[bytes],
+        pieces: Iterable[Piece],
         voters: VoterSet | None = None,
     ) -> WrittenSnapshot:
-        """Writes a snapshot of packed records, durably; `voters` are those at its end."""
+        """Writes a snapshot of packed records, durably; `voters` are those at its end.
+
+        Each piece is a batch, so it is small beside the largest of those.
+        """
         file = self._begin(snapshot_id)
         state = StateHash()
         try:
-            for batch in _batches(snapshot_id, timestamp_ms, state.over(records), voters):
+            for batch in _batches(snapshot_id, timestamp_ms, state.over(pieces), voters):
                 file.append([encode_batch(batch)])
             file.append([encode_batch(_footer(snapshot_id, timestamp_ms, state))])
             size = file.size()
@@ -271,7 +276,7 @@ class SnapshotStore:
 def _batches(
     snapshot_id: OffsetAndEpoch,
     timestamp_ms: int,
-    records: Iterable[bytes],
+    pieces: Iterable[Piece],
     voters: VoterSet | None,
 ) -> Iterator[Batch]:
     epoch, at = snapshot_id.epoch, Offset(0)
@@ -279,9 +284,9 @@ def _batches(
     header = SnapshotHeader(VERSION, snapshot_id.offset, epoch, timestamp_ms, known)
     yield Batch(at, epoch, 1, timestamp_ms, True, _CODEC.pack(header))
     at = Offset(1)
-    for group in _grouped(records):
-        yield Batch(at, epoch, len(group), timestamp_ms, False, b"".join(group))
-        at = Offset(at + len(group))
+    for count, records in pieces:
+        yield Batch(at, epoch, count, timestamp_ms, False, records)
+        at = Offset(at + count)
 
 
 def _footer(snapshot_id: OffsetAndEpoch, timestamp_ms: int, state: StateHash) -> Batch:
@@ -290,17 +295,18 @@ def _footer(snapshot_id: OffsetAndEpoch, timestamp_ms: int, state: StateHash) ->
     return Batch(at, snapshot_id.epoch, 1, timestamp_ms, True, _CODEC.pack(footer))
 
 
-def _grouped(records: Iterable[bytes]) -> Iterator[list[bytes]]:
+def grouped(records: Iterable[bytes]) -> Iterator[Piece]:
+    """Packed records, gathered until they are enough for a batch."""
     group: list[bytes] = []
     size = 0
     for record in records:
         group.append(record)
         size += len(record)
         if size >= BATCH_RECORDS_BYTES:
-            yield group
+            yield len(group), b"".join(group)
             group, size = [], 0
     if group:
-        yield group
+        yield len(group), b"".join(group)
 
 
 def _read(path: str, file: File, snapshot_id: OffsetAndEpoch) -> Snapshot:

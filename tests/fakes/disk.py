@@ -174,6 +174,9 @@ class StepWorker:
     def __init__(self) -> None:
         self.calls: list[Callable[[], None]] = []
 
+    def pause(self) -> None:
+        """Nobody waits for the interpreter here."""
+
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 

@@ -177,7 +177,7 @@ def _keep_leader_epoch(change: MetadataDelta, record: PartitionChangeRecord, off
     before = change.image.topics.topics.get(record.topic_id)
     if before is not None:
         epoch = before.partitions[record.partition_id].leader_epoch
-        partitions[record.partition_id] = replace(changed, leader_epoch=epoch)
+        partitions[record.partition_id] = changed._replace(leader_epoch=epoch)
 
 
 def _elect_any_replica(

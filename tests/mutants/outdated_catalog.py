@@ -10,6 +10,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.record_codec import pack_records
 from raftctl.server.driver import RaftDriver
 from raftctl.server.snapshots import Snapshots, id_of
+from raftctl.storage.snapshots import grouped
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def _snapshot_without_tail(
     snapshots: Snapshots, image: MetadataImage, timestamp_ms: int, voters: VoterSet | None
 ) -> WrittenSnapshot:
     records = [pack_records([record])[0] for record in image.records()]
-    return snapshots._store.write(id_of(image), timestamp_ms, records[:-1], voters)
+    return snapshots._store.write(id_of(image), timestamp_ms, grouped(records[:-1]), voters)
 
 
 def _no_barrier(driver: RaftDriver) -> asyncio.Future[Offset]:

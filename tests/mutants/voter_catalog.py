@@ -52,11 +52,11 @@ def _forget_batches(replica: Replica, batches: Iterable[Batch]) -> None:
 def _without_voters(
     snapshot_id: OffsetAndEpoch,
     timestamp_ms: int,
-    records: Iterable[bytes],
+    pieces: Iterable[snapshots.Piece],
     voters: VoterSet | None,
 ) -> Iterator[Batch]:
     bootstrap = snapshot_id.offset == 0
-    yield from _batches(snapshot_id, timestamp_ms, records, voters if bootstrap else None)
+    yield from _batches(snapshot_id, timestamp_ms, pieces, voters if bootstrap else None)
 
 
 _begin = Membership.begin

@@ -56,6 +56,9 @@ class SimWorker:
         self._busy = False
         self._closed = False
 
+    def pause(self) -> None:
+        """Nobody waits for the interpreter here."""
+
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Queues the call; KafkaError (KAFKA_STORAGE_ERROR) after `close` or if it is full."""
         if self._closed or len(self._queue) >= CALLS_MAX:

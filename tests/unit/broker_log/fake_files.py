@@ -193,6 +193,9 @@ class FakeFiles:
 class FakeWorker:
     """Runs each call on the next turn of the event loop, in order."""
 
+    def pause(self) -> None:
+        """Nobody waits for the interpreter here."""
+
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()

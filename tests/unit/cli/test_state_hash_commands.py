@@ -17,7 +17,7 @@ from raftctl.metadata.records import KvRecord, Record, SnapshotMarkRecord, State
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 from raftctl.runtime.real import RealFileSystem
-from raftctl.server.snapshots import id_of
+from raftctl.server.snapshots import id_of, pack_image
 from raftctl.storage.snapshots import STATE_HASH_VERSION, SnapshotStore, state_hash_of
 from tests.unit.cli import test_log_commands
 from tests.unit.cli.test_log_commands import (
@@ -74,7 +74,7 @@ def take_snapshot(node: Path) -> Path:
     store = SnapshotStore(RealFileSystem(), str(log_directory(node)))
     image = image_at_mark()
     snapshot_id = OffsetAndEpoch(id_of(image).offset, Epoch(2))
-    store.write(snapshot_id, 99, pack_records(image.records()))
+    store.write(snapshot_id, 99, pack_image(image))
     return node.parent / store.path(snapshot_id)
 
 

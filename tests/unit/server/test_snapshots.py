@@ -26,7 +26,7 @@ from raftctl.raft.messages import (
     ReplicaKey,
 )
 from raftctl.server.loader import MetadataLoader
-from raftctl.server.snapshots import Snapshotter, id_of, image_of
+from raftctl.server.snapshots import Snapshotter, id_of, image_of, pack_image
 from raftctl.server.state_hashes import StateHashes
 from raftctl.storage.snapshots import SnapshotStore
 from tests.fakes.disk import FakeDisk
@@ -152,7 +152,7 @@ async def test_a_follower_installs_a_snapshot_and_publishes_what_changed() -> No
     delta = MetadataDelta(EMPTY_IMAGE)
     delta.replay(ConfigRecord(4, "", "new", "1"), 0)
     image = delta.apply(99, 3, 1_000)
-    size = source.write(id_of(image), 1_000, pack_records(image.records())).file.size
+    size = source.write(id_of(image), 1_000, pack_image(image)).file.size
 
     follower = Member(voters=2)
     loader, snapshotter = with_loader(follower)

@@ -15,6 +15,7 @@ from raftctl.storage.snapshots import (
     CorruptSnapshotError,
     SnapshotFile,
     SnapshotStore,
+    grouped,
     state_hash_of,
 )
 from tests.fakes.disk import Crash, FakeDisk
@@ -39,7 +40,7 @@ def test_a_snapshot_reads_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(snapshots_module, "BATCH_RECORDS_BYTES", 20)
     disk = FakeDisk()
     store = new_store(disk)
-    file, state_hash = store.write(ID, 1234, RECORDS)
+    file, state_hash = store.write(ID, 1234, grouped(RECORDS))
     assert disk.names(DIRECTORY) == ["00000000000000000042-0000000007.checkpoint"]
     assert store.ids() == [ID]
     snapshot = store.read(ID)
@@ -54,7 +55,7 @@ def test_a_snapshot_reads_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> 
 def test_records_that_are_not_those_that_were_hashed_are_found() -> None:
     disk = FakeDisk()
     store = new_store(disk)
-    store.write(ID, 0, RECORDS)
+    store.write(ID, 0, grouped(RECORDS))
     batches = [one for _, one in decode_batches(bytes(disk.files[store.path(ID)].current))]
     changed = replace(batches[1], payload=batches[1].payload.replace(b"3", b"8"))
     batches[1] = changed  # with a right CRC of its own
@@ -70,7 +71,7 @@ def test_a_snapshot_with_a_hash_of_another_version_is_read_and_its_hash_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = new_store()
-    store.write(ID, 0, RECORDS)
+    store.write(ID, 0, grouped(RECORDS))
     monkeypatch.setattr(snapshots_module, "STATE_HASH_VERSION", 99)
     assert store.read(ID).state_hash is None
 
@@ -82,7 +83,7 @@ def test_a_crash_leaves_the_whole_snapshot_or_none() -> None:
         for seed in range(5):
             disk = FakeDisk(operations)
             try:
-                new_store(disk).write(ID, 0, RECORDS)
+                new_store(disk).write(ID, 0, grouped(RECORDS))
                 finished = True
             except Crash:
                 finished = False
@@ -101,7 +102,7 @@ def test_a_crash_leaves_the_whole_snapshot_or_none() -> None:
 def test_every_flipped_bit_and_every_missing_end_is_found() -> None:
     disk = FakeDisk()
     store = new_store(disk)
-    store.write(ID, 0, RECORDS)
+    store.write(ID, 0, grouped(RECORDS))
     content = disk.files[store.path(ID)].current
     for bit in range(len(content) * 8):
         content[bit // 8] ^= 1 << bit % 8
@@ -121,7 +122,7 @@ def test_every_flipped_bit_and_every_missing_end_is_found() -> None:
 def test_a_snapshot_under_another_name_is_refused() -> None:
     disk = FakeDisk()
     store = new_store(disk)
-    store.write(ID, 0, RECORDS)
+    store.write(ID, 0, grouped(RECORDS))
     other = OffsetAndEpoch(Offset(43), Epoch(7))
     disk.rename(store.path(ID), store.path(other))
     with pytest.raises(CorruptSnapshotError, match="another snapshot's"):
@@ -132,7 +133,7 @@ def test_a_snapshot_under_another_name_is_refused() -> None:
 @pytest.mark.parametrize("piece", [1, 7, HEADER_BYTES, 10_000])
 def test_a_snapshot_fetched_in_pieces_is_the_same(piece: int) -> None:
     source, target = new_store(), new_store()
-    size = source.write(ID, 99, RECORDS).file.size
+    size = source.write(ID, 99, grouped(RECORDS)).file.size
     position = 0
     while position < size:
         chunk = source.read_chunk(ID, position, piece)
@@ -150,7 +151,7 @@ def test_a_snapshot_fetched_in_pieces_is_the_same(piece: int) -> None:
 @pytest.mark.req("Q12")
 def test_a_damaged_fetched_snapshot_never_gets_its_name() -> None:
     source, target = new_store(), new_store()
-    size = source.write(ID, 0, RECORDS).file.size
+    size = source.write(ID, 0, grouped(RECORDS)).file.size
     chunk = source.read_chunk(ID, 0, size)
     assert chunk is not None
     target.write_chunk(ID, 0, chunk[1][:-1] + b"?")

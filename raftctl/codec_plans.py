@@ -1,0 +1,352 @@
+"""How values of a type travel as MessagePack, put together once from type hints.
+
+A plan packs and unpacks one value, or a whole column of them; `raftctl.codec` makes tables of
+classes from plans.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import inspect
+import math
+import types
+import typing
+from collections import deque
+from itertools import chain, product, repeat
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    Convert = Callable[[Any], Any]
+
+Row = tuple[Any, ...]
+"""An object as an array: its type id, if it has one, and its fields."""
+T = TypeVar("T")
+
+_PRIMITIVES = (int, str, bytes, bool)
+_SCALARS = frozenset((int, str, bytes, types.NoneType))
+"""What is equal only to what is the same, among values of one of these types."""
+_SHAPES_MAX = 64
+"""Of one class. One with more has its fields checked one by one."""
+
+
+class CodecError(Exception):
+    """Bytes that do not hold what they should; the message names the class and the field."""
+
+
+class WrongTypeError(Exception):
+    """A value does not fit; whoever knows the field turns it into a `CodecError`."""
+
+
+class Plan(NamedTuple):
+    """How values of one type travel; None where the value travels as it is."""
+
+    arrives: tuple[type, ...]
+    """What MessagePack may make of such a value; others are wrong or rare, and looked at closer."""
+    plain: bool
+    """Whether a value that has arrived as one of these needs no conversion."""
+    pack: Convert | None
+    unpack: Convert
+    members: frozenset[type] = frozenset()
+    """Of a tuple that travels as it is if its members are of these types."""
+
+
+def maker(cls: type[T]) -> Callable[[Sequence[Sequence[Any]]], list[T]]:
+    """Makes objects of a dataclass, given the values of each of its fields, all of one length.
+
+    Slots are filled directly: the constructor of a frozen class takes three times as long.
+    """
+    names = [field.name for field in dataclasses.fields(cast("Any", cls))]
+    slots = [vars(cls).get(name) for name in names]
+    if hasattr(cls, "__post_init__") or not all(map(inspect.ismemberdescriptor, slots)):
+        return lambda columns: list(map(cls, *columns))
+    setters = [slot.__set__ for slot in slots if slot is not None]
+
+    def make(columns: Sequence[Sequence[Any]]) -> list[T]:
+        made = [object.__new__(cls) for _ in columns[0]]
+        for setter, column in zip(setters, columns, strict=True):
+            deque(map(setter, made, column), maxlen=0)
+        return made
+
+    return make
+
+
+# --- plans ----------------------------------------------------------------------------------------
+
+
+def plan_of_hint(hint: Any, plans: dict[type, Plan]) -> Plan:
+    """How a value of this type hint travels; `plans` keeps those of dataclasses already seen."""
+    while isinstance(hint, typing.NewType):
+        hint = hint.__supertype__
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _optional_plan(typing.get_args(hint), plans)
+    if origin is tuple:
+        return _tuple_plan(typing.get_args(hint), plans)
+    if hint in _PRIMITIVES:
+        return Plan((hint,), True, None, _exactly(hint))
+    if hint is float:
+        return Plan((float,), True, None, _to_float)
+    if hint is UUID:
+        return Plan((bytes,), False, attrgetter("bytes"), _to_uuid)
+    if isinstance(hint, type) and issubclass(hint, enum.IntEnum):
+        # MessagePack writes it as the number that it is.
+        return Plan((int,), False, None, _to_member(hint))
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if hint not in plans:
+            plans[hint] = _dataclass_plan(hint, plans)
+        return plans[hint]
+    raise TypeError(f"{hint!r} cannot travel")
+
+
+def _exactly(expected: type) -> Convert:
+    def check(value: Any) -> Any:
+        if type(value) is not expected:  # not isinstance: a bool is no int here
+            raise WrongTypeError(f"{expected.__name__} expected, got {type(value).__name__}")
+        return value
+
+    return check
+
+
+def _to_float(value: Any) -> float:
+    if type(value) is not float and type(value) is not int:
+        raise WrongTypeError(f"float expected, got {type(value).__name__}")
+    return float(value)
+
+
+def _to_uuid(value: Any) -> UUID:
+    if type(value) is not bytes or len(value) != 16:
+        raise WrongTypeError("16 bytes of a UUID expected")
+    return _uuid(value)
+
+
+@functools.lru_cache(maxsize=1024)
+def _uuid(value: bytes) -> UUID:
+    """Few are named again and again, such as those of directories in each Fetch."""
+    return UUID(bytes=value)
+
+
+def _to_member(enumeration: type[enum.IntEnum]) -> Convert:
+    members = {int(member): member for member in enumeration}
+
+    def unpack(value: Any) -> Any:
+        if type(value) is not int or value not in members:
+            raise WrongTypeError(f"{value!r:.40} is no {enumeration.__name__}")
+        return members[value]
+
+    return unpack
+
+
+def _optional_plan(choices: tuple[Any, ...], plans: dict[type, Plan]) -> Plan:
+    others = [choice for choice in choices if choice is not type(None)]
+    if len(others) != 1 or len(choices) != 2:
+        raise TypeError(f"{choices} cannot travel: only `X | None` can")
+    arrives, plain, pack_other, unpack_other, members = plan_of_hint(others[0], plans)
+    pack: Convert | None = None
+    if pack_other is not None:
+        pack = lambda value: None if value is None else pack_other(value)  # noqa: E731
+
+    def unpack(value: Any) -> Any:
+        return None if value is None else unpack_other(value)
+
+    return Plan((*arrives, types.NoneType), plain, pack, unpack, members)
+
+
+def _tuple_plan(hints: tuple[Any, ...], plans: dict[type, Plan]) -> Plan:
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        return _sequence_plan(plan_of_hint(hints[0], plans))
+    items = [plan_of_hint(hint, plans) for hint in hints]
+    packs = [item.pack or _identity for item in items]
+    unpacks = [item.unpack for item in items]
+
+    def pack(value: Row) -> Row:
+        return tuple([convert(item) for convert, item in zip(packs, value, strict=True)])
+
+    def unpack(value: Any) -> Row:
+        if type(value) is not tuple or len(value) != len(unpacks):
+            raise WrongTypeError(f"array of {len(unpacks)} expected")
+        return tuple([convert(item) for convert, item in zip(unpacks, value, strict=True)])
+
+    return Plan((tuple,), False, pack if any(item.pack for item in items) else None, unpack)
+
+
+def _sequence_plan(item: Plan) -> Plan:
+    arrives, plain, pack_item, unpack_item, _ = item
+    expected = frozenset(arrives if plain else ())
+    pack: Convert | None = None
+    if pack_item is not None:
+        pack = lambda value: tuple([pack_item(one) for one in value])  # noqa: E731
+
+    def unpack(value: Any) -> Row:
+        if type(value) is not tuple:
+            raise WrongTypeError(f"array expected, got {type(value).__name__}")
+        if expected.issuperset(map(type, value)):
+            return value
+        return tuple([unpack_item(one) for one in value])
+
+    return Plan((tuple,), False, pack, unpack, expected)
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+# --- dataclasses ----------------------------------------------------------------------------------
+
+
+def _dataclass_plan(cls: type[Any], plans: dict[type, Plan]) -> Plan:
+    plan_of = _field_plans(cls, plans)
+    names, items = list(plan_of), list(plan_of.values())
+    return Plan((tuple,), False, _pack_fields(names, items), _unpack_fields(cls, names, items))
+
+
+def _field_plans(cls: type[Any], plans: dict[type, Plan]) -> dict[str, Plan]:
+    hints = typing.get_type_hints(cls)
+    items = {}
+    for field in dataclasses.fields(cls):
+        try:
+            items[field.name] = plan_of_hint(hints[field.name], plans)
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}.{field.name}: {error}") from error
+    return items
+
+
+def _pack_fields(names: list[str], items: list[Plan]) -> Convert | None:
+    if not names:
+        return None
+    if len(names) == 1:
+        get_one, convert_one = attrgetter(names[0]), items[0].pack or _identity
+        return lambda value: (convert_one(get_one(value)),)
+    get_all: Convert = attrgetter(*names)
+    conversions = [(index, item.pack) for index, item in enumerate(items) if item.pack is not None]
+    if not conversions:
+        return get_all
+
+    def pack(value: Any) -> Row:
+        fields = list(get_all(value))
+        for index, convert in conversions:
+            fields[index] = convert(fields[index])
+        return tuple(fields)
+
+    return pack
+
+
+def _unpack_fields(cls: type[Any], names: list[str], items: list[Plan]) -> Convert:
+    shapes = _shapes(items)
+    conversions = [(index, item.unpack) for index, item in enumerate(items) if not item.plain]
+    unpacks = [item.unpack for item in items]
+    required = sum(
+        field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        for field in dataclasses.fields(cls)
+    )
+
+    def unpack(fields: Any) -> Any:
+        if type(fields) is not tuple:
+            raise WrongTypeError(f"array of {cls.__name__} expected")
+        try:
+            if tuple(map(type, fields)) in shapes:
+                if not conversions:
+                    return cls(*fields)
+                converted = list(fields)
+                for index, convert in conversions:
+                    converted[index] = convert(converted[index])
+                return cls(*converted)
+            if len(fields) < required:
+                raise CodecError(f"{cls.__name__}.{names[len(fields)]} is missing")
+            # Not strict: fields may be missing at the end, or unknown ones follow.
+            return cls(*[convert(field) for convert, field in zip(unpacks, fields, strict=False)])
+        except WrongTypeError:
+            raise _explain(cls, names, unpacks, fields) from None
+
+    return unpack
+
+
+def unpack_columns(
+    cls: type[Any], plans: dict[type, Plan]
+) -> Callable[[Sequence[Row]], list[Sequence[Any]]]:
+    """Unpacks many objects, given field by field; WrongTypeError if there is anything unusual."""
+    items = list(_field_plans(cls, plans).values())
+    expected = [frozenset(item.arrives) for item in items]
+    conversions = [(index, _whole(item)) for index, item in enumerate(items) if not item.plain]
+
+    def unpack(columns: Sequence[Row]) -> list[Sequence[Any]]:
+        if len(columns) != len(expected):
+            raise WrongTypeError("not all of the fields that this version knows, or more")
+        for types_expected, column in zip(expected, columns, strict=True):
+            if not types_expected.issuperset(map(type, column)):
+                raise WrongTypeError("a field of an unusual type")
+        converted: list[Sequence[Any]] = list(columns)
+        for index, convert in conversions:
+            converted[index] = convert(columns[index])
+        return converted
+
+    return unpack
+
+
+def _whole(item: Plan) -> Callable[[Row], Sequence[Any]]:
+    """Unpacks a column of values, each of which is of a type as which it may arrive."""
+    members, unpack = item.members, item.unpack
+    if members:
+
+        def check(column: Row) -> Sequence[Any]:
+            if members.issuperset(map(type, chain.from_iterable(filter(None, column)))):
+                return column
+            return [unpack(one) for one in column]
+
+        return check
+    if not _SCALARS.issuperset(item.arrives):
+        return lambda column: [unpack(one) for one in column]
+
+    def convert(column: Row) -> Sequence[Any]:
+        # The same values come again and again, as topic ids and error codes do.
+        known = {one: unpack(one) for one in dict.fromkeys(column)}
+        return [*map(known.__getitem__, column)]
+
+    return convert
+
+
+def pack_columns(
+    type_id: int, cls: type[Any], plans: dict[type, Plan]
+) -> Callable[[Sequence[Any]], list[Row]]:
+    """Makes the rows of many objects of one class."""
+    plan_of = _field_plans(cls, plans)
+    getters = [attrgetter(name) for name in plan_of]
+    packs = [item.pack for item in plan_of.values()]
+
+    def pack(values: Sequence[Any]) -> list[Row]:
+        columns: list[Iterable[Any]] = []
+        for get, convert in zip(getters, packs, strict=True):
+            column = [*map(get, values)]
+            columns.append(column if convert is None else _each_once(convert, column))
+        return [*zip(repeat(type_id), *columns)]
+
+    return pack
+
+
+def _each_once(convert: Convert, column: Sequence[Any]) -> Iterable[Any]:
+    """Converts a column in which the same objects may stand many times, as topic ids do."""
+    ids = [*map(id, column)]
+    known = {key: convert(one) for key, one in dict(zip(ids, column, strict=True)).items()}
+    return map(known.__getitem__, ids)
+
+
+def _shapes(items: list[Plan]) -> frozenset[Row]:
+    """The types of the fields of an object as they arrive from a writer of the same version."""
+    if math.prod(len(item.arrives) for item in items) > _SHAPES_MAX:
+        return frozenset()
+    return frozenset(product(*[item.arrives for item in items]))
+
+
+def _explain(cls: type, names: list[str], unpacks: list[Convert], fields: Row) -> CodecError:
+    """Finds the field that does not fit, on the way out, so that the way in need not know it."""
+    for name, convert, field in zip(names, unpacks, fields, strict=False):
+        try:
+            convert(field)
+        except WrongTypeError as error:
+            return CodecError(f"{cls.__name__}.{name}: {error}")
+    return CodecError(f"{cls.__name__}: fields do not fit")
