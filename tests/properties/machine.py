@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from raftctl.controller.config import ControllerConfig
+    from raftctl.metadata.records import Endpoint
     from raftctl.metadata.requests import ControllerRequest
 
 TOPICS = st.sampled_from(("a", "b", "c", "x.y", "x_y"))
@@ -83,7 +84,7 @@ def new_topics(draw: st.DrawFn) -> requests.NewTopic:
 
 @st.composite
 def config_changes(draw: st.DrawFn, kind: int) -> admin.ConfigChange:
-    known = {2: values.TOPIC_VALUES, 4: values.BROKER_VALUES}.get(kind, values.GROUP_VALUES)
+    known = values.VALUES.get(kind, values.GROUP_VALUES)
     key, value = draw(pairs(known))
     if draw(st.integers(0, 9)) == 0:
         key = draw(st.sampled_from(("", *values.STATIC_BROKER_KEYS)))
@@ -214,7 +215,7 @@ class ModelMachine(ControllerMachine):
         broker_id: int,
         again: bool,
         cluster_id: str,
-        listeners: tuple[requests.Endpoint, ...],
+        listeners: tuple[Endpoint, ...],
         directories_of: int | None,
         features: tuple[FeatureRange, ...],
         clean: bool,

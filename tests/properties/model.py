@@ -283,7 +283,8 @@ class Model:
             if ranges and update.level and not values.covers(ranges, update.feature, update.level)
         ]
         lowered = update.feature == METADATA_VERSION_FEATURE and update.level < present
-        lost = update.level < SECURITY_LEVEL and (self.quotas or self.acls or self.scram)
+        secured = bool(self.quotas or self.acls or self.scram)
+        lost = update.level < SECURITY_LEVEL and secured
         lost = lost or (update.level < DIRECTORIES_LEVEL and has_directories)
         if (
             not low <= update.level <= high

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 PARTITIONS_MAX = 10_000
 MIN_ISR, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
-TOPIC_VALUES: dict[str, tuple[tuple[str, ...], tuple[str | None, ...]]] = {
+Values = dict[str, tuple[tuple[str, ...], tuple["str | None", ...]]]
+
+TOPIC_VALUES: Values = {
     "retention.ms": (("1000", "-1"), ("soon", "", None)),
     "cleanup.policy": (("delete", "compact", "compact,delete"), ("shred", None)),
     MIN_ISR: (("1", "2", "3"), ("0", "-1", "many")),
@@ -25,16 +27,18 @@ TOPIC_VALUES: dict[str, tuple[tuple[str, ...], tuple[str | None, ...]]] = {
     "no.such.config": ((), ("1", "", None)),
 }
 """Key to values that are good and that are not."""
-BROKER_VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+BROKER_VALUES: Values = {
     "log.retention.ms": (("1000", "-1"), ("soon",)),
     MIN_ISR: (("1", "2"), ("0",)),
     UNCLEAN: (("true", "false"), ("maybe",)),
     "leader.replication.throttled.rate": (("0", "1000"), ("-1", "fast")),
 }
 STATIC_BROKER_KEYS = ("node.id", "no.such.config")
-GROUP_VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+GROUP_VALUES: Values = {
     "consumer.session.timeout.ms": (("45000", "60000"), ("44999", "x")),
 }
+VALUES = {2: TOPIC_VALUES, 4: BROKER_VALUES, 32: GROUP_VALUES}
+"""By Kafka's number of the resource type."""
 
 
 def topic_value_is_good(key: str, value: str | None) -> bool:

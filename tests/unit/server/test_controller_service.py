@@ -16,6 +16,7 @@ from raftctl.metadata.records import (
     BeginTransactionRecord,
     Endpoint,
     EndTransactionRecord,
+    Record,
     TopicRecord,
 )
 from raftctl.metadata.requests import (
@@ -232,7 +233,7 @@ async def test_what_is_too_large_for_a_batch_is_a_transaction(
 @pytest.mark.req("C1")
 async def test_the_next_controller_aborts_what_was_not_ended(active: Controller) -> None:
     await active.register()
-    begun = [BeginTransactionRecord(), TopicRecord("never", UUID(int=9))]
+    begun: list[Record] = [BeginTransactionRecord(), TopicRecord("never", UUID(int=9))]
     # As if the controller had died before it replicated the rest.
     active.driver.append_payload(pack_payload(begun), len(begun), alone=True)
     await active.turn()
