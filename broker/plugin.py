@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from broker.apis.context import ApiContext
 from broker.apis.dispatch import dispatch
 from broker.apis.fetch_sessions import FetchSessions
+from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.coordinator.coordinator import group_coordinator
 from broker.log import dump
 from broker.log.log_manager import LogManager
 from broker.log.settings import log_settings
@@ -48,6 +50,8 @@ class KafkaBroker:
         """For others to read only."""
         self._metadata = MetadataCache()
         self._producer_ids = ProducerIds(context.controller, config.node_id, context.broker_epoch)
+        self._internal_topics = InternalTopics(config, context.controller, self._metadata)
+        self._groups = group_coordinator(context, self.replicas)
         self._sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, context.runtime.random
         )
@@ -70,12 +74,15 @@ class KafkaBroker:
         """Takes up the newer image; the first one opens the listeners for requests."""
         self.replicas.apply_delta(delta, image)
         self._metadata.publish(image)
+        self._groups.publish(image)
         self._admission.begin()
 
     async def stop(self) -> None:
         """Closes the listeners, then the partitions."""
         self._listeners.close()
         self._producer_ids.close()
+        self._internal_topics.close()
+        await self._groups.stop()
         await self.replicas.stop()
 
     def _serve(self, listener: str, frame: Frame) -> Reply:
@@ -91,5 +98,8 @@ class KafkaBroker:
             controller=self._context.controller,
             producer_ids=self._producer_ids,
             sessions=self._sessions,
+            internal_topics=self._internal_topics,
+            groups=self._groups,
+            wall_ms=self._context.runtime.wall_ms,
             log=self._log,
         )

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from broker.apis.fetch_sessions import FetchSessions
+from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.coordinator.coordinator import Coordinator
 from broker.protocol.codec import Message
 from raftctl.config import NodeConfig
 from raftctl.plugins import ControllerClient
@@ -82,6 +84,9 @@ class ApiContext:
     controller: ControllerClient
     producer_ids: ProducerIds
     sessions: FetchSessions
+    internal_topics: InternalTopics
+    groups: Coordinator
+    wall_ms: Callable[[], int]
     log: FilteringBoundLogger
 
     def bounded_wait_ms(self, wanted_ms: int) -> int:

@@ -1,25 +1,103 @@
-"""FindCoordinator: there is no coordinator of groups or transactions yet, and clients retry."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: membership in consumer groups (row G2)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from broker.apis.context import Pending
+from broker.coordinator.group_messages import join_error, sync_error
+from broker.coordinator.group_requests import Caller, Heartbeat, Join, Leave, Sync
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from broker.apis.context import Answer, ApiContext
+    from broker.coordinator.group_requests import GroupRequest
     from broker.protocol.codec import Request
 
-_NOBODY = {"node_id": -1, "host": "", "port": -1}
+_NEEDS_MEMBER_ID = 4
+_MAY_SKIP_ASSIGNMENT = 9
+_LEAVES_IN_BATCHES = 3
 
 
-def handle(context: ApiContext, request: Request) -> Answer:
-    """COORDINATOR_NOT_AVAILABLE for every key."""
-    return refuse(context, request, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending:
+    """What the coordinator of the group answers; KafkaError if that is not this broker."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    return Pending(context.groups.ask(group_id, asked), lambda message: message)
 
 
-def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
-    """The error alone (up to version 3) and for each key (from version 4 on)."""
-    refusal = {"error_code": error.code, "error_message": error.message, **_NOBODY}
-    keys = request.body.get("coordinator_keys", ())
-    return {**refusal, "coordinators": [{"key": key, **refusal} for key in keys]}
+def caller(body: dict[str, Any]) -> Caller:
+    """Who asks."""
+    generation = body.get("generation_id", -1)
+    return Caller(body["member_id"], body.get("group_instance_id"), generation)
+
+
+def handle_join(context: ApiContext, request: Request) -> Pending:
+    """Answers when all members have joined."""
+    body = request.body
+    session_timeout_ms = body["session_timeout_ms"]
+    join = Join(
+        body["group_id"],
+        caller(body),
+        request.client_id or "",
+        "",
+        session_timeout_ms,
+        body.get("rebalance_timeout_ms", session_timeout_ms),
+        body["protocol_type"],
+        tuple((one["name"], bytes(one["metadata"])) for one in body["protocols"]),
+        needs_member_id=request.version >= _NEEDS_MEMBER_ID,
+        may_skip_assignment=request.version >= _MAY_SKIP_ASSIGNMENT,
+    )
+    return ask(context, join, join.group_id)
+
+
+def refuse_join(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The error."""
+    return join_error(request.body["member_id"], error.code)
+
+
+def handle_sync(context: ApiContext, request: Request) -> Pending:
+    """Answers when the leader has assigned."""
+    body = request.body
+    sync = Sync(
+        body["group_id"],
+        caller(body),
+        body.get("protocol_type"),
+        body.get("protocol_name"),
+        tuple((one["member_id"], bytes(one["assignment"])) for one in body["assignments"]),
+    )
+    return ask(context, sync, sync.group_id)
+
+
+def refuse_sync(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error."""
+    return sync_error(error.code)
+
+
+def handle_heartbeat(context: ApiContext, request: Request) -> Pending:
+    """Tells whether to join again."""
+    heartbeat = Heartbeat(request.body["group_id"], caller(request.body))
+    return ask(context, heartbeat, heartbeat.group_id)
+
+
+def refuse_heartbeat(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error."""
+    return {"error_code": error.code}
+
+
+def handle_leave(context: ApiContext, request: Request) -> Pending:
+    """Lets one member go, or from version 3 on several."""
+    body = request.body
+    batched = request.version >= _LEAVES_IN_BATCHES
+    callers = tuple(map(caller, body["members"] if batched else [body]))
+    pending = ask(context, Leave(body["group_id"], callers), body["group_id"])
+    if batched:
+        return pending
+    return Pending(
+        pending.future, lambda message: {"error_code": message["members"][0]["error_code"]}
+    )
+
+
+def refuse_leave(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error, for all members."""
+    return {"error_code": error.code, "members": ()}

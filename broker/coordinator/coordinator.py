@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.internal_topics import partition_of
+from broker.coordinator.group_core import GroupCore
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
 from broker.coordinator.shard import Shard
 from broker.replication.background import Background
 from broker.types import TopicPartition
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from broker.coordinator.core import Core, Journal
     from broker.coordinator.shard import Replicas, Settings
     from raftctl.metadata.image import MetadataImage, TopicImage
+    from raftctl.plugins import BrokerContext
 
 
 class Coordinator:
@@ -122,3 +124,18 @@ class Coordinator:
     def _close(self, number: int) -> None:
         self._loads.pop(number).cancel()
         self._shards.pop(number).close(KafkaError(ErrorCode.NOT_COORDINATOR))
+
+
+def group_coordinator(context: BrokerContext, replicas: Replicas) -> Coordinator:
+    """The coordinator of consumer groups of one broker."""
+    config, runtime = context.config, context.runtime
+    return Coordinator(
+        CONSUMER_OFFSETS,
+        config.node_id,
+        lambda journal, _epoch: GroupCore(journal, config, lambda: str(runtime.uuid())),
+        replicas,
+        config,
+        runtime.wall_ms,
+        context.fail,
+        runtime.log.bind(part="groups", node_id=config.node_id),
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING
+import types
+from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -40,3 +41,24 @@ def open_admin(bootstrap: str, timeout_s: float) -> Iterator[KafkaAdminClient]:
         raise KafkaError(code, told[2] if told else str(error)) from None
     finally:
         client.close()
+
+
+def send(client: KafkaAdminClient, request: Any) -> dict[str, Any]:
+    """Sends what the client has a message for but no method; any broker must be able to answer."""
+    manager = client._manager
+    answer: dict[str, Any] = manager.run(manager.send, request).to_dict()
+    return answer
+
+
+def check(answer: dict[str, Any]) -> None:
+    """KafkaError if the answer, or the part of one, tells of an error."""
+    if answer["error_code"] != ErrorCode.NONE:
+        code = ErrorCode(answer["error_code"])
+        raise KafkaError(code, answer["error_message"] or code.text)
+
+
+def message_class(name: str) -> Any:
+    """The class of a request or response that `raftctl.cli.messages` describes."""
+    from kafka.protocol.api_message import ApiMessage
+
+    return types.new_class(name, (ApiMessage,), {"load_json": "raftctl.cli.messages"})

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from raftctl.cli import (
+    acls,
     bench,
     bench_clients,
     brokers,
     cluster,
+    cluster_id,
+    completion,
     configs,
     delete_records,
     elect_leaders,
@@ -21,12 +24,15 @@ from raftctl.cli import (
     log,
     metadata_shell,
     offsets,
+    partitions,
     quorum,
+    quotas,
     reassign_partitions,
     restart,
     start,
     storage,
     topics,
+    users,
 )
 from raftctl.cli.demo import command as demo
 
@@ -37,7 +43,6 @@ app = typer.Typer(
     name="raftctl",
     help="A KRaft-style consensus controller with pluggable brokers that speak Kafka's protocol.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -47,7 +52,11 @@ bench.app.command()(bench_clients.produce)
 bench.app.command()(bench_clients.consume)
 bench.app.command(name="end-to-end")(bench_clients.end_to_end)
 app.add_typer(topics.app, name="topics")
+app.add_typer(partitions.app, name="partitions")
 app.add_typer(configs.app, name="configs")
+app.add_typer(quotas.app, name="quotas")
+app.add_typer(acls.app, name="acls")
+app.add_typer(users.app, name="users")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(features.app, name="features")
 app.add_typer(quorum.app, name="quorum")
@@ -68,6 +77,8 @@ app.command()(restart.restart)
 app.command()(cluster.status)
 app.command()(offsets.offsets)
 app.command()(demo.demo)
+app.command()(cluster_id.cluster_id)
+app.command()(completion.completion)
 app.command()(info.plugins)
 app.command()(info.version)
 

@@ -1,4 +1,4 @@
-"""`raftctl brokers`: who is registered and what their log directories hold (rows C2, C14)."""
+"""`raftctl brokers`: who is registered, what their log directories hold (rows C2, C14)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.admin_client import open_admin
+from raftctl.cli.admin_client import check, message_class, open_admin, send
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-app = typer.Typer(help="Shows brokers and their log directories.", no_args_is_help=True)
+_UNREGISTER = ("UnregisterBrokerRequest", "UnregisterBrokerResponse")
+
+app = typer.Typer(
+    help="Shows brokers and their log directories; forgets brokers that are gone.",
+    no_args_is_help=True,
+)
 
 
 @app.command(name="list")
@@ -54,6 +59,28 @@ def log_dirs(
     rows = [list(one.values()) for one in found]
     columns = ("BROKER", "DIRECTORY", "ERROR", "REPLICAS", "BYTES", "FREE")
     show(output, found, table(columns, rows))
+
+
+@app.command()
+def unregister(
+    broker: Annotated[int, typer.Argument(metavar="ID", help="A broker that does not run.")],
+    bootstrap_server: BootstrapOption,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also one that runs: it ends, and its leaders move.")
+    ] = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Forgets a broker that is gone for good: move its replicas away first, then stop it."""
+    with open_admin(bootstrap_server, timeout) as client:
+        known = {one["broker_id"]: one for one in client.describe_cluster()["brokers"]}
+        if broker in known and not known[broker].get("is_fenced") and not force:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"broker {broker} runs: stop it first, or give --force"
+            )
+        request, _response = map(message_class, _UNREGISTER)
+        check(send(client, request(broker_id=broker)))
+    show(output, {"unregistered": broker}, f"unregistered broker {broker}")
 
 
 def _directories(answers: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftctl.config.keys import Section, key
+from raftctl.config.keys import INT_MAX, LONG_MAX, Section, key
 
 
 class GroupKeys(Section):
@@ -30,6 +30,31 @@ class GroupKeys(Section):
     offsets_commit_timeout_ms: int = key(
         5_000, "How long a coordinator waits until what it wrote is committed.", at_least=1
     )
+    offset_metadata_max_bytes: int = key(
+        4_096, "The longest text that a client may store with an offset.", at_least=0
+    )
+    offsets_retention_minutes: int = key(
+        10_080,
+        "How long offsets are kept after their group has lost its last member, or after the commit "
+        "if the group has none or does not read the topic any more.",
+        at_least=1,
+    )
+    offsets_retention_check_interval_ms: int = key(
+        600_000,
+        "How often it is looked for offsets that are not to be kept.",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    group_initial_rebalance_delay_ms: int = key(
+        3_000, "How long the first member of a group waits for others.", at_least=0
+    )
+    group_min_session_timeout_ms: int = key(
+        6_000, "The shortest `session.timeout.ms` that a member may ask for.", at_least=0
+    )
+    group_max_session_timeout_ms: int = key(
+        1_800_000, "The longest `session.timeout.ms` that a member may ask for.", at_least=0
+    )
+    group_max_size: int = key(INT_MAX, "The members that a group may have.", at_least=1)
 
 
 class TransactionKeys(Section):

@@ -67,14 +67,11 @@ controller.socket.timeout.ms create.topic.policy.class.name
 delete.records.purgatory.purge.interval.requests early.start.listeners
 eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
 fetch.share.purgatory.purge.interval.requests kafka.metrics.polling.interval.secs
-group.initial.rebalance.delay.ms group.max.session.timeout.ms group.max.size
-group.min.session.timeout.ms
 kafka.metrics.reporters log.dir.failure.timeout.ms log.flush.start.offset.checkpoint.interval.ms
 log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
 log.message.timestamp.difference.max.ms log.preallocate max.connection.creation.rate
 max.connections.per.ip max.connections.per.ip.overrides
-offset.metadata.max.bytes offsets.commit.required.acks offsets.retention.check.interval.ms
-offsets.retention.minutes offsets.topic.compression.codec
+offsets.commit.required.acks offsets.topic.compression.codec
 producer.id.expiration.check.interval.ms producer.purgatory.purge.interval.requests
 queued.max.request.bytes replica.high.watermark.checkpoint.interval.ms
 replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id

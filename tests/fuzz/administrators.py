@@ -99,7 +99,38 @@ def kafka_python(address: str) -> None:
 
 _ENTITY = [{"entity_type": "user", "entity_name": "u"}]
 _EPOCH = {"partition": 0, "current_leader_epoch": 0, "leader_epoch": 0}
+_GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+_COMMIT = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
 NOBODY_SENDS: dict[int, dict[str, Any]] = {
+    ApiKey.OFFSET_COMMIT: {
+        **_GROUP,
+        "generation_id_or_member_epoch": -1,
+        "retention_time_ms": -1,
+        "topics": [{"name": "t", "topic_id": None, "partitions": [_COMMIT]}],
+    },
+    ApiKey.OFFSET_FETCH: {
+        "group_id": "g",
+        "topics": [{"name": "t", "partition_indexes": [0]}],
+        "groups": [{"group_id": "g", "member_id": None, "member_epoch": -1, "topics": None}],
+        "require_stable": False,
+    },
+    ApiKey.JOIN_GROUP: {
+        **_GROUP,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"x"}],
+    },
+    ApiKey.SYNC_GROUP: {**_GROUP, "assignments": [{"member_id": "m", "assignment": b"x"}]},
+    ApiKey.HEARTBEAT: _GROUP,
+    ApiKey.LEAVE_GROUP: {**_GROUP, "members": [{"member_id": "m", "group_instance_id": None}]},
+    ApiKey.DESCRIBE_GROUPS: {"groups": ["g"], "include_authorized_operations": True},
+    ApiKey.LIST_GROUPS: {"states_filter": ["Stable"], "types_filter": ["classic"]},
+    ApiKey.DELETE_GROUPS: {"groups_names": ["g"]},
+    ApiKey.OFFSET_DELETE: {
+        "group_id": "g",
+        "topics": [{"name": "t", "partitions": [{"partition_index": 0}]}],
+    },
     ApiKey.FIND_COORDINATOR: {"key": "g", "key_type": 0, "coordinator_keys": ["g"]},
     ApiKey.OFFSET_FOR_LEADER_EPOCH: {
         "replica_id": -1,

@@ -10,8 +10,10 @@ Acknowledged records lie in the page cache of every in-sync replica. Brokers the
 only while all replicas are in sync, one at a time, and nothing else happens until all are in sync
 again, not to controllers either, who fence the brokers that they do not hear and so may leave the
 one without power as the last in sync: that loses records by design. So does a broker whose fsync
-failed and that loses power later, hence none fails. A wiped controller may vote a second time in an
-epoch, and no longer has what it promised to keep: it must join as a new voter, hence none is wiped.
+failed and that loses power later, hence none fails. In half of the runs brokers have a second log
+directory on a disk of its own, which may fail at any time. A wiped controller may vote a second
+time in an epoch, and no longer has what it promised to keep: it must join as a new voter, hence
+none is wiped.
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.env.sim.cluster import SimCluster, node_id
+from jepsen.env.sim.cluster import DATA, SimCluster, node_id
 from jepsen.env.sim.faults import (
     BURST_MS,
-    DISK_KINDS,
     LINK_KINDS,
+    ON_DISKS,
     PROCESS_KINDS,
     Fault,
     Nemesis,
+    plan_directory_faults,
     plan_faults,
 )
 from jepsen.env.sim.runtime import stream
@@ -57,6 +60,14 @@ SNAPSHOTS = {
     "metadata.max.retention.ms": "2000",
 }
 """In this share of the seeds the metadata log is short, so that replicas need snapshots."""
+DIRECTORIES_SHARE = 0.5
+SECOND = "/second"
+"""In this share of the seeds brokers have this log directory, too."""
+OFTEN_FLUSHED = {
+    "log.flush.offset.checkpoint.interval.ms": "700",
+    "log.segment.bytes": "2000",
+}
+"""So that a disk that fails is soon noticed, at every kind of call."""
 HARMLESS = ("slow", "slow_disk", "clock")
 """Faults that no record can be lost by, together with a loss of power."""
 PATIENCE_S = (30.0, 1.5)
@@ -98,6 +109,17 @@ async def bits_flip(world: World) -> None:
     await Chaos(world, tuple(replace(one, amount=where.random()) for one in faults)).run()
 
 
+async def directories_fail(world: World) -> None:
+    """A log directory of one broker after the other dies, fills up or refuses to sync."""
+    nodes = ("broker-1", "broker-2", "broker-3")
+    kinds = ("directory_dies", "directory_full", "directory_sync_error")
+    faults = [
+        Fault(kind, 500 + number * 2_000, 1_500, (name,))
+        for number, (kind, name) in enumerate((kind, name) for kind in kinds for name in nodes)
+    ]
+    await Chaos(world, tuple(faults), directories=(SECOND, DATA)).run()
+
+
 async def rolling_restart(world: World) -> None:
     """Every node is asked to end and started again, one after the other."""
     cluster = SimCluster(world)
@@ -130,11 +152,24 @@ def _in_turn(kind: str, nodes: tuple[str, ...], every_ms: int, for_ms: int) -> t
 class Chaos:
     """The phases of one run, with a plan of faults that is given or follows from the seed."""
 
-    def __init__(self, world: World, plan: tuple[Fault, ...] | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        plan: tuple[Fault, ...] | None = None,
+        directories: tuple[str, ...] | None = None,
+    ) -> None:
         self.world = world
         source = stream(world.seed, "plan")
+        failing = stream(world.seed, "directories")
+        if directories is None:
+            several = failing.random() < DIRECTORIES_SHARE
+            directories = (DATA, SECOND) if several else (DATA,)
+        self.directories = directories
         shortens = stream(world.seed, "snapshots").random() < SNAPSHOTS_SHARE
-        self.cluster = cluster = self.make_cluster(world, SNAPSHOTS if shortens else {})
+        overrides = SNAPSHOTS if shortens else {}
+        if SECOND in directories:
+            overrides = overrides | OFTEN_FLUSHED
+        self.cluster = cluster = self.make_cluster(world, overrides)
         self._ledger = Ledger()
         self._partitions = source.randint(1, PARTITIONS_MAX)
         self._operations = world.cuts.keep_operations(source.randint(10, OPERATIONS_MAX))
@@ -143,6 +178,9 @@ class Chaos:
         groups = [cluster.controller_names, cluster.broker_names]
         if plan is None:
             plan = plan_faults(source, groups, self._duration_ms)
+            if SECOND in cluster.log_directories:
+                more = plan_directory_faults(failing, cluster.broker_names, self._duration_ms)
+                plan = tuple(sorted((*plan, *more), key=lambda fault: fault.at_ms))
         else:
             self._duration_ms = max(fault.at_ms + fault.for_ms for fault in plan)
         self._faults = world.cuts.keep_faults(plan)
@@ -163,7 +201,7 @@ class Chaos:
 
     def make_cluster(self, world: World, overrides: Mapping[str, str]) -> SimCluster:
         """The cluster to break."""
-        return SimCluster(world, overrides=overrides)
+        return SimCluster(world, overrides=overrides, log_directories=self.directories)
 
     def disk_faults(self) -> DiskFaults | None:
         """What may be done to disks; None for nothing."""
@@ -331,7 +369,7 @@ class Chaos:
         if fault.kind not in ("power_off", "wipe") or not fault.touches(brokers):
             return True
         troubled = any(
-            one.kind in (*LINK_KINDS, *PROCESS_KINDS, *DISK_KINDS)
+            one.kind in (*LINK_KINDS, *PROCESS_KINDS, *ON_DISKS)
             for one in self._nemesis.active.values()
         )
         safe = (

@@ -47,6 +47,14 @@ def test_nothing_is_lost_when_power_fails_or_nodes_restart(
     assert result.ok, result.output[-10_000:]
 
 
+@pytest.mark.req("C14", "C5", "R3", "R4", "J1")
+def test_nothing_is_lost_when_log_directories_fail_one_after_the_other(
+    simulator: WarmInterpreters,
+) -> None:
+    result = simulator.run("tests.simulation.cluster_chaos:directories_fail", 1)
+    assert result.ok, result.output[-10_000:]
+
+
 @pytest.mark.req("J1")
 def test_chaos_replays_identically() -> None:
     first, again, other = (run_in_subprocess(SCENARIO, seed) for seed in (7, 7, 9))

@@ -99,6 +99,17 @@ def test_nothing_acknowledged_is_lost_when_a_partition_moves(
     assert result.ok, result.output
 
 
+@pytest.mark.req("L9", "R4", "J1")
+@pytest.mark.parametrize(
+    "name", ["leaders_fail_while_they_send", "segments_are_removed_while_they_are_sent"]
+)
+def test_what_waits_to_be_sent_from_a_file_is_what_was_written(
+    simulator: WarmInterpreters, name: str
+) -> None:
+    result = simulator.run(f"tests.simulation.sending_scenarios:{name}", 1)
+    assert result.ok, result.output
+
+
 @pytest.mark.req("C2", "C5", "C8", "C11", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_replica_that_stopped_cleanly_stays_eligible_to_lead(

@@ -140,13 +140,25 @@ class SimCluster:
     def disk_faults(self) -> DiskFaults:
         """What can be done to the disks of the nodes."""
         return DiskFaults(
-            self.world, DATA, start=self.start, serves=self._serves, power_off=self.power_off
+            self.world,
+            DATA,
+            start=self.start,
+            serves=self._serves,
+            power_off=self.power_off,
+            second=next((one for one in self.log_directories if one != DATA), None),
+            serves_logs=self._serves_logs,
         )
 
     def _serves(self, name: str) -> bool:
         """Whether the newest life of a node has recovered what is on its disk."""
         node = self.nodes.get(name)
         return node is not None and self.is_up(name) and node.driver is not None
+
+    def _serves_logs(self, name: str) -> bool:
+        """Whether the newest life of a broker has opened its logs and hosts some."""
+        node = self.nodes.get(name)
+        broker: Any = None if node is None else node.broker
+        return self.is_up(name) and broker is not None and bool(broker.replicas.hosted)
 
     def is_up(self, name: str) -> bool:
         """Whether the node has a process that runs."""

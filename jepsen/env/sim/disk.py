@@ -12,110 +12,22 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from jepsen.env.sim.connection import os_error
+from jepsen.env.sim.disk_content import Content, Write
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
+    from jepsen.env.sim.disk_content import DurableFile
     from raftctl.runtime.api import Buffer
 
 SYNC_MIN_S = 0.000_1
 SYNC_MAX_S = 0.002
-SECTOR_BYTES = 512
-"""What is written wholly or not at all."""
 LOCK_NAME = ".lock"
-
-
-class DurableFile(Protocol):
-    """What a crash leaves of a file; to be looked at only."""
-
-    @property
-    def rewrites(self) -> int:
-        """While it stays the same, bytes are only added at the end."""
-
-    @property
-    def durable(self) -> bytearray:
-        """The bytes."""
-
-
-@dataclass(slots=True)
-class _Write:
-    """An unsynced change of a file: bytes at a position, or a cut when `data` is None."""
-
-    position: int
-    data: bytes | None
-
-    def apply(self, content: bytearray) -> None:
-        """Performs the write on `content`."""
-        if self.data is None:
-            del content[self.position :]
-            return
-        if self.position > len(content):
-            content.extend(bytes(self.position - len(content)))
-        content[self.position : self.position + len(self.data)] = self.data
-
-
-@dataclass(slots=True, eq=False)
-class _Content:
-    """A file: its bytes as programs see them, as a crash leaves them, and the difference."""
-
-    seen: bytearray = field(default_factory=bytearray)
-    durable: bytearray = field(default_factory=bytearray)
-    unsynced: list[_Write] = field(default_factory=list)
-    rewrites: int = 0
-    """How often bytes that were durable may have changed: else all that is new is at the end."""
-
-    def change(self, write: _Write) -> None:
-        """Writes what readers see at once; a crash may take it back until `sync`."""
-        write.apply(self.seen)
-        self.unsynced.append(write)
-
-    def sync(self) -> None:
-        """Makes everything written so far durable."""
-        for write in self.unsynced:
-            self._make_durable(write)
-        self.unsynced.clear()
-
-    def _make_durable(self, write: _Write) -> None:
-        self.rewrites += write.data is None or write.position < len(self.durable)
-        write.apply(self.durable)
-
-    def crash(self, random: random.Random) -> None:
-        """Keeps what was synced and, by chance, some of what was not: whole, torn or none."""
-        for write in self.unsynced:
-            fate = random.random()
-            if fate < 1 / 3:
-                continue
-            if fate < 2 / 3 and write.data:
-                write = self._torn(write.position, write.data, random)
-            self._make_durable(write)
-        self.unsynced.clear()
-        self.seen = bytearray(self.durable)
-
-    def _torn(self, position: int, data: bytes, random: random.Random) -> _Write:
-        """A write cut short, or one whose length is on disk before all sectors are: zeros then."""
-        kept = random.randint(0, len(data))
-        if random.random() >= 0.5:
-            return _Write(position, data[:kept])
-        kept = max(0, (position + kept) // SECTOR_BYTES * SECTOR_BYTES - position)
-        # A sector that was there before keeps what it had.
-        old = bytes(self.durable[position + kept : position + len(data)])
-        return _Write(position, data[:kept] + old + bytes(len(data) - kept - len(old)))
-
-    def fail_sync(self) -> None:
-        """What Linux does: readers go on seeing what was not written, which now counts as clean."""
-        self.unsynced.clear()
-
-    def put_byte(self, position: int, value: int) -> None:
-        """A byte changes at rest, without any write."""
-        self.rewrites += 1
-        for content in (self.seen, self.durable):
-            if position < len(content):
-                content[position] = value
 
 
 @dataclass(slots=True, eq=False)
@@ -126,7 +38,7 @@ class _Directory:
     durable: dict[str, _Entry] = field(default_factory=dict)
 
 
-_Entry = _Content | _Directory
+_Entry = Content | _Directory
 
 
 @dataclass(slots=True)
@@ -148,20 +60,46 @@ class _Naming:
         return any(changed is directory for changed, _, _ in self.changes)
 
 
+class SimRegion:
+    """A part of a file, to be sent; see `raftctl.runtime.api.FileRegion`.
+
+    Unlike on a real machine no part is too small for it: simulated records are.
+    """
+
+    def __init__(self, file: SimFile, position: int, size: int) -> None:
+        self._file = file
+        self._position = position
+        self._size = size
+        self._cuts = file.cuts
+
+    def __len__(self) -> int:
+        """How many bytes these are."""
+        return self._size
+
+    def read(self, start: int, size: int) -> bytes:
+        """Also after the file was closed or removed; OSError (ESTALE) once it was cut."""
+        data = self._file.peek(self._position + start, min(size, self._size - start))
+        if self._file.cuts != self._cuts or not data:
+            raise os_error(errno.ESTALE, f"{self._file.path}: cut off before it was sent")
+        return data
+
+
 class SimFile:
     """An open file of a `SimDisk`; see `raftctl.runtime.api.File`."""
 
-    def __init__(self, disk: SimDisk, path: str, content: _Content) -> None:
+    def __init__(self, disk: SimDisk, path: str, content: Content) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
         self._content = content
         self._closed = False
+        self.cuts = 0
+        """How often the file was made shorter."""
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Writes the buffers at the end."""
         self._use("write")
         data = b"".join(buffers)
-        self._content.change(_Write(len(self._content.seen), data))
+        self._content.change(Write(len(self._content.seen), data))
 
     def read_at(self, position: int, size: int) -> bytes:
         """Returns up to `size` bytes from `position`."""
@@ -171,14 +109,20 @@ class SimFile:
     def warm(self, position: int, size: int) -> None:
         """Everything is in memory."""
 
-    def region(self, position: int, size: int) -> bytes:
-        """Read at once."""
-        return self.read_at(position, size)
+    def region(self, position: int, size: int) -> SimRegion:
+        """Read when it is sent."""
+        self._use("read")
+        return SimRegion(self, position, max(min(size, len(self._content.seen) - position), 0))
+
+    def peek(self, position: int, size: int) -> bytes:
+        """Bytes as they are now, whether or not the file is still open."""
+        self._disk.fault("read", self.path)
+        return bytes(self._content.seen[position : position + size])
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites bytes; a gap before them reads as zeros."""
         self._use("write")
-        self._content.change(_Write(position, bytes(data)))
+        self._content.change(Write(position, bytes(data)))
 
     def size(self) -> int:
         """The length in bytes."""
@@ -189,7 +133,8 @@ class SimFile:
         """Cuts the file, or lengthens it with zeros."""
         self._use("write")
         grown = size - len(self._content.seen)
-        change = _Write(size, None) if grown <= 0 else _Write(size - grown, bytes(grown))
+        self.cuts += grown < 0
+        change = Write(size, None) if grown <= 0 else Write(size - grown, bytes(grown))
         self._content.change(change)
 
     def sync(self) -> None:
@@ -201,7 +146,7 @@ class SimFile:
             self._disk.failed_syncs += 1
             raise
         self._content.sync()
-        self._disk.charge_sync(f"{self._path} bytes={len(self._content.durable)}")
+        self._disk.charge_sync(f"{self.path} bytes={len(self._content.durable)}")
 
     def close(self) -> None:
         """Releases the file."""
@@ -209,8 +154,8 @@ class SimFile:
 
     def _use(self, operation: str) -> None:
         if self._closed:
-            raise os_error(errno.EBADF, self._path)
-        self._disk.fault(operation, self._path)
+            raise os_error(errno.EBADF, self.path)
+        self._disk.fault(operation, self.path)
 
 
 class SimLock:
@@ -265,7 +210,7 @@ class SimDisk:
         if entry is None:
             if not create:
                 raise os_error(errno.ENOENT, path)
-            entry = _Content()
+            entry = Content()
             self._name([(directory, name, entry)])
         return SimFile(self, path, entry)
 
@@ -389,19 +334,19 @@ class SimDisk:
     def size(self, path: str) -> int:
         """The length of a file as programs see it; 0 if there is none."""
         entry = self._find(path)
-        return len(entry.seen) if isinstance(entry, _Content) else 0
+        return len(entry.seen) if isinstance(entry, Content) else 0
 
     def byte(self, path: str, position: int) -> int:
         """One byte of a file as programs see it; -1 where there is none."""
         entry = self._find(path)
-        if not isinstance(entry, _Content) or position >= len(entry.seen):
+        if not isinstance(entry, Content) or position >= len(entry.seen):
             return -1
         return entry.seen[position]
 
     def put_byte(self, path: str, position: int, value: int) -> None:
         """A byte of a file changes at rest."""
         entry = self._find(path)
-        if isinstance(entry, _Content):
+        if isinstance(entry, Content):
             entry.put_byte(position, value)
 
     def flip(self, path: str, bit: int) -> None:
@@ -424,7 +369,7 @@ class SimDisk:
         if not isinstance(here, _Directory):
             return {}
         entries = sorted(here.durable.items())
-        return {name: e for name, e in entries if isinstance(e, _Content)}
+        return {name: e for name, e in entries if isinstance(e, Content)}
 
     def take_cost_s(self) -> float:
         """The virtual seconds spent since the last call, for the worker to wait."""

@@ -4,6 +4,9 @@ A disk error ends the node by itself; it is started again when the disk is well.
 what a node that was killed has on disk of the metadata: started again it must refuse, naming the
 file; when the operator has restored the disk (the bit is flipped back) it starts. It may also have
 been a bit that no reader trusts: of a tail that was never durable, which recovery cuts.
+
+Under a broker's second log directory is a disk of its own. When that fails the broker has to live
+on; it takes the directory up again only when it is started anew.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.sim.connection import os_error
 from jepsen.env.sim.disk import no_fault
+from jepsen.env.sim.faults import DIRECTORY_KINDS
 from raftctl.errors import KafkaError
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
@@ -26,13 +30,16 @@ if TYPE_CHECKING:
 
     from jepsen.env.sim.disk import SimDisk
     from jepsen.env.sim.faults import Fault
-    from jepsen.env.sim.process import SimNode
+    from jepsen.env.sim.process import Process, SimNode
     from jepsen.env.sim.world import World
 
 ERRORS = {
     "sync_error": (errno.EIO, ("sync",)),
     "write_error": (errno.EIO, ("write",)),
     "disk_full": (errno.ENOSPC, ("write", "name")),
+    "directory_sync_error": (errno.EIO, ("sync",)),
+    "directory_full": (errno.ENOSPC, ("write", "name")),
+    "directory_dies": (errno.EIO, ("write", "name", "open", "size", "sync", "sync_directory")),
 }
 """Each kind of error with its number and the operations that fail."""
 ENDS = (OSError, KafkaError)
@@ -43,6 +50,10 @@ REFUSALS = (CorruptLogError, CorruptSnapshotError, CorruptQuorumStateError)
 
 class DamageUnnoticed(AssertionError):
     """A node runs on what it should have refused, or does not say what is damaged."""
+
+
+class DirectoryTakesNodeDown(AssertionError):
+    """A broker ended by the failure of one of its log directories, while others served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +71,18 @@ class _Flip:
 
 
 class _Failing:
-    """A disk's seam that lets some operations fail, and counts them."""
+    """A disk's seam that lets some operations fail below a directory, and counts them.
 
-    def __init__(self, kind: str) -> None:
+    What was read or written before is in memory, so reading goes on: those who watch read, too.
+    """
+
+    def __init__(self, kind: str, directory: str = "") -> None:
         self._number, self._operations = ERRORS[kind]
+        self._directory = directory
         self.failed = 0
 
     def __call__(self, operation: str, path: str) -> None:
-        if operation in self._operations:
+        if operation in self._operations and f"{path}/".startswith(f"{self._directory}/"):
             self.failed += 1
             raise os_error(self._number, path)
 
@@ -96,13 +111,23 @@ class DiskFaults:
         start: Callable[[str], None],
         serves: Callable[[str], bool],
         power_off: Callable[[str], None],
+        second: str | None = None,
+        serves_logs: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """`data` is the directory of each node; `serves` tells whether a node has recovered."""
+        """`data` is the directory of each node; `serves` tells whether a node has recovered.
+
+        `second` is another log directory of each broker, on a disk of its own; `serves_logs` tells
+        whether a broker has opened its log directories.
+        """
         self._world = world
         self._directory = f"{data}/{METADATA_LOG_NAME}"
         self._start = start
         self._serves = serves
         self._power_off = power_off
+        self._second = second
+        self._serves_logs = serves_logs
+        self._struck: dict[str, Process] = {}
+        """Who served when one of its log directories began to fail."""
         self._faulty: dict[str, Fault] = {}
         """What each disk suffers from."""
         self._flips: dict[str, _Flip] = {}
@@ -110,6 +135,8 @@ class DiskFaults:
     def may_begin(self, fault: Fault) -> bool:
         """One fault of a disk at a time, on a node that runs."""
         node = self._world.node(fault.nodes[0])
+        if fault.kind in DIRECTORY_KINDS and not self._serves_logs(node.name):
+            return False
         return node.name not in self._faulty and node.process is not None and node.process.running
 
     def begin(self, fault: Fault) -> None:
@@ -122,6 +149,8 @@ class DiskFaults:
             self._world.wipe(name)
         elif fault.kind == "bit_flip":
             self._flip(node, fault.amount)
+        elif fault.kind in DIRECTORY_KINDS:
+            self._fail_directory(node, fault.kind)
         else:
             node.forgiven = ENDS
             node.disk.fault = _Failing(fault.kind)
@@ -131,6 +160,7 @@ class DiskFaults:
         (name,) = fault.nodes
         node = self._world.node(name)
         del self._faulty[name]
+        self._check_struck(name)
         failing, node.disk.fault = node.disk.fault, no_fault
         if isinstance(failing, _Failing) and failing.failed and node.process is not None:
             # It may not have heard of the error yet, or stand still.
@@ -140,6 +170,24 @@ class DiskFaults:
         node.forgiven = ()
         if node.process is None:
             self._start(name)
+
+    # --- log directories ------------------------------------------------------------------------
+
+    def _fail_directory(self, node: SimNode, kind: str) -> None:
+        if self._second is None or node.process is None:
+            return
+        self._struck[node.name] = node.process
+        # Who is started meanwhile may refuse to.
+        node.forgiven = ENDS
+        node.disk.fault = _Failing(kind, self._second)
+
+    def _check_struck(self, name: str) -> None:
+        process = self._struck.pop(name, None)
+        if process is None or not process.done.done() or process.terminating:
+            return
+        error = process.done.exception()
+        if isinstance(error, ENDS):
+            raise DirectoryTakesNodeDown(f"{name} ended: {error!r}")
 
     # --- bits that flip -------------------------------------------------------------------------
 

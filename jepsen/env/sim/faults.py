@@ -21,6 +21,9 @@ write_error   the node's disk takes no writes any more
 disk_full     the node's disk is full
 bit_flip      a bit flips in what a node that is started reads of the metadata
 wipe          the node's machine comes back with an empty disk
+directory_dies, directory_sync_error, directory_full
+              the disk under a broker's second log directory fails; the broker lives on, and is
+              started again when that disk is well
 
 A kill, power_off or pause may strike all members of one role at once.
 """
@@ -70,6 +73,10 @@ DISK_KINDS = {"sync_error": 3, "write_error": 2, "disk_full": 2, "bit_flip": 4, 
 """Each kind of fault of disks with its weight; see `jepsen.env.sim.disk_faults`."""
 DISK_FAULTS_MAX = 2
 DISKS_FAIL_CHANCE = 0.6
+DIRECTORY_KINDS = {"directory_dies": 2, "directory_sync_error": 2, "directory_full": 1}
+"""Each kind of fault of log directories with its weight."""
+DIRECTORY_FAULTS_MAX = 3
+ON_DISKS = (*DISK_KINDS, *DIRECTORY_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,21 @@ def _disk_faults(
         at_ms = source.randrange(duration_ms)
         for_ms = source.randint(FAULT_MS_MIN, FAULT_MS_MAX)
         yield Fault(kind, at_ms, for_ms, (source.choice(members),), source.random())
+
+
+def plan_directory_faults(
+    source: random.Random, brokers: Sequence[str], duration_ms: int
+) -> tuple[Fault, ...]:
+    """A few faults of log directories, for brokers that have several."""
+    return tuple(
+        Fault(
+            source.choices(list(DIRECTORY_KINDS), list(DIRECTORY_KINDS.values()))[0],
+            source.randrange(duration_ms),
+            source.randint(FAULT_MS_MIN, FAULT_MS_MAX),
+            (source.choice(brokers),),
+        )
+        for _ in range(source.randint(1, DIRECTORY_FAULTS_MAX))
+    )
 
 
 def _one_fault(source: random.Random, groups: Sequence[Sequence[str]], at_ms: int) -> Fault:
@@ -215,14 +237,14 @@ class Nemesis:
         processes = [self._world.node(name).process for name in fault.nodes]
         running = all(one is not None and one.running for one in processes)
         senseless = fault.kind in PROCESS_KINDS and not running
-        if fault.kind in DISK_KINDS:
+        if fault.kind in ON_DISKS:
             senseless = self._disks is None or not self._disks.may_begin(fault)
         if senseless or not self._guard(fault):
             self._world.trace.add("-", "fault", f"{number} skipped: {fault}")
             return
         self._world.trace.add("-", "fault", f"{number} begins: {fault}")
         self.active[number] = fault
-        if self._disks is not None and fault.kind in DISK_KINDS:
+        if self._disks is not None and fault.kind in ON_DISKS:
             self._disks.begin(fault)
         for name in fault.nodes:
             self._strike(fault, name)
@@ -252,7 +274,7 @@ class Nemesis:
         if fault is None:
             return
         self._world.trace.add("-", "fault", f"{number} ends")
-        if self._disks is not None and fault.kind in DISK_KINDS:
+        if self._disks is not None and fault.kind in ON_DISKS:
             self._disks.end(fault)
         for name in fault.nodes:
             self._relieve(fault, name)

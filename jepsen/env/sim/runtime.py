@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from jepsen.env.sim.loop import Outcome, outcome_of, settle
+from jepsen.env.sim.sending import SimSender
+from jepsen.env.sim.transport import SimTransport
 from jepsen.env.sim.wall import wall_ms
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -100,6 +102,7 @@ class SimRuntime:
         node = process.node
         self.files = node.disk
         self.random = stream(seed, "runtime", node.name, process.incarnation)
+        self._sending = stream(seed, "sending", node.name, process.incarnation)
         self.log: FilteringBoundLogger = structlog.wrap_logger(
             trace,
             processors=[
@@ -119,8 +122,11 @@ class SimRuntime:
         """A version 4 UUID from the node's random source."""
         return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
-    def sender(self, transport: asyncio.BaseTransport) -> None:
-        """A simulated connection takes nothing but bytes."""
+    def sender(self, transport: asyncio.BaseTransport) -> SimSender | None:
+        """For a simulated connection."""
+        if not isinstance(transport, SimTransport):
+            return None
+        return SimSender(transport, self._sending)
 
     def worker(self, name: str, *, short_calls: bool = False) -> SimWorker:
         """A worker that belongs to this process."""

@@ -124,6 +124,14 @@ class SimTransport(asyncio.Transport):
             self._buffer += view[taken:]
             self._pause_protocol_if_full()
 
+    def send_past(self, data: memoryview) -> int:
+        """What a write to the socket itself takes now; OSError if the connection is broken."""
+        if self._endpoint.error is not None:
+            raise self._endpoint.error
+        if self._lost or self._eof_written:
+            raise os_error(errno.EPIPE)
+        return self._endpoint.send(data)
+
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         """Sends the concatenation of the parts."""
         self.write(b"".join(list_of_data))

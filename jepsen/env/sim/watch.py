@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from uuid import UUID
 
-    from jepsen.env.sim.disk import DurableFile, SimDisk
+    from jepsen.env.sim.disk import SimDisk
+    from jepsen.env.sim.disk_content import DurableFile
     from jepsen.env.sim.properties import Properties
     from raftctl.metadata.image import MetadataImage
     from raftctl.raft.voters import VoterSet

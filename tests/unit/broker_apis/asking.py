@@ -14,9 +14,9 @@ from tests.unit.broker_server.fakes import FakeBroker, broker_record, publish, t
 TOPIC_ID = UUID(int=5)
 
 
-def new_broker() -> FakeBroker:
+def new_broker(**keys: str) -> FakeBroker:
     """Brokers 1 (this one) and 2, fenced broker 3, and a topic `t` of two partitions."""
-    fake = FakeBroker(num_partitions="3")
+    fake = FakeBroker(num_partitions="3", **keys)
     records = [broker_record(1, 9092), broker_record(2, 9093), broker_record(3, 9094, fenced=True)]
     publish(fake.metadata, [*records, *topic_records("t", TOPIC_ID, 2)])
     return fake

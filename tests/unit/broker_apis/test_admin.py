@@ -200,14 +200,6 @@ async def test_describe_cluster(broker: FakeBroker, version: int) -> None:
         assert answer["error_code"] == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
-@pytest.mark.parametrize("version", SERVED[ApiKey.FIND_COORDINATOR])
-async def test_there_is_no_coordinator_yet(broker: FakeBroker, version: int) -> None:
-    request = {"key": "g", "key_type": 0, "coordinator_keys": ["g"]}
-    answer = await ask(broker, 10, version, request)
-    refusal = answer["coordinators"][0] if version >= 4 else answer
-    assert refusal["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
 # --- producer ids ---------------------------------------------------------------------------------
 
 INIT = {"transactional_id": None, "transaction_timeout_ms": 0}

@@ -201,10 +201,15 @@ class FakeWorker:
         future: asyncio.Future[T] = loop.create_future()
 
         def run() -> None:
+            # It runs even if nobody waits any more, as a real worker's call does.
             try:
-                future.set_result(call())
+                result = call()
             except (OSError, KafkaError) as error:
-                future.set_exception(error)
+                if not future.cancelled():
+                    future.set_exception(error)
+            else:
+                if not future.cancelled():
+                    future.set_result(result)
 
         loop.call_soon(run)
         return future

@@ -12,8 +12,10 @@ from uuid import UUID
 from broker.apis.context import ApiContext
 from broker.apis.dispatch import dispatch
 from broker.apis.fetch_sessions import FetchSessions
+from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.coordinator.coordinator import group_coordinator
 from broker.log.log_manager import LogManager
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.admission import Admission
@@ -203,6 +205,7 @@ class Node:
         )
         self.metadata = MetadataCache()
         self.replicas = ReplicaManager(self.context, logs)
+        self.groups = group_coordinator(self.context, self.replicas)
         await self.replicas.start()
         port = self.port = await self._bind() if self._listen else 1
         self.running = True
@@ -222,6 +225,7 @@ class Node:
         if self.running:
             self.running = False
             self._close_server()
+            await self.groups.stop()
             await self.replicas.stop()
             assert self.failures == []
 
@@ -229,6 +233,7 @@ class Node:
         """Ends it without a word; what was written stays, as after kill -9."""
         self.running = False
         self._close_server()
+        await self.groups.stop()
         await self.replicas._background.stop()
         self.replicas._produces.close()
         self.replicas._fetches.close()
@@ -238,6 +243,7 @@ class Node:
         if self.running and not self.deaf:
             self.metadata.publish(image)
             self.replicas.apply_delta(delta, image)
+            self.groups.publish(image)
 
     def hosted(self, partition: TopicPartition = P0) -> HostedPartition:
         return self.replicas._hosted[partition]
@@ -266,6 +272,9 @@ class Node:
             controller=self._controller,
             producer_ids=ProducerIds(self._controller, self.id, self._broker_epoch),
             sessions=self.sessions,
+            internal_topics=InternalTopics(self.config, self._controller, self.metadata),
+            groups=self.groups,
+            wall_ms=self.runtime.wall_ms,
             log=self.runtime.log,
         )
         admission.begin()

@@ -16,8 +16,11 @@ from structlog.testing import LogCapture
 from broker.apis.context import ApiContext
 from broker.apis.dispatch import dispatch
 from broker.apis.fetch_sessions import FetchSessions
+from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
+from broker.coordinator.coordinator import Coordinator
+from broker.coordinator.group_core import GroupCore
 from broker.protocol import codec
 from broker.server.admission import Admission
 from broker.server.listeners import Listeners
@@ -66,6 +69,20 @@ if TYPE_CHECKING:
 
 _BASE_OFFSET = struct.Struct(">q")
 _LAST_OFFSET_DELTA_AT = 23
+
+
+class Publishing(MetadataCache):
+    """Hands images on to the coordinator of groups, as the plug-in does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: Coordinator | None = None
+
+    def publish(self, image: MetadataImage) -> None:
+        """Takes a newer image."""
+        super().publish(image)
+        if self.groups is not None:
+            self.groups.publish(image)
 
 
 @dataclass
@@ -298,10 +315,22 @@ class FakeBroker:
             wrapper_class=structlog.make_filtering_bound_logger(0),
             cache_logger_on_first_use=False,
         )
-        self.metadata = MetadataCache()
+        self.metadata = Publishing()
         self.replicas = FakeReplicas(self.metadata)
         self.controller = FakeController(self.metadata)
         self.failures: list[BaseException] = []
+        self.wall_ms = 1_700_000_000_000
+        config, ids = self.config, random.Random(6)
+        self.metadata.groups = self.groups = Coordinator(
+            "__consumer_offsets",
+            1,
+            lambda journal, _: GroupCore(journal, config, lambda: f"{ids.getrandbits(64):x}"),
+            self.replicas,
+            config,
+            lambda: self.wall_ms,
+            self.failures.append,
+            self.log,
+        )
         self.context = ApiContext(
             config=self.config,
             cluster_id="a-cluster",
@@ -313,6 +342,9 @@ class FakeBroker:
             sessions=FetchSessions(
                 self.config.max_incremental_fetch_session_cache_slots, random.Random(5)
             ),
+            internal_topics=InternalTopics(self.config, self.controller, self.metadata),
+            groups=self.groups,
+            wall_ms=lambda: self.wall_ms,
             log=self.log,
         )
         self.admission = Admission(self.config, self.failures.append)
@@ -346,6 +378,8 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
     finally:
         listeners.close()
         broker.context.producer_ids.close()
+        broker.context.internal_topics.close()
+        await broker.groups.stop()
         await asyncio.sleep(0)
 
 

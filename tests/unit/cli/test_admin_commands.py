@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.cli.main import BAD_INPUT, FAILED, run
+from raftctl.cli.main import BAD_INPUT, FAILED
 from tests.unit.broker_apis.controlled import listening
+from tests.unit.cli.command_line import CommandLine
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.unit.broker_apis.controlled import ControlledBroker
-
-
-class CommandLine:
-    """`raftctl` in another thread, so that the broker can answer."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], broker: ControlledBroker) -> None:
-        self._capsys = capsys
-        self._broker = broker
-
-    async def status(self, *arguments: str) -> tuple[int, str, str]:
-        """(exit status, stdout, stderr)"""
-        address = ("--bootstrap-server", self._broker.address)
-        self._capsys.readouterr()
-        status = await asyncio.to_thread(run, [*arguments, *address])
-        told = self._capsys.readouterr()
-        return status, told.out, told.err
-
-    async def json(self, *arguments: str) -> Any:
-        """What a command that succeeds prints."""
-        status, out, err = await self.status(*arguments, "--output", "json")
-        assert status == 0, err
-        return json.loads(out)
 
 
 @pytest.mark.req("C3", "A1")
@@ -232,3 +208,86 @@ async def test_brokers(capsys: pytest.CaptureFixture[str]) -> None:
         status, out, _ = await raftctl.status("brokers", "list")
         assert status == 0
         assert out.splitlines()[0].split() == ["BROKER", "ADDRESS", "RACK", "FENCED"]
+
+
+@pytest.mark.req("C2", "A1")
+async def test_brokers_unregister(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        broker.cluster.fence(2)
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        status, _, err = await raftctl.status("brokers", "unregister", "3")
+        assert (status, "broker 3 runs: stop it first" in err) == (FAILED, True)
+        assert await raftctl.json("brokers", "unregister", "2") == {"unregistered": 2}
+        assert sorted(broker.cluster.image.brokers) == [1, 3]
+        status, _, err = await raftctl.status("brokers", "unregister", "2")
+        assert (status, "BROKER_ID_NOT_REGISTERED" in err) == (FAILED, True)
+        status, out, _ = await raftctl.status("brokers", "unregister", "3", "--force")
+        assert (status, out) == (0, "unregistered broker 3\n")
+        assert list(broker.cluster.image.brokers) == [1]
+
+
+@pytest.mark.req("A1")
+async def test_cluster_id(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        raftctl = CommandLine(capsys, broker)
+        status, out, _ = await raftctl.status("cluster-id")
+        assert (status, out) == (0, f"{broker.context.cluster_id}\n")
+        assert await raftctl.json("cluster-id") == {"cluster_id": broker.context.cluster_id}
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.req("C3", "A1")
+async def test_partitions_list(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        cluster = broker.cluster
+        cluster.assign("whole", (1, 2))
+        cluster.assign("lacking", (1, 3), (3, 1))
+        cluster.assign("silent", (3,))
+        cluster.fence(3)
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+
+        async def found(*filters: str) -> list[tuple[str, int]]:
+            listed = await raftctl.json("partitions", "list", *filters)
+            return [(one["topic"], one["partition"]) for one in listed]
+
+        lacking, silent = [("lacking", 0), ("lacking", 1)], [("silent", 0)]
+        assert await found() == [*lacking, *silent, ("whole", 0)]
+        assert await found("--topic", "whole") == [("whole", 0)]
+        assert await found("--under-replicated-partitions") == lacking
+        assert await found("--unavailable-partitions") == await found("--offline") == silent
+        assert await found("--offline", "--under-replicated") == [*lacking, *silent]
+        assert await found("--not-preferred") == [*lacking[1:], *silent]
+        assert await found("--at-min-isr") == [*lacking, *silent]
+        assert await found("--under-min-isr") == []
+        command = ("configs", "alter", "--entity-type", "topic", "--entity-name", "lacking")
+        await raftctl.status(*command, "--set", "min.insync.replicas=2")
+        assert await found("--under-min-isr-partitions") == lacking
+        status, out, _ = await raftctl.status("partitions", "list", "--offline")
+        assert status == 0
+        assert [line.split() for line in out.splitlines()] == [
+            ["TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC"],
+            ["silent", "0", "-", "3", "3"],
+        ]
+        status, _, err = await raftctl.status("partitions", "list", "--topic", "nowhere")
+        assert (status, "no topic nowhere" in err) == (FAILED, True)
+
+
+@pytest.mark.req("C3", "A1")
+async def test_partitions_describe_and_add(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        broker.cluster.assign("t", (1, 2))
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        found = await raftctl.json("partitions", "describe", "t:0")
+        assert (found["leader"], found["replicas"], found["isr"]) == (1, [1, 2], [1, 2])
+        assert (found["log_start_offset"], found["log_end_offset"]) == (0, 0)
+        for wrong, expected in (("t:7", FAILED), ("nowhere:0", FAILED), ("t", BAD_INPUT)):
+            status, _, err = await raftctl.status("partitions", "describe", wrong)
+            assert status == expected, err
+        status, out, _ = await raftctl.status("partitions", "add", "t", "--partitions", "3")
+        assert (status, out) == (0, "t has 3 partitions\n")
+        assert len(broker.cluster.topic("t").partitions) == 3

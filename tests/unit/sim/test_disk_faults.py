@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.env.sim.committed import Entry
-from jepsen.env.sim.disk_faults import DamageUnnoticed, DiskFaults
-from jepsen.env.sim.faults import DISK_KINDS, Fault, Nemesis
+from jepsen.env.sim.disk_faults import DamageUnnoticed, DirectoryTakesNodeDown, DiskFaults
+from jepsen.env.sim.faults import DIRECTORY_KINDS, DISK_KINDS, Fault, Nemesis
 from jepsen.env.sim.invariants import (
     QuorumChange,
     QuorumHistory,
@@ -22,6 +22,7 @@ from raftctl.storage.segment import CorruptLogError
 
 if TYPE_CHECKING:
     from jepsen.env.sim.runtime import SimRuntime
+    from raftctl.runtime.api import FileSystem
 
 pytestmark = pytest.mark.req("J1", "Q12")
 
@@ -29,6 +30,7 @@ NAME = "node"
 DIRECTORY = "/data/__cluster_metadata-0"
 LOG = f"{DIRECTORY}/{0:020}.log"
 SOUND = b"sound content"
+SECOND = "/second"
 
 
 class Field:
@@ -38,7 +40,10 @@ class Field:
         self.world = world
         self.reads = True
         self.names_file = True
+        self.second = ""
+        """What becomes of the node when its second directory fails."""
         self.starts = 0
+        self.refused = 0
         self.served = False
         disks = DiskFaults(
             world,
@@ -46,6 +51,8 @@ class Field:
             start=self.start,
             serves=lambda _: self.served,
             power_off=world.power_off,
+            second=SECOND,
+            serves_logs=lambda _: self.served,
         )
         self.nemesis = Nemesis(
             world,
@@ -72,7 +79,18 @@ class Field:
         self.served = True
         while True:
             replace_file(files, f"{DIRECTORY}/other", b"x")
+            if self.second:
+                self._use_second(files)
             await asyncio.sleep(0.05)
+
+    def _use_second(self, files: FileSystem) -> None:
+        try:
+            files.make_directories(SECOND)
+            replace_file(files, f"{SECOND}/file", b"x")
+        except OSError:
+            self.refused += 1
+            if self.second == "ends":
+                raise
 
     def run(self, *faults: Fault) -> None:
         async def story() -> None:
@@ -101,6 +119,40 @@ def test_a_node_whose_disk_fails_ends_and_is_started_when_the_disk_is_well(kind:
         error = world.node(NAME).last_error
         assert isinstance(error, OSError)
         assert world.node(NAME).disk.failed_syncs == (kind == "sync_error")
+
+
+@pytest.mark.parametrize("kind", DIRECTORY_KINDS)
+def test_a_directory_fails_alone_and_its_node_is_started_when_the_disk_is_well(kind: str) -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.second = "goes on"
+        field.run(fault(kind))
+        assert field.starts == 2
+        assert field.refused > 1
+        assert world.node(NAME).last_error is None
+
+
+def test_a_directory_that_nobody_uses_meanwhile_needs_no_restart() -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.run(fault("directory_dies"))
+        assert field.starts == 1
+
+
+def test_a_node_that_ends_with_one_of_its_directories_is_found() -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.second = "ends"
+        with pytest.raises(DirectoryTakesNodeDown, match=NAME):
+            field.run(fault("directory_full"))
+
+
+def test_a_directory_fails_only_where_logs_are_served() -> None:
+    with World(1) as world:
+        field = Field(world)
+        field.second = "goes on"
+        field.run(Fault("kill", 50, 400, (NAME,)), fault("directory_dies"))
+        assert field.refused == 0
 
 
 def test_an_error_of_the_disk_after_the_fault_is_a_failure_of_the_run() -> None:

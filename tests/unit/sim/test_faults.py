@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.faults import DISK_KINDS, KINDS, Fault, Nemesis, blocked_links, plan_faults
+from jepsen.env.sim.faults import (
+    DIRECTORY_KINDS,
+    DISK_KINDS,
+    KINDS,
+    Fault,
+    Nemesis,
+    blocked_links,
+    plan_directory_faults,
+    plan_faults,
+)
 from jepsen.env.sim.world import World
 
 if TYPE_CHECKING:
@@ -31,6 +40,13 @@ def test_a_plan_follows_from_its_seed_and_has_every_kind() -> None:
     for fault in plan(3):
         assert 0 <= fault.at_ms < 20_000
         assert set(fault.nodes) <= set(MEMBERS)
+
+
+def test_faults_of_log_directories_strike_brokers_in_every_way() -> None:
+    source = random.Random(1)
+    faults = [one for _ in range(40) for one in plan_directory_faults(source, GROUPS[1], 9_000)]
+    assert {one.kind for one in faults} == set(DIRECTORY_KINDS)
+    assert {one.nodes for one in faults} == {("b1",), ("b2",)}
 
 
 @pytest.mark.parametrize(

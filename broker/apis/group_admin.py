@@ -1,0 +1,98 @@
+"""DescribeGroups, ListGroups, DeleteGroups (rows G2, G3)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.groups import ask
+from broker.coordinator.group import State
+from broker.coordinator.group_requests import DeleteGroup, DescribeGroup, ListGroups
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.apis.context import Answer, ApiContext
+    from broker.protocol.codec import Request
+
+ALL_GROUP_OPERATIONS = 0b1_0100_1000
+"""Read, delete, describe."""
+_OPERATIONS_NOT_ASKED = -(2**31)
+_TELLS_WHAT_IS_MISSING = 6
+
+
+async def handle_describe(context: ApiContext, request: Request) -> Answer:
+    """Each group with its members; one that does not exist is Dead, as it was before version 6."""
+    groups = request.body["groups"]
+    return {"groups": await asyncio.gather(*(_describe(context, request, one) for one in groups))}
+
+
+async def _describe(context: ApiContext, request: Request, group_id: str) -> dict[str, Any]:
+    try:
+        found = await ask(context, DescribeGroup(group_id), group_id).future
+    except KafkaError as error:
+        return _absent(group_id, error.code, "")
+    if found is None:
+        if request.version < _TELLS_WHAT_IS_MISSING:
+            return _absent(group_id, ErrorCode.NONE, State.DEAD.value)
+        return _absent(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
+    asked = request.body.get("include_authorized_operations", False)
+    operations = ALL_GROUP_OPERATIONS if asked else _OPERATIONS_NOT_ASKED
+    return {**found, "authorized_operations": operations}
+
+
+def _absent(group_id: str, error: ErrorCode, state: str) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "error_message": f"group {group_id}: {error.text}" if error else None,
+        "group_id": group_id,
+        "group_state": state,
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": (),
+    }
+
+
+def refuse_describe(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each group."""
+    return {"groups": [_absent(one, error.code, "") for one in request.body["groups"]]}
+
+
+async def handle_list(context: ApiContext, request: Request) -> Answer:
+    """The groups that this broker coordinates, of all states or of some, of all types or some.
+
+    While a partition is still loaded COORDINATOR_LOAD_IN_PROGRESS: the client asks again.
+    """
+    body = request.body
+    wanted = ListGroups(
+        frozenset(state.lower() for state in body.get("states_filter", ())),
+        frozenset(kind.lower() for kind in body.get("types_filter", ())),
+    )
+    asked = [shard.ask(wanted) for shard in context.groups.shards()]
+    found = await asyncio.gather(*asked)
+    groups = sorted((one for part in found for one in part), key=lambda one: str(one["group_id"]))
+    return {"error_code": ErrorCode.NONE, "groups": groups}
+
+
+def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error without groups."""
+    return {"error_code": error.code, "groups": ()}
+
+
+async def handle_delete(context: ApiContext, request: Request) -> Answer:
+    """Deletes groups without members, and their offsets."""
+    groups = request.body["groups_names"]
+    return {"results": await asyncio.gather(*(_delete(context, one) for one in groups))}
+
+
+async def _delete(context: ApiContext, group_id: str) -> dict[str, Any]:
+    try:
+        await ask(context, DeleteGroup(group_id), group_id).future
+    except KafkaError as error:
+        return {"group_id": group_id, "error_code": error.code}
+    return {"group_id": group_id, "error_code": ErrorCode.NONE}
+
+
+def refuse_delete(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each group."""
+    groups = request.body["groups_names"]
+    return {"results": [{"group_id": one, "error_code": error.code} for one in groups]}

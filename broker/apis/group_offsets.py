@@ -1,0 +1,213 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: how far consumer groups have come (row G3)."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.groups import ask
+from broker.coordinator.group_records import NO_EXPIRY, CommittedOffset
+from broker.coordinator.group_requests import Caller, Commit, DeleteOffsets, FetchOffsets
+from broker.types import TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.apis.context import Answer, ApiContext
+    from broker.protocol.codec import Request
+
+_BY_TOPIC_ID = 10
+_FETCHES_IN_BATCHES = 8
+_NONE = CommittedOffset(-1, -1, "", -1)
+Errors = dict[TopicPartition, ErrorCode]
+
+
+def _name_of(context: ApiContext, topic: dict[str, Any]) -> str | None:
+    """A topic's name, in versions that name it by id None if there is none of this id."""
+    if "name" in topic:
+        name: str = topic["name"]
+        return name
+    found = None
+    if topic["topic_id"] is not None:
+        found = context.metadata.image.topics.by_id(topic["topic_id"])
+    return None if found is None else found.name
+
+
+def _exists(context: ApiContext, partition: TopicPartition) -> bool:
+    topic = context.metadata.image.topics.by_name(partition.topic)
+    return topic is not None and partition.partition in topic.partitions
+
+
+def _topic(topic: dict[str, Any], partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    """A topic of an answer, named as it was asked for."""
+    named: dict[str, Any] = {key: topic[key] for key in ("name", "topic_id") if key in topic}
+    return {**named, "partitions": partitions}
+
+
+# --- OffsetCommit ---------------------------------------------------------------------------------
+
+
+async def handle_commit(context: ApiContext, request: Request) -> Answer:
+    """Answers when the offsets are committed; each partition has its error."""
+    body = request.body
+    wall_ms = context.wall_ms()
+    offsets = []
+    for topic in body["topics"]:
+        name = _name_of(context, topic)
+        for one in topic["partitions"]:
+            partition = TopicPartition(name or "", one["partition_index"])
+            if _exists(context, partition):
+                retention_ms = body.get("retention_time_ms", -1)
+                offsets.append((partition, _committed(one, wall_ms, retention_ms)))
+    generation = body["generation_id_or_member_epoch"]
+    caller = Caller(body["member_id"], body.get("group_instance_id"), generation)
+    commit = Commit(body["group_id"], caller, tuple(offsets))
+    errors: Errors = await ask(context, commit, commit.group_id).future
+    return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+
+
+def _committed(one: dict[str, Any], wall_ms: int, retention_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        one["committed_offset"],
+        one.get("committed_leader_epoch", -1),
+        one["committed_metadata"] or "",
+        wall_ms,
+        NO_EXPIRY if retention_ms < 0 else wall_ms + retention_ms,
+    )
+
+
+def _commit_answer(
+    context: ApiContext, topic: dict[str, Any], errors: Errors, error: KafkaError | None = None
+) -> dict[str, Any]:
+    name = _name_of(context, topic)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name else ErrorCode.UNKNOWN_TOPIC_ID
+    partitions = []
+    for one in topic["partitions"]:
+        index = one["partition_index"]
+        code = error.code if error else errors.get(TopicPartition(name or "", index), unknown)
+        partitions.append({"partition_index": index, "error_code": code})
+    return _topic(topic, partitions)
+
+
+def refuse_commit(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    topics = request.body["topics"]
+    return {"topics": [_commit_answer(context, topic, {}, error) for topic in topics]}
+
+
+# --- OffsetFetch ----------------------------------------------------------------------------------
+
+
+async def handle_fetch(context: ApiContext, request: Request) -> Answer:
+    """The offsets of one group, or from version 8 on of several; -1 where there is none."""
+    if request.version < _FETCHES_IN_BATCHES:
+        return await _fetch(context, request, request.body)
+    groups = request.body["groups"]
+    answers = await asyncio.gather(*(_fetch(context, request, group) for group in groups))
+    return {"groups": answers}
+
+
+async def _fetch(context: ApiContext, request: Request, group: dict[str, Any]) -> dict[str, Any]:
+    asked = group["topics"]
+    wanted = None if asked is None else tuple(_wanted(context, asked))
+    try:
+        fetch = FetchOffsets(group["group_id"], wanted)
+        found: dict[TopicPartition, CommittedOffset | None]
+        found = await ask(context, fetch, fetch.group_id).future
+    except KafkaError as error:
+        return _fetch_refused(group, error)
+    if asked is None:
+        asked = _all_topics(context, request, found)
+    topics = [_fetched(context, topic, found) for topic in asked]
+    return {"group_id": group["group_id"], "topics": topics, "error_code": ErrorCode.NONE}
+
+
+def _wanted(context: ApiContext, topics: Sequence[dict[str, Any]]) -> list[TopicPartition]:
+    return [
+        TopicPartition(name, index)
+        for topic in topics
+        if (name := _name_of(context, topic)) is not None
+        for index in topic["partition_indexes"]
+    ]
+
+
+def _all_topics(
+    context: ApiContext, request: Request, found: dict[TopicPartition, Any]
+) -> list[dict[str, Any]]:
+    """Every topic that has offsets, as if it had been asked for."""
+    topics = []
+    for name, partitions in groupby(sorted(found), key=lambda one: one.topic):
+        named: dict[str, Any] = {"name": name}
+        if request.version >= _BY_TOPIC_ID:
+            topic = context.metadata.image.topics.by_name(name)
+            if topic is None:
+                continue
+            named = {"topic_id": topic.topic_id}
+        topics.append({**named, "partition_indexes": [one.partition for one in partitions]})
+    return topics
+
+
+def _fetched(
+    context: ApiContext,
+    topic: dict[str, Any],
+    found: dict[TopicPartition, CommittedOffset | None],
+) -> dict[str, Any]:
+    name = _name_of(context, topic)
+    error = ErrorCode.NONE if name else ErrorCode.UNKNOWN_TOPIC_ID
+    return _topic(
+        topic,
+        [
+            _offset(index, found.get(TopicPartition(name or "", index)) or _NONE, error)
+            for index in topic["partition_indexes"]
+        ],
+    )
+
+
+def _offset(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+        "error_code": error,
+    }
+
+
+def _fetch_refused(group: dict[str, Any], error: KafkaError) -> dict[str, Any]:
+    """The error for the group, and for each partition: version 1 has no other place for it."""
+    topics = [
+        _topic(topic, [_offset(index, _NONE, error.code) for index in topic["partition_indexes"]])
+        for topic in group["topics"] or ()
+    ]
+    return {"group_id": group["group_id"], "topics": topics, "error_code": error.code}
+
+
+def refuse_fetch(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each group."""
+    if request.version < _FETCHES_IN_BATCHES:
+        return _fetch_refused(request.body, error)
+    return {"groups": [_fetch_refused(group, error) for group in request.body["groups"]]}
+
+
+# --- OffsetDelete ---------------------------------------------------------------------------------
+
+
+async def handle_delete(context: ApiContext, request: Request) -> Answer:
+    """Forgets offsets of topics that nobody in the group reads."""
+    body = request.body
+    partitions = tuple(
+        partition
+        for topic in body["topics"]
+        for one in topic["partitions"]
+        if _exists(context, partition := TopicPartition(topic["name"], one["partition_index"]))
+    )
+    delete = DeleteOffsets(body["group_id"], partitions)
+    errors: Errors = await ask(context, delete, delete.group_id).future
+    return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+
+
+def refuse_delete(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {"error_code": error.code, "topics": ()}

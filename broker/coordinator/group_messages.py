@@ -1,0 +1,26 @@
+"""Messages by which members are refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from raftctl.errors import ErrorCode
+
+
+def join_error(member_id: str, error: ErrorCode) -> dict[str, Any]:
+    """The message of a JoinGroup that failed."""
+    return {
+        "error_code": error,
+        "generation_id": -1,
+        "protocol_type": None,
+        "protocol_name": "",
+        "leader": "",
+        "member_id": member_id,
+        "members": [],
+    }
+
+
+def sync_error(error: ErrorCode) -> dict[str, Any]:
+    """The message of a SyncGroup that failed."""
+    return {"error_code": error, "protocol_type": None, "protocol_name": None, "assignment": b""}

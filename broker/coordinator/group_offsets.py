@@ -1,0 +1,112 @@
+"""The offsets that consumer groups commit: kept, fetched, deleted, forgotten when they are old."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinator.group import State
+from broker.coordinator.group_records import (
+    NO_EXPIRY,
+    OffsetKey,
+    group_record,
+    offset_of,
+    offset_record,
+)
+from broker.types import TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.coordinator.core import Journal, KeyValue
+    from broker.coordinator.group import Group
+    from broker.coordinator.group_records import CommittedOffset
+
+_BATCH_RECORDS = 1_000
+"""Tombstones written at a time."""
+Offsets = dict[TopicPartition, "CommittedOffset"]
+
+
+class GroupOffsets:
+    """Of one partition of `__consumer_offsets`."""
+
+    def __init__(self, journal: Journal, metadata_bytes_max: int) -> None:
+        self._journal = journal
+        self._metadata_bytes_max = metadata_bytes_max
+        self._groups: dict[str, Offsets] = {}
+
+    def replay(self, key: OffsetKey, value: bytes | None) -> None:
+        """Takes a record of the log."""
+        partition = TopicPartition(key.topic, key.partition)
+        if value is not None:
+            self._groups.setdefault(key.group, {})[partition] = offset_of(value)
+            return
+        offsets = self._groups.get(key.group, {})
+        offsets.pop(partition, None)
+        if not offsets:
+            self._groups.pop(key.group, None)
+
+    def group_ids(self) -> list[str]:
+        """The groups that have offsets."""
+        return list(self._groups)
+
+    def of(self, group_id: str) -> Offsets:
+        """What the group has committed; for reading only."""
+        return self._groups.get(group_id, {})
+
+    def commit(
+        self, group_id: str, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Writes the offsets whose metadata is not too large; each one's error."""
+        errors: dict[TopicPartition, ErrorCode] = {}
+        records: list[KeyValue] = []
+        for partition, committed in offsets:
+            errors[partition] = ErrorCode.NONE
+            if len(committed.metadata.encode()) > self._metadata_bytes_max:
+                errors[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            records.append(offset_record(OffsetKey(group_id, *partition), committed))
+        try:
+            if records:
+                self._journal.append(records)
+        except KafkaError as error:
+            if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            return {one: found or too_large for one, found in errors.items()}
+        return errors
+
+    def delete(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, with_group: bool = False
+    ) -> None:
+        """Writes tombstones, of the group last."""
+        known = self.of(group_id)
+        keys = [OffsetKey(group_id, *one) for one in partitions if one in known]
+        records = [offset_record(key, None) for key in keys]
+        if with_group:
+            records.append(group_record(group_id, None))
+        for start in range(0, len(records), _BATCH_RECORDS):
+            self._journal.append(records[start : start + _BATCH_RECORDS])
+
+    def expired(self, group: Group, wall_ms: int, retention_ms: int) -> list[TopicPartition]:
+        """What is old enough to be forgotten.
+
+        Of a group without members all, some time after the last has left; of one that commits
+        only, and of topics that nobody in the group reads any more, some time after the commit.
+        """
+        subscribed = group.subscribed_topics() if group.members else set()
+        if subscribed is None or group.is_in(State.PREPARING, State.COMPLETING):
+            return []
+        since = group.state_wall_ms if not group.members and group.protocol_type else NO_EXPIRY
+        return [
+            partition
+            for partition, committed in self.of(group.group_id).items()
+            if partition.topic not in subscribed
+            and wall_ms >= _expires(committed, since, retention_ms)
+        ]
+
+
+def _expires(committed: CommittedOffset, since_ms: int, retention_ms: int) -> int:
+    if committed.expire_timestamp != NO_EXPIRY:
+        return committed.expire_timestamp
+    return max(committed.commit_timestamp, since_ms) + retention_ms

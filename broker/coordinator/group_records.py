@@ -1,0 +1,146 @@
+"""The records of `__consumer_offsets` that consumer groups of the classic protocol have.
+
+Tables of Apache Kafka's OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue.
+All versions are read; written are those that Apache Kafka writes: the key of an offset in version
+1, its value in version 3 or, with a time of expiry of its own, 1; a group in version 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.coordinator.core import KeyValue
+from broker.coordinator.record_format import RecordFormat, field, table, version_of
+
+if TYPE_CHECKING:
+    from broker.protocol.schema import Field, Struct
+
+NO_EXPIRY = -1
+_OFFSET_KEYS = (0, 1)
+_GROUP_KEY = 2
+
+_OFFSET_KEY = table(
+    "OffsetCommitKey",
+    field("group", "string"),
+    field("topic", "string"),
+    field("partition", "int32"),
+)
+
+
+def _offset_value(version: int) -> Struct:
+    fields = [field("offset", "int64")]
+    if version >= 3:
+        fields.append(field("leader_epoch", "int32", -1))
+    fields += [field("metadata", "string"), field("commit_timestamp", "int64")]
+    if version == 1:
+        fields.append(field("expire_timestamp", "int64", NO_EXPIRY))
+    if version >= 4:
+        fields.append(field("topic_id", "uuid", None, tag=0))
+    return table("OffsetCommitValue", *fields, flexible=version >= 4)
+
+
+def _member(version: int) -> Struct:
+    fields: list[Field] = [field("member_id", "string")]
+    if version >= 3:
+        fields.append(field("group_instance_id", "string", None, nullable=True))
+    fields += [field("client_id", "string"), field("client_host", "string")]
+    if version >= 1:
+        fields.append(field("rebalance_timeout", "int32"))
+    fields += [
+        field("session_timeout", "int32"),
+        field("subscription", "bytes"),
+        field("assignment", "bytes"),
+    ]
+    return table("MemberMetadata", *fields, flexible=version >= 4)
+
+
+def _group_value(version: int) -> Struct:
+    fields = [
+        field("protocol_type", "string"),
+        field("generation", "int32"),
+        field("protocol", "string", nullable=True),
+        field("leader", "string", nullable=True),
+    ]
+    if version >= 2:
+        fields.append(field("current_state_timestamp", "int64", -1))
+    fields.append(field("members", "struct", array_of=_member(version)))
+    return table("GroupMetadataValue", *fields, flexible=version >= 4)
+
+
+OFFSET_KEY = RecordFormat("OffsetCommitKey", {0: _OFFSET_KEY, 1: _OFFSET_KEY}, written=1)
+OFFSET_VALUE = RecordFormat("OffsetCommitValue", {v: _offset_value(v) for v in range(5)}, written=3)
+_EXPIRING = RecordFormat("OffsetCommitValue", {1: _offset_value(1)}, written=1)
+GROUP_KEY = RecordFormat("GroupMetadataKey", {2: table("Key", field("group", "string"))}, written=2)
+GROUP_VALUE = RecordFormat("GroupMetadataValue", {v: _group_value(v) for v in range(5)}, written=3)
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset it is."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class GroupKey(NamedTuple):
+    """Which group it is."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """How far a group has come in a partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    """Wall clock, milliseconds."""
+    expire_timestamp: int = NO_EXPIRY
+
+
+def key_of(data: bytes) -> OffsetKey | GroupKey | None:
+    """What a record is about; None for kinds that are not known here. ValueError if malformed."""
+    version = version_of(data)
+    if version in _OFFSET_KEYS:
+        fields = OFFSET_KEY.decode(data)
+        return OffsetKey(fields["group"], fields["topic"], fields["partition"])
+    if version == _GROUP_KEY:
+        return GroupKey(GROUP_KEY.decode(data)["group"])
+    return None
+
+
+def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> KeyValue:
+    """The record of a committed offset; a tombstone without one."""
+    encoded = OFFSET_KEY.encode(key._asdict())
+    if committed is None:
+        return KeyValue(encoded, None)
+    fields = {
+        "offset": committed.offset,
+        "leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+        "commit_timestamp": committed.commit_timestamp,
+        "expire_timestamp": committed.expire_timestamp,
+    }
+    form = OFFSET_VALUE if committed.expire_timestamp == NO_EXPIRY else _EXPIRING
+    return KeyValue(encoded, form.encode(fields))
+
+
+def offset_of(value: bytes) -> CommittedOffset:
+    """The offset of a record's value."""
+    fields = OFFSET_VALUE.decode(value)
+    return CommittedOffset(
+        fields["offset"],
+        fields.get("leader_epoch", -1),
+        fields["metadata"],
+        fields["commit_timestamp"],
+        fields.get("expire_timestamp", NO_EXPIRY),
+    )
+
+
+def group_record(group_id: str, fields: dict[str, Any] | None) -> KeyValue:
+    """The record of a group; a tombstone without fields."""
+    value = None if fields is None else GROUP_VALUE.encode(fields)
+    return KeyValue(GROUP_KEY.encode({"group": group_id}), value)

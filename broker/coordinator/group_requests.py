@@ -1,0 +1,134 @@
+"""What the core of consumer groups is asked; responses are messages as the protocol has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.coordinator.group_records import CommittedOffset
+from broker.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who claims to be a member; empty or -1 if it does not."""
+
+    member_id: str
+    instance_id: str | None = None
+    generation: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """JoinGroup."""
+
+    group_id: str
+    caller: Caller
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, the member's metadata for it), those it likes best first."""
+    needs_member_id: bool
+    """Whether a new member must first be told its id and come again (KIP-394)."""
+    may_skip_assignment: bool
+    """Whether a leader understands that there is nothing to assign (KIP-814)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """SyncGroup."""
+
+    group_id: str
+    caller: Caller
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+    """(member id, assignment), from the leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Heartbeat."""
+
+    group_id: str
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """LeaveGroup."""
+
+    group_id: str
+    callers: tuple[Caller, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """OffsetCommit, of partitions that exist. The response maps each of them to its error."""
+
+    group_id: str
+    caller: Caller
+    offsets: tuple[tuple[TopicPartition, CommittedOffset], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """OffsetFetch of one group. The response maps partitions to offsets."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...] | None
+    """None: all that have one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """OffsetDelete. The response maps each partition to its error."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTopics:
+    """Topics were deleted: their offsets go. The response is None."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """DeleteGroups, of one group. The response is None."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    """DescribeGroups, of one group. The response is its message, or None if there is none."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """ListGroups, of this partition; filters in lower case, empty: no filter."""
+
+    states: frozenset[str]
+    types: frozenset[str]
+
+
+GroupRequest = (
+    Join
+    | Sync
+    | Heartbeat
+    | Leave
+    | Commit
+    | FetchOffsets
+    | DeleteOffsets
+    | ForgetTopics
+    | DeleteGroup
+    | DescribeGroup
+    | ListGroups
+)

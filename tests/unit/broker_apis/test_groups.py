@@ -1,0 +1,197 @@
+"""The requests of consumer groups, in every version that is offered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.protocol.versions import SERVED, ApiKey
+from raftctl.errors import ErrorCode
+from tests.unit.broker_apis.asking import TOPIC_ID, ask, new_broker
+
+if TYPE_CHECKING:
+    from tests.unit.broker_server.fakes import FakeBroker
+
+
+async def find(broker: FakeBroker, version: int = 4, key: str = "g") -> dict[str, Any]:
+    """The coordinator; its topic is loaded on return."""
+    request = {"key": key, "key_type": 0, "coordinator_keys": [key]}
+    answer = await ask(broker, ApiKey.FIND_COORDINATOR, version, request)
+    for _ in range(100):
+        # The shards load.
+        await asyncio.sleep(0)
+    found: dict[str, Any] = answer["coordinators"][0] if version >= 4 else answer
+    return found
+
+
+async def commit(broker: FakeBroker, version: int, offset: int = 5) -> Any:
+    topic = {
+        "name": "t",
+        "topic_id": TOPIC_ID,
+        "partitions": [
+            {"partition_index": index, "committed_offset": offset, "committed_metadata": "m"}
+            for index in (0, 9)
+        ],
+    }
+    request = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "retention_time_ms": -1,
+        "topics": [topic],
+    }
+    answer = await ask(broker, ApiKey.OFFSET_COMMIT, version, request)
+    return [one["error_code"] for one in answer["topics"][0]["partitions"]]
+
+
+async def fetched(broker: FakeBroker, version: int, group_id: str = "g") -> Any:
+    topics = [{"name": "t", "topic_id": TOPIC_ID, "partition_indexes": [0, 1]}]
+    group = {"group_id": group_id, "topics": topics, "member_id": None, "member_epoch": -1}
+    request = {**group, "groups": [group], "require_stable": False}
+    answer = await ask(broker, ApiKey.OFFSET_FETCH, version, request)
+    return answer["groups"][0] if version >= 8 else answer
+
+
+@pytest.mark.req("G1")
+@pytest.mark.parametrize("version", SERVED[ApiKey.FIND_COORDINATOR])
+async def test_the_topic_is_created_when_a_coordinator_is_first_asked_for(
+    broker: FakeBroker, version: int
+) -> None:
+    answers = await asyncio.gather(*(find(broker, version) for _ in range(5)))
+    assert [(one["error_code"], one["node_id"]) for one in answers] == [(0, 1)] * 5
+    assert (answers[0]["host"], answers[0]["port"]) == ("127.0.0.1", 9092)
+    assert len(broker.controller.requests) == 1
+    topic = broker.metadata.image.topics.by_name("__consumer_offsets")
+    assert topic is not None
+    assert len(topic.partitions) == 50
+
+
+@pytest.mark.req("G1")
+async def test_other_keys_have_no_coordinator(broker: FakeBroker) -> None:
+    for kind, error in (
+        (1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (7, ErrorCode.INVALID_REQUEST),
+    ):
+        request = {"key_type": kind, "coordinator_keys": ["x"]}
+        answer = await ask(broker, ApiKey.FIND_COORDINATOR, 4, request)
+        assert answer["coordinators"][0]["error_code"] == error
+    broker.controller.error = ErrorCode.INVALID_REPLICATION_FACTOR
+    assert (await find(broker))["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.req("G2")
+@pytest.mark.parametrize("version", SERVED[ApiKey.JOIN_GROUP])
+async def test_join_group(version: int) -> None:
+    broker = await _quick()
+    request = {
+        "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"x"}],
+    }
+    answer = await ask(broker, ApiKey.JOIN_GROUP, version, request)
+    if version >= 4:
+        assert answer["error_code"] == ErrorCode.MEMBER_ID_REQUIRED
+        request["member_id"] = answer["member_id"]
+        answer = await ask(broker, ApiKey.JOIN_GROUP, version, request)
+    assert (answer["error_code"], answer["generation_id"]) == (0, 1)
+    assert answer["member_id"].startswith("test-")
+    refused = await ask(broker, ApiKey.JOIN_GROUP, version, {**request, "group_id": ""})
+    assert refused["error_code"] == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.req("G2")
+async def test_the_other_requests_of_members() -> None:
+    broker = await _quick()
+    who = {"group_id": "g", "generation_id": 1, "member_id": "nobody"}
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    for version in SERVED[ApiKey.SYNC_GROUP]:
+        request = {**who, "assignments": [{"member_id": "nobody", "assignment": b"x"}]}
+        answer = await ask(broker, ApiKey.SYNC_GROUP, version, request)
+        assert answer["error_code"] == unknown
+    for version in SERVED[ApiKey.HEARTBEAT]:
+        assert (await ask(broker, ApiKey.HEARTBEAT, version, who))["error_code"] == unknown
+    for version in SERVED[ApiKey.LEAVE_GROUP]:
+        request = {**who, "members": [{"member_id": "nobody", "group_instance_id": None}]}
+        answer = await ask(broker, ApiKey.LEAVE_GROUP, version, request)
+        told = answer["members"][0] if version >= 3 else answer
+        assert told["error_code"] == unknown
+
+
+@pytest.mark.req("G3")
+@pytest.mark.parametrize("version", SERVED[ApiKey.OFFSET_COMMIT])
+async def test_offset_commit(broker: FakeBroker, version: int) -> None:
+    await find(broker)
+    assert await commit(broker, version) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.req("G3")
+@pytest.mark.parametrize("version", SERVED[ApiKey.OFFSET_FETCH])
+async def test_offset_fetch(broker: FakeBroker, version: int) -> None:
+    await find(broker)
+    await commit(broker, 9)
+    answer = await fetched(broker, version)
+    (topic,) = answer["topics"]
+    offsets = [(one["committed_offset"], one["metadata"]) for one in topic["partitions"]]
+    assert offsets == [(5, "m"), (-1, "")]
+    refused = await fetched(broker, version, group_id="")
+    assert refused["topics"][0]["partitions"][0]["error_code"] == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.req("G3")
+async def test_all_offsets_of_a_group(broker: FakeBroker) -> None:
+    await find(broker)
+    await commit(broker, 9)
+    for version in (2, 7, 8, 9, 10):
+        group = {"group_id": "g", "topics": None, "member_id": None, "member_epoch": -1}
+        request = {**group, "groups": [group], "require_stable": True}
+        answer = await ask(broker, ApiKey.OFFSET_FETCH, version, request)
+        (topic,) = (answer["groups"][0] if version >= 8 else answer)["topics"]
+        assert [one["committed_offset"] for one in topic["partitions"]] == [5]
+
+
+@pytest.mark.req("G2", "G3")
+async def test_administration(broker: FakeBroker) -> None:
+    await find(broker)
+    await commit(broker, 9)
+    for version in SERVED[ApiKey.LIST_GROUPS]:
+        request: dict[str, Any] = {"states_filter": ["Empty"], "types_filter": ["Classic"]}
+        answer = await ask(broker, ApiKey.LIST_GROUPS, version, request)
+        assert [one["group_id"] for one in answer["groups"]] == ["g"]
+    for version in SERVED[ApiKey.DESCRIBE_GROUPS]:
+        request = {"groups": ["g", "none"], "include_authorized_operations": True}
+        answer = await ask(broker, ApiKey.DESCRIBE_GROUPS, version, request)
+        known, none = answer["groups"]
+        assert (known["group_state"], none["group_state"]) == ("Empty", "Dead")
+        expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
+        assert none["error_code"] == expected
+    topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+    request = {"group_id": "g", "topics": topics}
+    answer = await ask(broker, ApiKey.OFFSET_DELETE, 0, request)
+    assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+    assert (await fetched(broker, 9))["topics"][0]["partitions"][0]["committed_offset"] == -1
+    request = {"group_id": "none", "topics": topics}
+    answer = await ask(broker, ApiKey.OFFSET_DELETE, 0, request)
+    assert answer["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
+    for version in SERVED[ApiKey.DELETE_GROUPS]:
+        await commit(broker, 9)
+        answer = await ask(broker, ApiKey.DELETE_GROUPS, version, {"groups_names": ["g", "none"]})
+        told = [one["error_code"] for one in answer["results"]]
+        assert told == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+@pytest.mark.req("G1")
+async def test_before_the_topic_exists_there_is_no_coordinator(broker: FakeBroker) -> None:
+    answer = await fetched(broker, 9)
+    assert answer["error_code"] == ErrorCode.NOT_COORDINATOR
+    assert (await ask(broker, ApiKey.LIST_GROUPS, 4, {"states_filter": []}))["groups"] == []
+
+
+async def _quick() -> FakeBroker:
+    broker = new_broker(group_initial_rebalance_delay_ms="0")
+    await find(broker)
+    return broker

@@ -1,0 +1,173 @@
+"""A core of groups without a shell: the journal is a list, the time is the test's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinator.core import Answer, Effect, KeyValue, Now
+from broker.coordinator.group_core import GroupCore
+from broker.coordinator.group_records import CommittedOffset
+from broker.coordinator.group_requests import (
+    Caller,
+    Commit,
+    DescribeGroup,
+    FetchOffsets,
+    Heartbeat,
+    Join,
+    Sync,
+)
+from broker.types import TopicPartition
+from raftctl.config import make_config
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WALL_MS = 1_700_000_000_000
+PROTOCOLS = (("range", b"\0\1\0\0\0\1\0\1t"), ("sticky", b"\0\1\0\0\0\1\0\1t"))
+P0 = TopicPartition("t", 0)
+
+
+class Bench:
+    """Requests with names for tickets; `told` has what each was told."""
+
+    def __init__(self, **keys: str) -> None:
+        given = {key.replace("_", "."): value for key, value in keys.items()}
+        self.config = make_config(
+            {
+                "process.roles": "broker",
+                "node.id": "1",
+                "log.dirs": "/nowhere",
+                "controller.quorum.voters": "0@127.0.0.1:1",
+                "group.initial.rebalance.delay.ms": "0",
+                **given,
+            }
+        )
+        self.log: list[KeyValue] = []
+        self.refuse: ErrorCode | None = None
+        self.ms = 0
+        self.told: dict[int, Any] = {}
+        self._ticket = 0
+        self._uuid = 0
+        self.core = self.new_core()
+        self.core.loaded(self.now)
+
+    def new_core(self) -> GroupCore:
+        """As it would be loaded elsewhere."""
+        core = GroupCore(self, self.config, self._new_uuid)
+        for record in self.log:
+            core.replay(*record)
+        return core
+
+    def fail_over(self) -> None:
+        """Another broker takes the partition up."""
+        self.core = self.new_core()
+        self._take(self.core.loaded(self.now))
+
+    @property
+    def now(self) -> Now:
+        return Now(self.ms, WALL_MS + self.ms)
+
+    def append(self, records: Sequence[KeyValue]) -> None:
+        """Part of `Journal`."""
+        if self.refuse is not None:
+            raise KafkaError(self.refuse)
+        self.log += records
+        for record in records:
+            self.core.replay(*record)
+
+    def begin(self, request: Any) -> int:
+        """Asks, and returns the ticket; a refusal is told as its code."""
+        self._ticket += 1
+        try:
+            self._take(self.core.handle(self._ticket, request, self.now))
+        except KafkaError as error:
+            self.told[self._ticket] = error.code
+        return self._ticket
+
+    def ask(self, request: Any) -> Any:
+        """The answer, which must come at once; of a message that is an error the code."""
+        answer = self.told[self.begin(request)]
+        if isinstance(answer, dict) and answer.get("error_code"):
+            return answer["error_code"]
+        return answer
+
+    def sleep(self, ms: int) -> None:
+        """Lets time pass, deadline by deadline."""
+        until = self.ms + ms
+        while (due := self.core.deadline_ms()) is not None and due <= until:
+            self.ms = max(self.ms, due)
+            self._take(self.core.tick(self.now))
+        self.ms = until
+
+    def _take(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            assert isinstance(effect, Answer)
+            assert effect.ticket not in self.told
+            self.told[effect.ticket] = effect.response
+
+    def _new_uuid(self) -> str:
+        self._uuid += 1
+        return str(self._uuid)
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def join(self, member_id: str = "", **changes: Any) -> Join:
+        fields: dict[str, Any] = {
+            "group_id": "g",
+            "caller": Caller(member_id, changes.pop("instance_id", None)),
+            "client_id": "c",
+            "client_host": "",
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": PROTOCOLS,
+            "needs_member_id": False,
+            "may_skip_assignment": True,
+            **changes,
+        }
+        return Join(**fields)
+
+    def caller(self, member_id: str, generation: int = 1, instance_id: str | None = None) -> Caller:
+        return Caller(member_id, instance_id, generation)
+
+    def sync(
+        self, member_id: str, generation: int = 1, assignments: dict[str, bytes] | None = None
+    ) -> Sync:
+        pairs = tuple((assignments or {}).items())
+        return Sync("g", Caller(member_id, None, generation), "consumer", "range", pairs)
+
+    def heartbeat(self, member_id: str, generation: int = 1) -> Any:
+        """The error."""
+        found = self.ask(Heartbeat("g", Caller(member_id, None, generation)))
+        return found["error_code"] if isinstance(found, dict) else found
+
+    def commit(
+        self, member_id: str, generation: int, offset: int, metadata: str = "", group: str = "g"
+    ) -> Any:
+        """The error of partition 0 of topic t."""
+        committed = CommittedOffset(offset, 3, metadata, self.now.wall_ms)
+        caller = Caller(member_id, None, generation)
+        found = self.ask(Commit(group, caller, ((P0, committed),)))
+        return found[P0] if isinstance(found, dict) else found
+
+    def committed(self, group: str = "g") -> int | None:
+        """The offset of partition 0 of topic t."""
+        found = self.ask(FetchOffsets(group, (P0,)))[P0]
+        return None if found is None else int(found.offset)
+
+    def state(self) -> str | None:
+        found = self.ask(DescribeGroup("g"))
+        return None if found is None else str(found["group_state"])
+
+    def two_members(self) -> tuple[str, str]:
+        """A stable group of generation 2, whose first member leads."""
+        first = self.ask(self.join())["member_id"]
+        second_ticket = self.begin(self.join())
+        again = self.ask(self.join(first))
+        second = self.told[second_ticket]["member_id"]
+        assert again["generation_id"] == 2
+        assigned = self.begin(self.sync(second, 2))
+        self.ask(self.sync(first, 2, {first: b"a", second: b"b"}))
+        assert self.told[assigned]["assignment"] == b"b"
+        return first, second
