@@ -43,6 +43,8 @@ class MetadataLoader:
         self._publishers: list[MetadataPublisher] = []
         self._caught_up = asyncio.Event()
         self._heard_commits = False
+        self._whole: MetadataDelta | None = None
+        """What leads from nothing to the image, for the publishers that are added one by one."""
         self.image: MetadataImage = image
         self._transaction: MetadataDelta | None = None
         """What of a transaction has been read, on top of the image, while it has not ended."""
@@ -52,7 +54,9 @@ class MetadataLoader:
         """Adds a publisher and tells it of everything known so far as one delta."""
         self._publishers.append(publisher)
         if self.image.offset >= 0:
-            publisher.publish(MetadataDelta.between_empty_and(self.image), self.image)
+            if self._whole is None:
+                self._whole = MetadataDelta.between_empty_and(self.image)
+            publisher.publish(self._whole, self.image)
 
     async def wait_caught_up(self) -> None:
         """Returns once the image holds everything that is known to be committed."""
@@ -98,6 +102,7 @@ class MetadataLoader:
         """Makes `image` the newest and tells the publishers."""
         invariant(image.offset > self.image.offset, "images are published in offset order")
         self._heard_commits = True
+        self._whole = None
         self.image = image
         self._transaction = None
         self._next_offset = image.offset + 1

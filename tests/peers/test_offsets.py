@@ -19,7 +19,7 @@ from tests.peers.tools import CACHE, INSTALL_TIMEOUT_S, need
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VERSION = "4.1.0"
+VERSION = "4.3.1"
 TOPIC = "offsets-agree"
 PARTITIONS = 3
 TIME_MS = 1_700_000_000_000
