@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from raftctl.metadata.features import METADATA_VERSION_FEATURE, TRANSACTIONS_LEVEL, level_of
 from raftctl.metadata.record_codec import pack_records
 from raftctl.metadata.records import (
+    AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     KvLockRecord,
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
 
-_WATCHED = frozenset(
+_OUTSIDE = frozenset(
     (
+        AbortTransactionRecord,
         KvRecord,
         KvSessionRecord,
         RemoveKvSessionRecord,
@@ -44,7 +46,7 @@ _WATCHED = frozenset(
         RemoveKvLockRecord,
     )
 )
-"""Watches read the log itself, so that these take effect with their batch."""
+"""The first ends one; the others take effect with their batch: watches read the log itself."""
 
 
 class Piece(NamedTuple):
@@ -57,7 +59,7 @@ class Piece(NamedTuple):
 def may_be_transaction(image: MetadataImage, records: Sequence[Record]) -> bool:
     """Whether the cluster knows transactions, and these records may stand in one."""
     known = level_of(image, METADATA_VERSION_FEATURE) >= TRANSACTIONS_LEVEL
-    return known and _WATCHED.isdisjoint(map(type, records))
+    return known and _OUTSIDE.isdisjoint(map(type, records))
 
 
 def as_transaction(records: Sequence[Record]) -> list[Record]:
