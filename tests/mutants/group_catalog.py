@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.coordinator.group_core import GroupCore
 from broker.coordinator.group_records import OffsetKey, key_of
 from broker.coordinator.shard import Shard
+from broker.log.record_batch import NO_PRODUCER
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
@@ -17,10 +18,12 @@ def _tell_at_once(shard: Shard, required: int, effect: Effect) -> None:
     shard._release(effect)
 
 
-def _forget_groups(core: GroupCore, key: bytes, value: bytes | None) -> None:
+def _forget_groups(
+    core: GroupCore, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER
+) -> None:
     about = key_of(key)
     if isinstance(about, OffsetKey):
-        core._offsets.replay(about, value)
+        core._offsets.replay(about, value, producer_id)
 
 
 GROUPS = (
