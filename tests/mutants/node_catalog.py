@@ -29,6 +29,7 @@ from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import Patch, node_mutant
 from tests.mutants.outdated_catalog import OUTDATED
 from tests.mutants.replica_catalog import REPLICAS
+from tests.mutants.transaction_catalog import TRANSACTION_MUTANTS
 from tests.mutants.voter_catalog import VOTER_MUTANTS
 
 if TYPE_CHECKING:
@@ -465,4 +466,5 @@ NODE_MUTANTS = (
     *OUTDATED,
     *LOCKS,
     *GROUPS,
+    *TRANSACTION_MUTANTS,
 )
