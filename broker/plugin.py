@@ -15,6 +15,7 @@ from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import group_coordinator
+from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.log import dump
 from broker.log.log_manager import LogManager
 from broker.log.settings import log_settings
@@ -51,6 +52,9 @@ class KafkaBroker:
         self._metadata = MetadataCache()
         self._producer_ids = ProducerIds(context.controller, config.node_id, context.broker_epoch)
         self._internal_topics = InternalTopics(config, context.controller, self._metadata)
+        self._transactions = TransactionCoordinator(
+            config, self.replicas, context.runtime.wall_ms, context.fail, context.runtime.log
+        )
         self._groups = group_coordinator(context, self.replicas)
         self._sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, context.runtime.random
@@ -74,6 +78,7 @@ class KafkaBroker:
         """Takes up the newer image; the first one opens the listeners for requests."""
         self.replicas.apply_delta(delta, image)
         self._metadata.publish(image)
+        self._transactions.publish(image)
         self._groups.publish(image)
         self._admission.begin()
 
@@ -82,6 +87,7 @@ class KafkaBroker:
         self._listeners.close()
         self._producer_ids.close()
         self._internal_topics.close()
+        await self._transactions.stop()
         await self._groups.stop()
         await self.replicas.stop()
 
@@ -99,6 +105,7 @@ class KafkaBroker:
             producer_ids=self._producer_ids,
             sessions=self._sessions,
             internal_topics=self._internal_topics,
+            transactions=self._transactions,
             groups=self._groups,
             wall_ms=self._context.runtime.wall_ms,
             log=self._log,

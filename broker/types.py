@@ -37,6 +37,17 @@ class LeaderHint:
     leader_epoch: int
 
 
+class EndMarker(NamedTuple):
+    """A marker to append instead of records: a producer's transaction ends in the partition."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int = 0
+    """2: bears the epoch of the producer's next transaction, so no later marker is the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class AppendResult:
     """What became of one partition's records."""
@@ -141,6 +152,19 @@ class DeletedRecords:
     error: ErrorCode
     low_watermark: int = -1
     """The least log start of all live replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerFacts:
+    """A producer as a partition knows it; -1 where there is nothing to tell."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    open_from: int
+    """The first offset of the transaction that is open."""
 
 
 @dataclass(frozen=True, slots=True)

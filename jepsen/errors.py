@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class InputError(Exception):
     """What was asked for cannot be done; the message names the option and the remedy."""
+
+
+class ClusterError(Exception):
+    """The cluster of a test cannot be had; the message says why and where to look."""

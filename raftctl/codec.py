@@ -129,19 +129,22 @@ class Codec(Generic[T]):
         if len(rows) < _COLUMNS_FROM or min(map(len, rows)) <= begin:
             return [self.from_row(row[begin:]) for row in rows]
         made: list[T] = []
-        for type_id, run in groupby(rows, itemgetter(begin)):
-            some = [*run]
-            columns = self._columns_of(type_id, some, begin)
-            if columns is not None:
-                made += self._from_columns[some[0][begin]](columns)
-            else:
-                made += [self.from_row(row[begin:]) for row in some]
+        for _, run in groupby(rows, itemgetter(begin)):
+            made += self.from_run([*run], begin)
         return made
+
+    def from_run(self, rows: Sequence[Row], begin: int = 0) -> list[T]:
+        """Does what `from_rows` does for rows that all begin with the same type id."""
+        type_id = rows[0][begin]
+        columns = self._columns_of(type_id, rows, begin)
+        if columns is not None:
+            return self._from_columns[type_id](columns)
+        return [self.from_row(row[begin:]) for row in rows]
 
     def columns_of(self, cls: type[T], rows: Sequence[Row]) -> list[Sequence[Any]] | None:
         """The values of each field of many unpacked objects of one class, fit for its objects.
 
-        None if they are few or of another class, or if anything is unusual: `from_rows` tells what.
+        None if they are few or of another class, or if anything is unusual: `from_run` tells what.
         """
         type_id = self._type_ids[cls]
         return self._columns_of(type_id, rows, 0) if rows and rows[0][0] == type_id else None

@@ -300,7 +300,13 @@ def _whole(item: Plan) -> Callable[[Row], Sequence[Any]]:
 
         return check
     if not _SCALARS.issuperset(item.arrives):
-        return lambda column: [unpack(one) for one in column]
+
+        def convert_each(column: Row) -> Sequence[Any]:
+            if not any(column) and len(set(map(type, column))) == 1:
+                return [unpack(column[0])] * len(column)  # all are the same nothing
+            return [unpack(one) for one in column]
+
+        return convert_each
 
     def convert(column: Row) -> Sequence[Any]:
         # The same values come again and again, as topic ids and error codes do.
@@ -317,6 +323,9 @@ def pack_columns(
     plan_of = _field_plans(cls, plans)
     getters = [attrgetter(name) for name in plan_of]
     packs = [item.pack for item in plan_of.values()]
+    if len(plan_of) > 1 and not any(packs):
+        tag, get_all = (type_id,), attrgetter(*plan_of)
+        return lambda values: [tag + row for row in map(get_all, values)]
 
     def pack(values: Sequence[Any]) -> list[Row]:
         columns: list[Iterable[Any]] = []

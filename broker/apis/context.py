@@ -14,6 +14,7 @@ from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import Coordinator
+from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.protocol.codec import Message
 from raftctl.config import NodeConfig
 from raftctl.plugins import ControllerClient
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from broker.types import (
         AppendResult,
         DeletedRecords,
+        EndMarker,
         EpochEndOffset,
         FetchParams,
         FetchPartition,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         LogDirectoryFacts,
         OffsetLookup,
         OffsetResult,
+        ProducerFacts,
         TopicPartition,
     )
     from raftctl.errors import ErrorCode
@@ -44,7 +47,10 @@ class Replicas(Protocol):
     """
 
     def append(
-        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+        self,
+        acks: int,
+        timeout_ms: int,
+        entries: Sequence[tuple[TopicPartition, Buffer | EndMarker]],
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends to each partition; results in order of the entries."""
 
@@ -68,6 +74,9 @@ class Replicas(Protocol):
     ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
         """Hides what is below each offset; results in order of the entries."""
 
+    def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
+        """Who writes to a partition that this broker leads."""
+
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """What each of `log.dirs` holds."""
 
@@ -85,6 +94,7 @@ class ApiContext:
     producer_ids: ProducerIds
     sessions: FetchSessions
     internal_topics: InternalTopics
+    transactions: TransactionCoordinator
     groups: Coordinator
     wall_ms: Callable[[], int]
     log: FilteringBoundLogger

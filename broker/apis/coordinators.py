@@ -1,10 +1,10 @@
-"""FindCoordinator: which broker holds a group (row G1). Transactions have no coordinator yet."""
+"""FindCoordinator: which broker holds a group, or a transactional id (row G1)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
 
-_TOPICS = {0: CONSUMER_OFFSETS}
+_TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 """By the type of the key: 0 for groups, 1 for transactional ids."""
-_TRANSACTION = 1
 _NOBODY = {"node_id": -1, "host": "", "port": -1}
 
 
@@ -23,12 +22,9 @@ def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any
     """The brokers that lead the partitions of the keys; creates the topic when it is first asked
     for. COORDINATOR_NOT_AVAILABLE while there is no leader.
     """
-    kind = request.body.get("key_type", 0)
-    topic = _TOPICS.get(kind)
+    topic = _TOPICS.get(request.body.get("key_type", 0))
     if topic is None:
-        known = kind == _TRANSACTION
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST
-        raise KafkaError(code)
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if context.metadata.image.topics.by_name(topic) is None:
         return _create_and_answer(context, request, topic)
     return _answer(context, request, topic)

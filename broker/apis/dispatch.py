@@ -27,12 +27,13 @@ from broker.apis import (
     metadata,
     offsets,
     produce,
-    producer_ids,
     quorum,
     quotas,
     reassignments,
     scram,
     topics,
+    transaction_admin,
+    transactions,
 )
 from broker.apis.context import Answer, ApiContext, Encoded, HangUpError, Pending
 from broker.protocol.codec import (
@@ -89,8 +90,23 @@ APIS: dict[int, Api] = {
     ApiKey.CREATE_TOPICS: Api(topics.handle_create, topics.refuse_create),
     ApiKey.DELETE_TOPICS: Api(topics.handle_delete, topics.refuse_delete),
     ApiKey.DELETE_RECORDS: Api(log_admin.handle_delete_records, log_admin.refuse_delete_records),
-    ApiKey.INIT_PRODUCER_ID: Api(producer_ids.handle, producer_ids.refuse),
+    ApiKey.INIT_PRODUCER_ID: Api(transactions.handle_init, transactions.refuse_init),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(offsets.handle_leader_epochs, offsets.refuse_leader_epochs),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Api(
+        transactions.handle_add_partitions, transactions.refuse_add_partitions
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: Api(transactions.handle_add_offsets, transactions.refuse_by_code),
+    ApiKey.END_TXN: Api(transactions.handle_end, transactions.refuse_by_code),
+    ApiKey.WRITE_TXN_MARKERS: Api(
+        transaction_admin.handle_markers, transaction_admin.refuse_markers
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: Api(
+        transaction_admin.handle_producers, transaction_admin.refuse_producers
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: Api(
+        transaction_admin.handle_describe, transaction_admin.refuse_describe
+    ),
+    ApiKey.LIST_TRANSACTIONS: Api(transaction_admin.handle_list, transaction_admin.refuse_list),
     ApiKey.DESCRIBE_CONFIGS: Api(configs.handle, configs.refuse),
     ApiKey.DESCRIBE_LOG_DIRS: Api(
         log_admin.handle_describe_log_dirs, log_admin.refuse_describe_log_dirs

@@ -25,8 +25,6 @@ _ACKS = (0, 1, -1)
 def handle(context: ApiContext, request: Request) -> Answer | Pending:
     """Appends at once, answers when the records are as safe as `acks` asks."""
     body = request.body
-    if body["transactional_id"] is not None:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "transactions are not supported")
     if body["acks"] not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     entries = _entries(body)

@@ -1,4 +1,4 @@
-"""InitProducerId: gives out producer ids from blocks that the controller grants (row C10).
+"""Gives out producer ids from blocks that the controller grants (row C10).
 
 The next block is asked for before the present one is used up, so that producers do not wait for the
 controller. An id is never given twice: what is left of a block when the broker stops is lost.
@@ -15,8 +15,6 @@ from raftctl.metadata.requests import AllocateProducerIdsRequest, AllocateProduc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.apis.context import Answer, ApiContext
-    from broker.protocol.codec import Request
     from raftctl.plugins import ControllerClient
 
 _TIMEOUT_MS = 10_000
@@ -75,19 +73,3 @@ class ProducerIds:
         if not isinstance(response, AllocateProducerIdsResponse) or response.error:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no block of producer ids")
         self._next = range(response.first, response.first + response.count)
-
-
-async def handle(context: ApiContext, request: Request) -> Answer:
-    """A fresh id with epoch 0 for an idempotent producer; there are no transactions yet."""
-    if request.body["transactional_id"] is not None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    return {"producer_id": await context.producer_ids.take(), "producer_epoch": 0}
-
-
-def refuse(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
-    """The error without an id."""
-    code = error.code
-    if code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
-        # What clients of this request know as "try again".
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}

@@ -135,6 +135,11 @@ class Shard:
         for ticket in list(self._tickets):
             self._refuse(ticket, error)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether another leader epoch has begun."""
+        return self._closed is not None
+
     # --- requests -------------------------------------------------------------------------------
 
     def ask(self, request: Any) -> asyncio.Future[Any]:

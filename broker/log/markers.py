@@ -15,6 +15,7 @@ from broker.log import record_batch, records
 from broker.log.record_batch import CONTROL, MAGIC, NO_PRODUCER, TRANSACTIONAL, BatchHeader
 
 if TYPE_CHECKING:
+    from broker.types import EndMarker
     from raftctl.runtime.api import Buffer
 
 _KEY = struct.Struct(">hh")
@@ -39,11 +40,10 @@ class Marker(NamedTuple):
     """The leader epoch of the coordinator's partition of `__transaction_state`."""
 
 
-def encoded(
-    marker: Marker, producer_id: int, producer_epoch: int, now_ms: int
-) -> tuple[bytes, BatchHeader]:
+def encoded(marker: EndMarker, now_ms: int) -> tuple[bytes, BatchHeader]:
     """The control batch, not placed in a log yet; `now_ms` is the wall clock."""
-    key = _KEY.pack(_VERSION, marker.kind)
+    kind = MarkerKind.COMMIT if marker.commit else MarkerKind.ABORT
+    key = _KEY.pack(_VERSION, kind)
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
     tail = b"".join(
         [records.varint(len(key)), key, records.varint(len(value)), value, records.varint(0)]
@@ -59,8 +59,8 @@ def encoded(
         last_offset_delta=0,
         base_timestamp=now_ms,
         max_timestamp=now_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
         base_sequence=_NO_SEQUENCE,
         record_count=1,
     )

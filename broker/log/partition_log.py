@@ -33,10 +33,9 @@ if TYPE_CHECKING:
 
     from broker.log.aborted_index import AbortedTransaction
     from broker.log.flushing import Flusher, FlushPlan
-    from broker.log.markers import Marker
     from broker.log.reading import Limits, Place
     from broker.log.records import TimestampOffset
-    from broker.types import EpochEndOffset, TopicPartition
+    from broker.types import EndMarker, EpochEndOffset, TopicPartition
     from raftctl.metadata.topic_config import TopicConfig
     from raftctl.runtime.api import Buffer, FileSystem, Piece
 
@@ -138,18 +137,17 @@ class PartitionLog:
         self._append(pieces, header)
         return Appended(base_offset, header.next_offset, time_ms, duplicate=False)
 
-    def append_marker(
-        self, producer_id: int, producer_epoch: int, marker: Marker, leader_epoch: int, now_ms: int
-    ) -> int:
-        """Ends a producer's transaction here; returns the offset after the marker.
+    def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
+        """Ends a producer's transaction here, unless the same marker has done so before.
 
         Raises KafkaError: what `ProducerStates.check_marker` says, or KAFKA_STORAGE_ERROR.
         """
-        self.producers.check_marker(producer_id, producer_epoch, marker.coordinator_epoch)
-        batch, header = markers.encoded(marker, producer_id, producer_epoch, now_ms)
-        pieces, header = record_batch.placed(batch, header, self.log_end_offset, leader_epoch)
+        end = self.log_end_offset
+        if self.producers.check_marker(marker):
+            return Appended(end, end, -1, duplicate=True)
+        pieces, header = record_batch.placed(*markers.encoded(marker, now_ms), end, leader_epoch)
         self._append(pieces, header)
-        return header.next_offset
+        return Appended(end, header.next_offset, -1, duplicate=False)
 
     def append_as_follower(self, data: Buffer) -> int:
         """Appends what the leader sent, offsets and all; returns the bytes appended.

@@ -21,11 +21,14 @@ from raftctl.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from broker.types import EndMarker
+
 _REMEMBERED_BATCHES = 5
 _UNDO_ENTRIES_MAX = 100_000
 NO_OFFSET = -1
 NO_COORDINATOR = -1
 _NO_SEQUENCE = -1
+_EPOCH_PER_TRANSACTION = 2
 
 
 class SentBatch(NamedTuple):
@@ -131,20 +134,23 @@ class ProducerStates:
         self._expect(header, 0 if before == SEQUENCE_MAX else before + 1)
         return None
 
-    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Whether the partition takes a marker of a coordinator.
+    def check_marker(self, marker: EndMarker) -> bool:
+        """Whether the log has this marker already. What cannot be told is written again: before
+        version 2 the producer's next transaction has the same epoch.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
         """
-        known = self._producers.get(producer_id)
+        known = self._producers.get(marker.producer_id)
         if known is None:
-            return
-        if producer_epoch < known.epoch:
-            text = f"a marker of epoch {producer_epoch}, the producer is at {known.epoch}"
+            return False
+        if marker.producer_epoch < known.epoch:
+            text = f"a marker of epoch {marker.producer_epoch}, the producer is at {known.epoch}"
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
-        if coordinator_epoch < known.coordinator_epoch:
-            text = f"coordinator epoch {coordinator_epoch} is older than {known.coordinator_epoch}"
-            raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, text)
+        if marker.coordinator_epoch < known.coordinator_epoch:
+            found = f"{marker.coordinator_epoch} is older than {known.coordinator_epoch}"
+            raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, f"coordinator epoch {found}")
+        is_bumped = marker.transaction_version >= _EPOCH_PER_TRANSACTION
+        return is_bumped and marker.producer_epoch == known.epoch
 
     def note(self, header: BatchHeader) -> None:
         """Remembers a batch of records that is in the log now, whatever its sequence."""

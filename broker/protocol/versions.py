@@ -33,6 +33,10 @@ class ApiKey(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DELETE_ACLS = 31
@@ -53,7 +57,10 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
     UNREGISTER_BROKER = 64
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -77,6 +84,10 @@ SERVED: dict[int, range] = {
     ApiKey.DELETE_RECORDS: range(3),
     ApiKey.INIT_PRODUCER_ID: range(6),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2, 5),
+    ApiKey.ADD_PARTITIONS_TO_TXN: range(6),
+    ApiKey.ADD_OFFSETS_TO_TXN: range(5),
+    ApiKey.END_TXN: range(5),
+    ApiKey.WRITE_TXN_MARKERS: range(1, 3),
     ApiKey.DESCRIBE_ACLS: range(1, 4),
     ApiKey.CREATE_ACLS: range(1, 4),
     ApiKey.DELETE_ACLS: range(1, 4),
@@ -97,7 +108,10 @@ SERVED: dict[int, range] = {
     ApiKey.DESCRIBE_QUORUM: range(3),
     ApiKey.UPDATE_FEATURES: range(3),
     ApiKey.DESCRIBE_CLUSTER: range(3),
+    ApiKey.DESCRIBE_PRODUCERS: range(1),
     ApiKey.UNREGISTER_BROKER: range(1),
+    ApiKey.DESCRIBE_TRANSACTIONS: range(1),
+    ApiKey.LIST_TRANSACTIONS: range(2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
 }
 """Api key to the versions that are answered."""

@@ -133,3 +133,10 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
     def answer(self) -> list[FetchResult]:
         """What is there now."""
         return self._read(self._params, self._partitions)
+
+
+def is_enough(results: Sequence[FetchResult], min_bytes: int) -> bool:
+    """Whether a fetch is answered at once: enough bytes, or something else to tell."""
+    if any(r.error or r.diverging or r.preferred_read_replica >= 0 for r in results):
+        return True
+    return sum(result.size for result in results) >= min_bytes

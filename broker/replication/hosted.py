@@ -15,6 +15,7 @@ from broker.replication.partition import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Partitio
 from broker.replication.throttle import names
 from broker.types import (
     CONSUMER,
+    EndMarker,
     EpochEndOffset,
     FetchParams,
     FetchPartition,
@@ -22,6 +23,7 @@ from broker.types import (
     LeaderHint,
     OffsetLookup,
     OffsetResult,
+    ProducerFacts,
     TopicPartition,
 )
 from raftctl.errors import ErrorCode, KafkaError
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.log.aborted_index import AbortedTransaction
-    from broker.log.markers import Marker
     from broker.log.partition_log import PartitionLog
     from broker.log.results import Appended
     from raftctl.metadata.image import PartitionImage
@@ -82,12 +83,15 @@ class HostedPartition:
 
     # --- leading --------------------------------------------------------------------------------
 
-    def append(self, batch: Buffer, acks: int, now_ms: int, wall_ms: int) -> Appended:
-        """Appends a produced batch. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
-        NOT_ENOUGH_REPLICAS, or what is wrong with the batch.
+    def append(self, what: Buffer | EndMarker, acks: int, now_ms: int, wall_ms: int) -> Appended:
+        """Appends a produced batch, or a marker. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS, or what is wrong with the batch or the marker.
         """
         self._check_appends(acks)
-        appended = self.log.append_as_leader(batch, self.rules.leader_epoch, wall_ms)
+        if isinstance(what, EndMarker):
+            appended = self.log.append_marker(what, self.rules.leader_epoch, wall_ms)
+        else:
+            appended = self.log.append_as_leader(what, self.rules.leader_epoch, wall_ms)
         self.advance(now_ms)
         return appended
 
@@ -98,18 +102,6 @@ class HostedPartition:
         if acks == ALL_IN_SYNC and rules.is_under_min_insync:
             text = f"{len(rules.isr)} replicas in sync, {rules.effective_min_insync} are required"
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
-
-    def append_marker(
-        self, producer_id: int, producer_epoch: int, marker: Marker, now_ms: int, wall_ms: int
-    ) -> int:
-        """Ends a producer's transaction; returns the offset after the marker. Raises KafkaError:
-        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or why a marker of this coordinator is refused.
-        """
-        self._check_appends(ALL_IN_SYNC)
-        epoch = self.rules.leader_epoch
-        end = self.log.append_marker(producer_id, producer_epoch, marker, epoch, wall_ms)
-        self.advance(now_ms)
-        return end
 
     def delete_records(self, offset: int) -> int:
         """Hides what is below `offset`, -1 for all that is committed; returns the log start.
@@ -337,6 +329,23 @@ class HostedPartition:
         if error is not ErrorCode.NONE:
             return error, EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
         return error, self.log.end_offset_for_epoch(leader_epoch)
+
+    def producers(self) -> tuple[ErrorCode, list[ProducerFacts]]:
+        """Answers DescribeProducers for this partition."""
+        error = self.rules.check_leader(UNKNOWN_EPOCH)
+        if error is not ErrorCode.NONE:
+            return error, []
+        return error, [
+            ProducerFacts(
+                producer_id,
+                one.epoch,
+                one.last_sequence,
+                one.timestamp,
+                one.coordinator_epoch,
+                one.open_from,
+            )
+            for producer_id, one in self.log.producers.items()
+        ]
 
     # --- following ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker.replication import cold_reads
 from broker.replication.ack_flusher import AckFlusher
 from broker.replication.background import Background
-from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce
+from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce, is_enough
 from broker.replication.deletion import RecordDeletion
 from broker.replication.directory_assignments import DirectoryAssignments
 from broker.replication.fetcher import Fetchers
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from broker.log.log_manager import LogManager
     from broker.log.partition_log import PartitionLog
-    from broker.types import DeletedRecords, LogDirectoryFacts
+    from broker.types import DeletedRecords, EndMarker, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
@@ -273,7 +273,10 @@ class ReplicaManager:
     # --- produce --------------------------------------------------------------------------------
 
     def append(
-        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+        self,
+        acks: int,
+        timeout_ms: int,
+        entries: Sequence[tuple[TopicPartition, Buffer | EndMarker]],
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends to each partition; results in order of the entries, later if acks is -1."""
         results: list[AppendResult] = []
@@ -294,7 +297,7 @@ class ReplicaManager:
         return self._produces.wait(operation, operation.partitions, timeout_ms)
 
     def _append_one(
-        self, partition: TopicPartition, batch: Buffer, acks: int
+        self, partition: TopicPartition, batch: Buffer | EndMarker, acks: int
     ) -> tuple[AppendResult, int]:
         hosted = self._hosted.get(partition)
         if hosted is None:
@@ -338,7 +341,7 @@ class ReplicaManager:
         urgent = self._selects and self._must_hear(params.replica_id, partitions)
         results = self._read(params, partitions)
         self._cold_reads.read_ahead(params, partitions)
-        if not partitions or params.max_wait_ms <= 0 or _is_enough(results, params.min_bytes):
+        if not partitions or params.max_wait_ms <= 0 or is_enough(results, params.min_bytes):
             return results
         if urgent:
             return results
@@ -449,6 +452,11 @@ class ReplicaManager:
         """Hides what is below each offset; results in order, when all live replicas follow."""
         return self._deletion.delete(timeout_ms, entries)
 
+    def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
+        """Who writes to a partition that this broker leads."""
+        hosted = self._hosted.get(partition)
+        return (self._absence(partition), []) if hosted is None else hosted.producers()
+
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """What each of `log.dirs` holds."""
         return await self._logs.describe()
@@ -490,10 +498,3 @@ class ReplicaManager:
 
     def _now_ms(self) -> int:
         return int(self._loop.time() * 1000)
-
-
-def _is_enough(results: Sequence[FetchResult], min_bytes: int) -> bool:
-    """Whether a fetch is answered at once: enough bytes, or something else to tell."""
-    if any(r.error or r.diverging or r.preferred_read_replica >= 0 for r in results):
-        return True
-    return sum(result.size for result in results) >= min_bytes

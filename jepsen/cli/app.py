@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jepsen.cli import check
+from jepsen.cli import check, report, test
 
 app = typer.Typer(
     name="jepsen",
@@ -22,3 +22,6 @@ def _commands() -> None:
 
 
 app.command()(check.check)
+app.command(name="test")(test.run)
+app.command()(report.report)
+app.command()(report.serve)

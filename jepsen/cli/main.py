@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from jepsen.errors import InputError
+from jepsen.errors import ClusterError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 
 # Typer brings its own parser along and exports of its errors only the most special one.
-_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+_UsageError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
 
 
 def main() -> None:
@@ -38,8 +38,12 @@ def run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     try:
         status = command.main(list(arguments), prog_name="jepsen", standalone_mode=False)
-    except (_UsageError, InputError) as error:
+    except _UsageError as error:
+        return _fail(error.format_message(), BAD_ARGUMENTS)
+    except InputError as error:
         return _fail(str(error), BAD_ARGUMENTS)
+    except ClusterError as error:
+        return _fail(str(error), FAILED)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except Exception:  # noqa: BLE001 - a failure of ours is no verdict

@@ -76,3 +76,19 @@ class TransactionKeys(Section):
     transaction_state_log_segment_bytes: int = key(
         104_857_600, "The segment size of `__transaction_state`.", at_least=14
     )
+    transaction_max_timeout_ms: int = key(
+        900_000, "The longest `transaction.timeout.ms` that a producer may ask for.", at_least=1
+    )
+    transactional_id_expiration_ms: int = key(
+        604_800_000,
+        "How long a transactional id is remembered that nobody uses.",
+        at_least=1,
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
+        10_000,
+        "How often it is looked for transactions that take longer than their timeout.",
+        at_least=1,
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
+        3_600_000, "How often it is looked for transactional ids that nobody uses.", at_least=1
+    )

@@ -78,11 +78,8 @@ replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id
 server.max.startup.time.ms socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
 socket.send.buffer.bytes
-transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
 transaction.partition.verification.enable
-transaction.remove.expired.transaction.cleanup.interval.ms
 transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
-transactional.id.expiration.ms
 unclean.leader.election.interval.ms unstable.api.versions.enable
 unstable.feature.versions.enable
 """

@@ -60,7 +60,7 @@ def replay_payload(delta: MetadataDelta, payload: bytes, count: int, base_offset
     for rows in RECORD_CODEC.unpack_runs(payload, count):
         columns = RECORD_CODEC.columns_of(PartitionRecord, rows)
         if columns is None:
-            delta.replay_all(RECORD_CODEC.from_rows(rows), offset)
+            delta.replay_all(RECORD_CODEC.from_run(rows), offset)
         else:
             topic_ids, partition_ids, replicas, isr, *others = columns
             fields = zip(map(shared, replicas), map(shared, isr), *others, strict=True)

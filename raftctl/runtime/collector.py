@@ -4,9 +4,9 @@ A full collection looks at every object that is there, and millions of partition
 objects: it would stop event loop and workers for seconds. Nearly all of them stay, and hold no
 cycles. So whatever has survived a full collection that took long is not looked at again
 (`gc.freeze`): it is still freed when nobody refers to it any more, and only cycles that are closed
-later among what was frozen are never found. The interpreter considers a full collection after
-`FULL_AFTER` younger ones, and starts it when there is a quarter more than the last one has seen; so
-pauses are in proportion to what is new, however much there is.
+later among what was frozen are never found. So pauses are in proportion to what is new, however
+much there is. `THRESHOLDS` let a batch of thousands of records come and go without being looked
+at, and have a full collection begin when there are tens of thousands of new objects.
 Source: the `gc` module of the Python standard library.
 """
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 PAUSE_S = 0.01
 """A full collection that took longer was a long one."""
-FULL_AFTER = 2
+THRESHOLDS = (5_000, 5, 2)
+"""New objects until the youngest generation is looked at; so many of its collections until the next
+generation is, and so many of those until all are."""
 _OLDEST = 2
 
 
@@ -36,7 +38,7 @@ class Collector:
     def start(self) -> None:
         """Begins with freezing what is there, so that the imported modules are not looked at."""
         gc.freeze()
-        gc.set_threshold(self._thresholds[0], self._thresholds[1], FULL_AFTER)
+        gc.set_threshold(*THRESHOLDS)
         gc.callbacks.append(self._on_collection)
 
     def stop(self) -> None:

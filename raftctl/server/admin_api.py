@@ -13,7 +13,6 @@ from aiohttp import web
 
 from raftctl.ids import uuid_text
 from raftctl.metadata.record_codec import RECORD_CODEC
-from raftctl.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from raftctl.raft.status import QuorumStatus, ReplicaStatus
     from raftctl.server.driver import RaftDriver
     from raftctl.server.loader import MetadataLoader
+    from raftctl.server.partition_counts import PartitionCounts
     from raftctl.server.state_hashes import StateHashes
 
 METADATA_PATH = "/api/v1/metadata"
@@ -43,12 +43,14 @@ class AdminApi:
         driver: RaftDriver,
         loader: MetadataLoader,
         hashes: StateHashes,
+        counts: PartitionCounts,
     ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._driver = driver
         self._loader = loader
         self._hashes = hashes
+        self._counts = counts
 
     def routes(self) -> list[web.RouteDef]:
         """What to mount in the node's application."""
@@ -68,7 +70,7 @@ class AdminApi:
 
     async def _status(self, request: web.Request) -> web.Response:
         quorum = quorum_json(self._driver.status())
-        cluster = cluster_json(self._loader.image)
+        cluster = cluster_json(self._loader.image, self._counts)
         identity = {"node_id": self._node_id, "cluster_id": self._cluster_id}
         disk = {"metadata_log_fsyncs": self._driver.log.fsyncs}
         state = {"state_hash": self._hashes.status()}
@@ -136,21 +138,8 @@ def _age(now_ms: int, then_ms: int | None) -> int | None:
     return None if then_ms is None else now_ms - then_ms
 
 
-def cluster_json(image: MetadataImage) -> dict[str, Any]:
-    """Brokers and the health of partitions."""
-    leaders = dict.fromkeys(sorted(image.brokers), 0)
-    replicas = dict.fromkeys(leaders, 0)
-    partitions = offline = under_replicated = 0
-    for topic in image.topics.in_order():
-        for partition in topic.partitions.values():
-            partitions += 1
-            offline += partition.leader == NO_LEADER
-            under_replicated += len(partition.isr) < len(partition.replicas)
-            if partition.leader in leaders:
-                leaders[partition.leader] += 1
-            for broker_id in partition.replicas:
-                if broker_id in replicas:
-                    replicas[broker_id] += 1
+def cluster_json(image: MetadataImage, counts: PartitionCounts) -> dict[str, Any]:
+    """Brokers and the health of partitions, given the image's counts."""
     return {
         "brokers": [
             {
@@ -160,14 +149,14 @@ def cluster_json(image: MetadataImage) -> dict[str, Any]:
                 "fenced": broker.fenced,
                 "in_controlled_shutdown": broker.in_controlled_shutdown,
                 "broker_epoch": broker.broker_epoch,
-                "leaders": leaders[broker_id],
-                "replicas": replicas[broker_id],
+                "leaders": counts.leaders[broker_id],
+                "replicas": counts.replicas[broker_id],
             }
             for broker_id, broker in sorted(image.brokers.items())
         ],
         "topics": len(image.topics.topics),
-        "partitions": partitions,
-        "offline_partitions": offline,
-        "under_replicated_partitions": under_replicated,
+        "partitions": counts.partitions,
+        "offline_partitions": counts.offline,
+        "under_replicated_partitions": counts.under_replicated,
         "metadata_offset": image.offset,
     }

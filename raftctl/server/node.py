@@ -35,6 +35,7 @@ from raftctl.server.kv_index import KeyIndex
 from raftctl.server.kv_json import BODY_BYTES_MAX
 from raftctl.server.kv_watch import KvWatches
 from raftctl.server.loader import MetadataLoader
+from raftctl.server.partition_counts import PartitionCounts
 from raftctl.server.peers import Peers
 from raftctl.server.replica import bootstrap_servers, make_core, open_replica
 from raftctl.server.snapshots import Snapshots, Snapshotter
@@ -251,12 +252,15 @@ class Node:
         rpc.answer_many(
             KvPutRequest, lambda _, requests, reply: service.answer_puts(requests, reply)
         )
+        counts = PartitionCounts()
+        loader.add_publisher(counts)
         api = AdminApi(
             node_id=config.node_id,
             cluster_id=replica.cluster_id,
             driver=driver,
             loader=loader,
             hashes=self.hashes,
+            counts=counts,
         )
         app = web.Application(client_max_size=BODY_BYTES_MAX)
         app.add_routes(api.routes())

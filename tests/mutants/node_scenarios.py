@@ -24,6 +24,7 @@ from tests.simulation.partition_scenarios import (
     last_replica_standing,
     log_directory_of_a_replica_fails,
     replica_returns_empty_while_it_is_proposed,
+    syncs_fail_before_the_power,
 )
 from tests.simulation.rig import TIMEOUT_S, Rig
 from tests.simulation.voter_scenarios import changes_compete, removed_voter_is_the_fastest
@@ -191,6 +192,7 @@ SCENARIOS: dict[str, Scenario] = {
         last_replica_standing,
         log_directory_of_a_replica_fails,
         all_brokers_lose_power,
+        syncs_fail_before_the_power,
         removed_voter_is_the_fastest,
         changes_compete,
         replica_returns_empty_while_it_is_proposed,

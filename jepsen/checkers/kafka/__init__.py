@@ -3,6 +3,7 @@
     send       [["send", key, value]] becomes [["send", key, [offset, value]]], offset or nil
     poll       [["poll"]] becomes [["poll", {key: [[offset, value], ...]}]]
     txn        several of both in one transaction
+    final-poll a poll that begins at the start of every key
     assign, subscribe   a list of keys
     commit, committed   {key: offset} of a consumer group, written and read
 

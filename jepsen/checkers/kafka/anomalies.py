@@ -220,6 +220,8 @@ def _external_steps(
             if call.type is not OpType.FAIL:
                 mine.keep(call.operation.invoke.value or ())
             continue
+        if call.operation.invoke.f == "final-poll":
+            mine.last = {}
         for key, placed in logs.placed(of(call)).items():
             before = mine.last.get(key)
             first, record = placed[0]

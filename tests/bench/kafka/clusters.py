@@ -65,9 +65,11 @@ def kafka_jars(version: str, cache: Path) -> Path:
     done = folder / ".complete"
     if not done.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        options = ["-q", "-B", "-f", str(POM), f"-Dkafka.version={version}"]
         copy = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-        subprocess.run(["mvn", *options, *copy], check=True, capture_output=True, timeout=600)
+        maven = ["mvn", "-q", "-B", "-f", str(POM), f"-Dkafka.version={version}", *copy]
+        outcome = subprocess.run(maven, capture_output=True, text=True, timeout=600)
+        if outcome.returncode:
+            raise SystemExit(f"no Apache Kafka {version} on Maven Central:\n{outcome.stdout}")
         done.touch()
     return folder
 

@@ -81,7 +81,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.bench kafka", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=[STARTUP, *PARTS], metavar="PART")
     parser.add_argument("--peer", choices=["kafka", "none"], default="kafka")
-    parser.add_argument("--kafka-version", default="4.1.0")
+    parser.add_argument("--kafka-version", default="4.3.1")
     parser.add_argument("--output", type=Path, default=Path("out/bench-kafka.json"))
     parser.add_argument("--full", action="store_true", help=f"as with {FULL}")
     parser.add_argument("--turns", type=int, default=3)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -23,13 +22,18 @@ from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.metadata.admin_requests import DescribeQuorumRequest
 from raftctl.metadata.requests import CreateTopicsRequest, NewTopic
 from tests.bench.scale.fleet import SESSION_MS, Controllers, Pings, SilentBroker
+from tests.bench.scale.loading import resident_mib
+from tests.bench.scale.snapshots import measure_snapshot
 
 SIZES = (1_000, 10_000, 100_000, 500_000, 1_000_000, 2_000_000)
 BROKERS = 30
 PARTITIONS = 100
 REQUEST_TOPICS = 10
 REQUESTS_UNDER_WAY = 2
-CRASH_TOGETHER = 10
+CRASHES = (1, 3, 10)
+"""Brokers that crash together; three of thirty lead as much as one of ten."""
+SINGLE_TOPICS = 500
+SINGLE_UNDER_WAY = 16
 QUIET_S = 3.0
 """For what follows from brokers that came back."""
 TIMEOUTS = {
@@ -41,10 +45,13 @@ TIMEOUTS = {
 class Scale:
     """One quorum and what was measured of it."""
 
-    def __init__(self, cluster: LocalCluster, controllers: Controllers) -> None:
+    def __init__(
+        self, cluster: LocalCluster, controllers: Controllers, directory: Path, brokers: int
+    ) -> None:
         self._cluster = cluster
         self._controllers = controllers
-        self._brokers = [SilentBroker(controllers, number) for number in range(1, BROKERS + 1)]
+        self._directory = directory
+        self._brokers = [SilentBroker(controllers, number) for number in range(1, brokers + 1)]
         self._pings = Pings(controllers)
         self._topics = 0
         self.rows: list[dict[str, Any]] = []
@@ -85,23 +92,37 @@ class Scale:
         }
 
     async def _measure(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"active_rss_mib": self._resident_mib()}
-        found["crash_s"] = round(await self._crash(self._brokers[:1]), 2)
-        found["crash_longest_wait_ms"] = round(self._pings.longest_ms(), 1)
+        found: dict[str, Any] = {"rss_mib": self._resident_mib()}
+        self._pings.longest_ms()
+        for count in CRASHES:
+            if count < len(self._brokers) - 2:
+                found[f"crash_of_{count}_s"] = round(await self._crash(self._brokers[:count]), 2)
+                found[f"crash_of_{count}_longest_wait_ms"] = round(self._pings.longest_ms(), 1)
         began = perf_counter()
         await self._brokers[1].leave()
         found["controlled_shutdown_s"] = round(perf_counter() - began, 2)
         found["shutdown_longest_wait_ms"] = round(self._pings.longest_ms(), 1)
         await self._brokers[1].start()
-        found["crash_of_10_s"] = round(await self._crash(self._brokers[:CRASH_TOGETHER]), 2)
         found["one_topic_ms"] = round(await self._one_topic_ms(), 1)
+        found["topics_per_s"] = round(await self._topics_per_s())
+        found |= await measure_snapshot(
+            self._controllers,
+            self._pings,
+            self._directory,
+            len(self._cluster.layout.controllers),
+        )
         found |= await self._fail_over()
+        found["rss_at_the_end_mib"] = self._resident_mib()
         return found
 
-    def _resident_mib(self) -> float:
-        process = self._cluster.process(self._cluster.layout.node(self._controllers.active))
-        text = Path(f"/proc/{process.pid if process else 'self'}/status").read_text()
-        return round(int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) / 1024, 1)
+    def _resident_mib(self) -> list[float]:
+        """Of each controller, the active one first."""
+        nodes = sorted(
+            self._cluster.layout.controllers,
+            key=lambda one: one.node_id != self._controllers.active,
+        )
+        processes = [self._cluster.process(node) for node in nodes]
+        return [resident_mib(one.pid) for one in processes if one is not None]
 
     async def _crash(self, brokers: list[SilentBroker]) -> float:
         """Seconds from the end of the sessions until no partition counts on the dead any more.
@@ -124,6 +145,19 @@ class Scale:
             await self._controllers.call(CreateTopicsRequest((topic,)))
             taken.append((perf_counter() - began) * 1000)
         return sorted(taken)[2]
+
+    async def _topics_per_s(self) -> float:
+        """Topics of one partition and three replicas, a request for each."""
+        numbers = iter(range(SINGLE_TOPICS))
+
+        async def create() -> None:
+            for number in numbers:
+                topic = NewTopic(f"single-{self._topics}-{number}", 1, 3)
+                await self._controllers.call(CreateTopicsRequest((topic,)))
+
+        began = perf_counter()
+        await asyncio.gather(*(create() for _ in range(SINGLE_UNDER_WAY)))
+        return SINGLE_TOPICS / (perf_counter() - began)
 
     async def _fail_over(self) -> dict[str, Any]:
         """Kills the active controller; then starts it again."""
@@ -153,7 +187,7 @@ class Scale:
             await asyncio.sleep(0.05)
 
 
-async def _run(sizes: list[int], directory: Path) -> list[dict[str, Any]]:
+async def _run(sizes: list[int], directory: Path, brokers: int) -> list[dict[str, Any]]:
     cluster = LocalCluster.open(
         directory / "cluster",
         ClusterSpec(3, 1, overrides=TIMEOUTS),
@@ -167,7 +201,7 @@ async def _run(sizes: list[int], directory: Path) -> list[dict[str, Any]]:
         addresses = {node.node_id: node.address for node in layout.controllers}
         controllers = Controllers(addresses, layout.cluster_id)
         await controllers.find_active()
-        scale = Scale(cluster, controllers)
+        scale = Scale(cluster, controllers, directory, brokers)
         try:
             await scale.run(sizes)
         finally:
@@ -181,13 +215,17 @@ def main() -> None:
     """Measures at growing sizes."""
     parser = argparse.ArgumentParser(prog="tests.bench.scale", description=__doc__)
     parser.add_argument("--up-to", type=int, default=SIZES[-1], metavar="PARTITIONS")
+    parser.add_argument("--from", type=int, default=0, metavar="PARTITIONS", dest="first")
+    parser.add_argument("--brokers", type=int, default=BROKERS)
     parser.add_argument("--output", type=Path, default=Path("out/bench-scale.json"))
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="raftctl-scale-") as directory:
-        sizes = [size for size in SIZES if size <= arguments.up_to]
-        rows = asyncio.run(_run(sizes, Path(directory)))
+        sizes = [size for size in SIZES if arguments.first <= size <= arguments.up_to]
+        rows = asyncio.run(_run(sizes, Path(directory), arguments.brokers))
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps({**report({}), "rows": rows}, indent=2))
+    arguments.output.write_text(
+        json.dumps({**report({}), "brokers": arguments.brokers, "rows": rows}, indent=2)
+    )
 
 
 if __name__ == "__main__":

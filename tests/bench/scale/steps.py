@@ -10,11 +10,9 @@ import argparse
 import gc
 import json
 import random
-import re
 import sys
 import tempfile
 from functools import partial
-from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -36,6 +34,7 @@ from raftctl.metadata.requests import (
 from raftctl.runtime.real import RealRuntime, make_collector
 from raftctl.server.snapshots import Snapshots, id_of, image_of
 from raftctl.storage.snapshots import SnapshotStore
+from tests.bench.scale.loading import resident_mib
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +47,7 @@ BROKERS = 30
 PARTITIONS = 100
 REQUEST_TOPICS = 10
 SESSION_MS = 9_000
+ONE_TOPIC = 100
 
 
 class Steps:
@@ -102,12 +102,6 @@ class Steps:
         self.taken_s, self.longest_s, self.changes = {}, {}, 0
 
 
-def resident_mib() -> float:
-    """Of this process."""
-    text = Path("/proc/self/status").read_text()
-    return round(int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) / 1024, 1)
-
-
 def report(name: str, count: int, steps: Steps) -> None:
     """One line of JSON: microseconds for each change by step, and the longest call of each."""
     line = {
@@ -154,6 +148,9 @@ def grow(steps: Steps, partitions: int) -> None:
         new = tuple(NewTopic(f"topic-{number:05}", PARTITIONS, 3) for number in names)
         steps.handle(CreateTopicsRequest(new))
     report("create", partitions, steps)
+    for number in range(ONE_TOPIC):
+        steps.handle(CreateTopicsRequest((NewTopic(f"one-{number}", 1, 3),)))
+    report("one topic", ONE_TOPIC, steps)
 
 
 def measure_snapshot(steps: Steps, partitions: int) -> MetadataImage:

@@ -230,11 +230,6 @@ async def test_producer_ids_without_a_controller_are_asked_for_again(
     assert (await ask(broker, 22, 4, INIT))["producer_id"] == 0
 
 
-async def test_transactions_have_no_coordinator(broker: FakeBroker) -> None:
-    answer = await ask(broker, 22, 4, {**INIT, "transactional_id": "tx"})
-    assert answer["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
 # --- DescribeTopicPartitions ----------------------------------------------------------------------
 
 

@@ -249,7 +249,6 @@ async def test_produce_tells_the_new_leader(
     ("fields", "code"),
     [
         ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
-        ({"transactional_id": "tx"}, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
     ],
 )
 async def test_produce_refusals(

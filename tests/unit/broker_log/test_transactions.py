@@ -15,6 +15,7 @@ from broker.log.aborted_index import AbortedIndex, AbortedTransaction
 from broker.log.cleaning import Cleaning
 from broker.log.markers import Marker, MarkerKind
 from broker.log.record_batch import TRANSACTIONAL, parse_header
+from broker.types import EndMarker
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import TopicConfig
 from tests.unit.broker_log.batches import keyed_batch, make_batch
@@ -24,7 +25,7 @@ from tests.unit.broker_log.logs import DIRECTORY, headers, new_log, reopen
 if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
 
-ABORT, COMMIT = Marker(MarkerKind.ABORT, 3), Marker(MarkerKind.COMMIT, 3)
+ABORT, COMMIT = False, True
 COMPACTED = TopicConfig(
     segment_bytes=500,
     cleanup_policy=("compact",),
@@ -52,9 +53,14 @@ def send(
     return log.append_as_leader(batch, 0, 0).base_offset
 
 
-def end(log: PartitionLog, producer: int, marker: Marker, *, epoch: int = 0) -> int:
+def mark(log: PartitionLog, producer: int, outcome: bool, *, epoch: int = 0, by: int = 3) -> int:
+    """Appends a marker; returns its offset."""
+    return log.append_marker(EndMarker(producer, epoch, outcome, by), 0, 1_000).base_offset
+
+
+def end(log: PartitionLog, producer: int, outcome: bool, *, epoch: int = 0) -> int:
     """Appends a marker and commits all; returns the marker's offset."""
-    offset = log.append_marker(producer, epoch, marker, 0, 1_000) - 1
+    offset = mark(log, producer, outcome, epoch=epoch)
     commit(log)
     return offset
 
@@ -71,14 +77,14 @@ def aborted(log: PartitionLog) -> list[tuple[int, int, int]]:
 
 @pytest.mark.req("T4")
 def test_a_marker_is_apache_kafkas_control_batch() -> None:
-    batch, header = markers.encoded(COMMIT, 7, 2, 1_234)
+    batch, header = markers.encoded(EndMarker(7, 2, COMMIT, 3), 1_234)
     assert parse_header(batch) == header
     assert (header.attributes, header.base_sequence, header.record_count) == (0x30, -1, 1)
     (record,) = records.opened(batch, header)
     assert record.key == struct.pack(">hh", 0, 1)
     assert records.value_of(record) == struct.pack(">hi", 0, 3)
     assert record.timestamp == 1_234
-    assert markers.parse(batch, header) == COMMIT
+    assert markers.parse(batch, header) == Marker(MarkerKind.COMMIT, 3)
 
 
 @pytest.mark.req("T4")
@@ -102,7 +108,7 @@ def test_a_transaction_is_open_until_its_marker_is_committed() -> None:
     send(log, 1)
     send(log, 9, transactional=False)
     commit(log)
-    log.append_marker(1, 0, COMMIT, 0, 0)
+    mark(log, 1, COMMIT)
     assert log.last_stable_offset == 0
     commit(log)
     assert log.last_stable_offset == 3
@@ -113,7 +119,7 @@ def test_a_marker_that_is_cut_off_leaves_the_transaction_open() -> None:
     log = new_log(FakeFiles())
     send(log, 1)
     commit(log)
-    marker = log.append_marker(1, 0, ABORT, 0, 0) - 1
+    marker = mark(log, 1, ABORT)
     later = send(log, 1, 1)
     log.truncate_to(marker)
     assert aborted(log) == []
@@ -122,9 +128,9 @@ def test_a_marker_that_is_cut_off_leaves_the_transaction_open() -> None:
     assert log.last_stable_offset == log.log_end_offset == later
 
 
-def refused(log: PartitionLog, producer: int, epoch: int, marker: Marker) -> ErrorCode:
+def refused(log: PartitionLog, epoch: int, *, by: int = 3) -> ErrorCode:
     with pytest.raises(KafkaError) as raised:
-        log.append_marker(producer, epoch, marker, 0, 0)
+        mark(log, 1, COMMIT, epoch=epoch, by=by)
     return raised.value.code
 
 
@@ -133,10 +139,9 @@ def test_markers_of_older_producers_and_coordinators_are_refused() -> None:
     log = new_log(FakeFiles())
     send(log, 1, epoch=5)
     before = log.log_end_offset
-    assert refused(log, 1, 4, COMMIT) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refused(log, 4) is ErrorCode.INVALID_PRODUCER_EPOCH
     end(log, 1, COMMIT, epoch=5)
-    older = Marker(MarkerKind.ABORT, 2)
-    assert refused(log, 1, 5, older) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert refused(log, 5, by=2) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
     assert log.log_end_offset == before + 1
 
 
@@ -152,6 +157,19 @@ def test_a_marker_of_a_later_epoch_fences_whoever_wrote_before_it() -> None:
         send(log, 1, 4, epoch=1)
     assert raised.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     send(log, 1, 0, epoch=1)
+
+
+@pytest.mark.req("T3")
+def test_a_late_marker_of_version_2_cannot_end_the_next_transaction() -> None:
+    log = new_log(FakeFiles())
+    send(log, 1)
+    marker = EndMarker(1, 1, COMMIT, 3, transaction_version=2)
+    assert not log.append_marker(marker, 0, 0).duplicate
+    send(log, 1, epoch=1)
+    before = log.log_end_offset
+    assert log.append_marker(marker, 0, 0) == (before, before, -1, True)
+    commit(log)
+    assert log.last_stable_offset == 2
 
 
 @pytest.mark.req("T2")
@@ -252,9 +270,7 @@ class Model:
         send(self.log, producer, sequence)
 
     def end(self) -> None:
-        self.log.append_marker(
-            self.chance.randrange(4), 0, self.chance.choice([ABORT, COMMIT]), 0, 0
-        )
+        mark(self.log, self.chance.randrange(4), self.chance.random() < 0.5)
 
     def commit(self) -> None:
         upper = self.log.log_end_offset

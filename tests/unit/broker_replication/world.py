@@ -16,6 +16,7 @@ from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import group_coordinator
+from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.log.log_manager import LogManager
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.admission import Admission
@@ -205,6 +206,13 @@ class Node:
         )
         self.metadata = MetadataCache()
         self.replicas = ReplicaManager(self.context, logs)
+        self.transactions = TransactionCoordinator(
+            self.config,
+            self.replicas,
+            self.runtime.wall_ms,
+            self.failures.append,
+            self.runtime.log,
+        )
         self.groups = group_coordinator(self.context, self.replicas)
         await self.replicas.start()
         port = self.port = await self._bind() if self._listen else 1
@@ -225,6 +233,7 @@ class Node:
         if self.running:
             self.running = False
             self._close_server()
+            await self.transactions.stop()
             await self.groups.stop()
             await self.replicas.stop()
             assert self.failures == []
@@ -233,6 +242,7 @@ class Node:
         """Ends it without a word; what was written stays, as after kill -9."""
         self.running = False
         self._close_server()
+        await self.transactions.stop()
         await self.groups.stop()
         await self.replicas._background.stop()
         self.replicas._produces.close()
@@ -243,6 +253,7 @@ class Node:
         if self.running and not self.deaf:
             self.metadata.publish(image)
             self.replicas.apply_delta(delta, image)
+            self.transactions.publish(image)
             self.groups.publish(image)
 
     def hosted(self, partition: TopicPartition = P0) -> HostedPartition:
@@ -273,6 +284,7 @@ class Node:
             producer_ids=ProducerIds(self._controller, self.id, self._broker_epoch),
             sessions=self.sessions,
             internal_topics=InternalTopics(self.config, self._controller, self.metadata),
+            transactions=self.transactions,
             groups=self.groups,
             wall_ms=self.runtime.wall_ms,
             log=self.runtime.log,

@@ -21,6 +21,7 @@ from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import Coordinator
 from broker.coordinator.group_core import GroupCore
+from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.protocol import codec
 from broker.server.admission import Admission
 from broker.server.listeners import Listeners
@@ -35,6 +36,7 @@ from broker.types import (
     LogFacts,
     OffsetLookup,
     OffsetResult,
+    ProducerFacts,
     TopicPartition,
 )
 from raftctl.config import make_config
@@ -118,7 +120,7 @@ class FakeReplicas:
         self._polls: list[asyncio.Future[None]] = []
 
     def append(
-        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Any]]
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends at once; with `hold` the answer waits for `release`."""
         results = [self._append_one(*entry) for entry in entries]
@@ -192,6 +194,11 @@ class FakeReplicas:
             DeletedRecords(ErrorCode.NONE if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
             for there in known
         ]
+
+    def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
+        """Nobody."""
+        known = self._log(partition) is not None
+        return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
 
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """One, with everything."""
@@ -343,6 +350,9 @@ class FakeBroker:
                 self.config.max_incremental_fetch_session_cache_slots, random.Random(5)
             ),
             internal_topics=InternalTopics(self.config, self.controller, self.metadata),
+            transactions=TransactionCoordinator(
+                self.config, self.replicas, lambda: 0, self.failures.append, self.log
+            ),
             groups=self.groups,
             wall_ms=lambda: self.wall_ms,
             log=self.log,

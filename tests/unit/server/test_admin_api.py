@@ -18,6 +18,7 @@ from raftctl.metadata.records import (
 from raftctl.raft.messages import Epoch, NodeId, Offset
 from raftctl.raft.status import QuorumStatus, ReplicaStatus
 from raftctl.server.admin_api import cluster_json, quorum_json
+from raftctl.server.partition_counts import PartitionCounts
 
 TOPIC = UUID(int=9)
 
@@ -40,7 +41,9 @@ def test_the_cluster_as_json() -> None:
     delta = MetadataDelta(EMPTY_IMAGE)
     for offset, record in enumerate(records):
         delta.replay(record, offset)
-    document = cluster_json(delta.apply(6, 1, 0))
+    image, counts = delta.apply(6, 1, 0), PartitionCounts()
+    counts.publish(delta, image)
+    document = cluster_json(image, counts)
     brokers = document.pop("brokers")
     assert document == {
         "topics": 1,

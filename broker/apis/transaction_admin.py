@@ -1,0 +1,230 @@
+"""WriteTxnMarkers, and what operators see of transactions (rows T2, T3).
+
+DescribeTransactions, ListTransactions and DescribeProducers show a transaction that hangs;
+WriteTxnMarkers ends it in a partition, and is what coordinators send.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.context import Pending
+from broker.coordinator.marker_sender import by_topic
+from broker.coordinator.transaction_state import Transaction, TransactionState
+from broker.replication.hosted import ALL_IN_SYNC
+from broker.types import EndMarker, TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.apis.context import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from broker.types import AppendResult, ProducerFacts
+
+_STATES = {state.text: state for state in TransactionState}
+
+# --- WriteTxnMarkers ------------------------------------------------------------------------------
+
+
+def handle_markers(context: ApiContext, request: Request) -> Answer | Pending:
+    """Writes each marker to its partitions; answers when all in-sync replicas have them."""
+    body = request.body
+    entries = list(_entries(body))
+    timeout_ms = context.config.replica_socket_timeout_ms
+    results = context.replicas.append(ALL_IN_SYNC, timeout_ms, entries)
+    if isinstance(results, list):
+        return _written(body, results)
+    return Pending(results, lambda done: _written(body, done))
+
+
+def refuse_markers(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    return _written_all(request.body, [error.code] * len(list(_entries(request.body))))
+
+
+def _entries(body: dict[str, Any]) -> Iterator[tuple[TopicPartition, EndMarker]]:
+    for one in body["markers"]:
+        marker = EndMarker(
+            one["producer_id"],
+            one["producer_epoch"],
+            one["transaction_result"],
+            one["coordinator_epoch"],
+            one.get("transaction_version", 0),
+        )
+        for topic in one["topics"]:
+            for number in topic["partition_indexes"]:
+                yield TopicPartition(topic["name"], number), marker
+
+
+def _written(body: dict[str, Any], results: list[AppendResult]) -> Answer:
+    return _written_all(body, [result.error for result in results])
+
+
+def _written_all(body: dict[str, Any], errors: list[ErrorCode]) -> Answer:
+    remaining = iter(errors)
+    return {
+        "markers": [
+            {
+                "producer_id": one["producer_id"],
+                "topics": [
+                    {
+                        "name": topic["name"],
+                        "partitions": [
+                            {"partition_index": number, "error_code": next(remaining)}
+                            for number in topic["partition_indexes"]
+                        ],
+                    }
+                    for topic in one["topics"]
+                ],
+            }
+            for one in body["markers"]
+        ]
+    }
+
+
+# --- DescribeTransactions, ListTransactions -------------------------------------------------------
+
+
+def handle_describe(context: ApiContext, request: Request) -> Answer:
+    """What each transactional id has come to."""
+    names = request.body["transactional_ids"]
+    return {"transaction_states": [_described(context, name) for name in names]}
+
+
+def refuse_describe(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each id."""
+    names = request.body["transactional_ids"]
+    return {"transaction_states": [_unknown(name, error.code) for name in names]}
+
+
+def _described(context: ApiContext, name: str) -> dict[str, Any]:
+    try:
+        found = context.transactions.core_of(name).known.get(name)
+    except KafkaError as error:
+        return _unknown(name, error.code)
+    if found is None:
+        return _unknown(name, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    return {
+        "error_code": ErrorCode.NONE,
+        "transactional_id": name,
+        "transaction_state": found.state.text,
+        "transaction_timeout_ms": found.timeout_ms,
+        "transaction_start_time_ms": found.started_ms,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "topics": [
+            {"topic": topic, "partitions": numbers}
+            for topic, numbers in by_topic(found.partitions).items()
+        ],
+    }
+
+
+def _unknown(name: str, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "transactional_id": name,
+        "transaction_state": "",
+        "transaction_timeout_ms": 0,
+        "transaction_start_time_ms": -1,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "topics": (),
+    }
+
+
+def handle_list(context: ApiContext, request: Request) -> Answer:
+    """The ids of the partitions that this broker holds, as far as the filters let them pass."""
+    body, now_ms = request.body, context.wall_ms()
+    wanted = [_STATES[name] for name in body["state_filters"] if name in _STATES]
+    unknown = [name for name in body["state_filters"] if name not in _STATES]
+    ids = body["producer_id_filters"]
+    at_least_ms: int = body.get("duration_filter", -1)
+
+    def passes(one: Transaction) -> bool:
+        if (body["state_filters"] and one.state not in wanted) or (
+            ids and one.producer_id not in ids
+        ):
+            return False
+        return at_least_ms < 0 or 0 <= one.started_ms < now_ms - at_least_ms
+
+    found = [
+        {
+            "transactional_id": name,
+            "producer_id": one.producer_id,
+            "transaction_state": one.state.text,
+        }
+        for core in context.transactions.cores()
+        for name, one in sorted(core.known.items())
+        if passes(one)
+    ]
+    return {
+        "error_code": ErrorCode.NONE,
+        "unknown_state_filters": unknown,
+        "transaction_states": found,
+    }
+
+
+def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error alone."""
+    return {"error_code": error.code, "unknown_state_filters": (), "transaction_states": ()}
+
+
+# --- DescribeProducers ----------------------------------------------------------------------------
+
+
+def handle_producers(context: ApiContext, request: Request) -> Answer:
+    """Who writes to the partitions that this broker leads, and which transactions are open."""
+    body = request.body
+    found = {one: context.replicas.producers(one) for one in _asked(body)}
+    return _producers(body, found)
+
+
+def refuse_producers(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    return _producers(request.body, {one: (error.code, []) for one in _asked(request.body)})
+
+
+def _asked(body: dict[str, Any]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic["name"], number)
+        for topic in body["topics"]
+        for number in topic["partition_indexes"]
+    ]
+
+
+def _producers(
+    body: dict[str, Any],
+    found: dict[TopicPartition, tuple[ErrorCode, list[ProducerFacts]]],
+) -> Answer:
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    _partition(number, *found[TopicPartition(topic["name"], number)])
+                    for number in topic["partition_indexes"]
+                ],
+            }
+            for topic in body["topics"]
+        ]
+    }
+
+
+def _partition(number: int, error: ErrorCode, producers: list[ProducerFacts]) -> dict[str, Any]:
+    return {
+        "partition_index": number,
+        "error_code": error,
+        "error_message": None if error is ErrorCode.NONE else error.text,
+        "active_producers": [
+            {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.producer_epoch,
+                "last_sequence": one.last_sequence,
+                "last_timestamp": one.last_timestamp,
+                "coordinator_epoch": one.coordinator_epoch,
+                "current_txn_start_offset": one.open_from,
+            }
+            for one in producers
+        ],
+    }

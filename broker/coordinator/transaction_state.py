@@ -1,0 +1,143 @@
+"""What a transactional id has come to, and how it goes on: pure.
+
+    EMPTY -> ONGOING -> PREPARE_COMMIT -> COMPLETE_COMMIT -> ONGOING -> ...
+                     -> PREPARE_ABORT  -> COMPLETE_ABORT  -> ONGOING -> ...
+
+With PREPARE the outcome is decided; COMPLETE says that every partition has its marker. A producer
+that begins anew leads to EMPTY with the next epoch, which fences those before it.
+Source: KIP-98, KIP-360 (epochs), KIP-890 (an epoch for each transaction).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from broker.types import TopicPartition
+
+NO_ID = -1
+NO_TIME = -1
+EPOCH_MAX = 2**15 - 1
+TRANSACTION_V2 = 2
+"""The client version from which on each transaction ends with the next epoch (KIP-890)."""
+
+
+class TransactionState(enum.IntEnum):
+    """The numbers are those of Apache Kafka's records."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+
+    @property
+    def text(self) -> str:
+        """As clients are told: PrepareCommit."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the outcome is decided and markers are on their way."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_commit(self) -> bool:
+        """Whether the outcome is, or is to be, a commit."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A transactional id and its newest transaction. Times are wall clock, in milliseconds."""
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: frozenset[TopicPartition]
+    updated_ms: int
+    started_ms: int = NO_TIME
+    previous_producer_id: int = NO_ID
+    """The one before, whose epochs were used up."""
+    next_producer_id: int = NO_ID
+    """The one that comes with COMPLETE, since the epochs of this are used up."""
+    client_version: int = 0
+    """The transaction version of the client that ended it."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the next epoch is kept for fencing."""
+        return self.producer_epoch >= EPOCH_MAX - 1
+
+    @property
+    def ends_ms(self) -> int:
+        """When an ongoing transaction has taken too long."""
+        return self.started_ms + self.timeout_ms
+
+    @property
+    def next_producer(self) -> tuple[int, int]:
+        """(producer id, epoch) with which the producer goes on."""
+        if self.next_producer_id != NO_ID:
+            return self.next_producer_id, 0
+        return self.producer_id, self.producer_epoch
+
+    def renewed(self, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
+        """The producer begins anew, with the next epoch or another id."""
+        same = producer_id == self.producer_id
+        return Transaction(
+            producer_id=producer_id,
+            producer_epoch=self.producer_epoch + 1 if same else 0,
+            timeout_ms=timeout_ms,
+            state=TransactionState.EMPTY,
+            partitions=frozenset(),
+            updated_ms=now_ms,
+            previous_producer_id=NO_ID if same else self.producer_id,
+        )
+
+    def joined(self, partitions: frozenset[TopicPartition], now_ms: int) -> Transaction:
+        """These partitions belong to the transaction too, which this may begin."""
+        is_open = self.state is TransactionState.ONGOING
+        return replace(
+            self,
+            state=TransactionState.ONGOING,
+            partitions=self.partitions | partitions if is_open else partitions,
+            updated_ms=now_ms,
+            started_ms=self.started_ms if is_open else now_ms,
+        )
+
+    def decided(
+        self, *, commit: bool, now_ms: int, bump: bool, client_version: int, next_id: int = NO_ID
+    ) -> Transaction:
+        """The outcome; with `bump` its markers bear the next epoch, which fences the producer, or
+        is that of its next transaction.
+        """
+        state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+        is_open = self.state is TransactionState.ONGOING
+        return replace(
+            self,
+            producer_epoch=self.producer_epoch + 1 if bump else self.producer_epoch,
+            state=state,
+            partitions=self.partitions if is_open else frozenset(),
+            updated_ms=now_ms,
+            started_ms=self.started_ms if is_open else now_ms,
+            next_producer_id=next_id,
+            client_version=client_version,
+        )
+
+    def completed(self, now_ms: int) -> Transaction:
+        """Every partition has its marker."""
+        commit = self.state is TransactionState.PREPARE_COMMIT
+        producer_id, producer_epoch = self.next_producer
+        moved = producer_id != self.producer_id
+        return replace(
+            self,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            state=TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT,
+            partitions=frozenset(),
+            updated_ms=now_ms,
+            previous_producer_id=self.producer_id if moved else self.previous_producer_id,
+            next_producer_id=NO_ID,
+        )

@@ -1,0 +1,420 @@
+"""The transaction coordinator: decides about the transactional ids of one partition (rows T2, T3).
+
+Pure; `broker.coordinator.core` says how it is run. An outcome is decided when PREPARE is in the log
+and committed; only then markers are asked for, by an errand, and the client is told. Whoever takes
+over finds PREPARE in the log and asks for the markers again, so that a crash at any step leaves
+nothing open. Markers may be written twice; what they say is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.coordinator import transaction_records
+from broker.coordinator.core import Answer, Effect, Errand, Journal, Now
+from broker.coordinator.transaction_state import (
+    EPOCH_MAX,
+    NO_ID,
+    TRANSACTION_V2,
+    Transaction,
+    TransactionState,
+)
+from broker.types import TopicPartition
+from raftctl.errors import ErrorCode, KafkaError, invariant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_EXPIRED_AT_ONCE = 1_000
+"""How many ids are forgotten in one call."""
+_AGAIN_MS = 1
+
+
+class Settings(NamedTuple):
+    """Times in milliseconds."""
+
+    timeout_max_ms: int = 900_000
+    expiration_ms: int = 604_800_000
+    abort_interval_ms: int = 10_000
+    expiration_interval_ms: int = 3_600_000
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducer:
+    """A producer begins, or goes on after an error (KIP-360)."""
+
+    transactional_id: str
+    timeout_ms: int
+    producer_id: int = NO_ID
+    """What it had before; NO_ID when it begins."""
+    producer_epoch: int = -1
+    fresh_id: int = NO_ID
+    """An id that nobody has, if the coordinator needs one: see `TransactionCore.needs_id`."""
+
+    def with_id(self, producer_id: int) -> InitProducer:
+        """The same with a fresh id."""
+        return replace(self, fresh_id=producer_id)
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Partitions that a transaction is going to write to."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    verify_only: bool = False
+    """Only asks whether they belong to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """The producer's wish."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    client_version: int = 0
+    """TRANSACTION_V2: the producer goes on with the next epoch."""
+    fresh_id: int = NO_ID
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersWritten:
+    """Every partition of a decided transaction has its marker."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForceAbort:
+    """The cluster's operator ends whatever is ongoing."""
+
+    transactional_id: str
+
+
+Request = InitProducer | AddPartitions | EndTransaction | MarkersWritten | ForceAbort
+
+
+class ProducerGoesOn(NamedTuple):
+    """The answer to InitProducer and EndTransaction."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMarkers:
+    """An errand: to the leaders of these partitions, until all have them; then MarkersWritten."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    partitions: frozenset[TopicPartition]
+    client_version: int
+
+
+class TransactionCore:
+    """The ids of one partition of `__transaction_state`; a `core.Core`."""
+
+    def __init__(self, journal: Journal, coordinator_epoch: int, settings: Settings) -> None:
+        self._journal = journal
+        self._coordinator_epoch = coordinator_epoch
+        self._settings = settings
+        self._known: dict[str, Transaction] = {}
+        self._ongoing: dict[str, None] = {}
+        """The ids whose transaction is ongoing, in the order in which they were seen."""
+        self._renewals: dict[str, int] = {}
+        """The epoch that the producer gave with which an id was renewed last: it may ask again."""
+        self._abort_due_ms = self._expire_due_ms = 0
+        self._handlers: Mapping[type, Callable[[Any, Now], tuple[Any, list[Effect]]]] = {
+            InitProducer: self._init,
+            AddPartitions: self._add,
+            EndTransaction: self._end,
+            MarkersWritten: self._markers_written,
+            ForceAbort: self._force_abort,
+        }
+
+    # --- what others may look at ----------------------------------------------------------------
+
+    @property
+    def known(self) -> Mapping[str, Transaction]:
+        """Every id with its newest transaction."""
+        return self._known
+
+    def needs_id(self, request: Request) -> bool:
+        """Whether the request must bring a producer id that nobody has."""
+        found = self._known.get(request.transactional_id)
+        if isinstance(request, InitProducer):
+            return found is None or found.is_exhausted
+        is_v2 = isinstance(request, EndTransaction) and request.client_version >= TRANSACTION_V2
+        return is_v2 and found is not None and found.is_exhausted
+
+    # --- Core -----------------------------------------------------------------------------------
+
+    def replay(self, key: bytes, value: bytes | None) -> None:
+        """See `core.Core`."""
+        transactional_id, found = transaction_records.read(key, value)
+        self._renewals.pop(transactional_id, None)
+        self._ongoing.pop(transactional_id, None)
+        if found is None:
+            self._known.pop(transactional_id, None)
+            return
+        self._known[transactional_id] = found
+        if found.state is TransactionState.ONGOING:
+            self._ongoing[transactional_id] = None
+
+    def loaded(self, now: Now) -> list[Effect]:
+        """Asks for the markers of all that was decided and may not have them."""
+        self._abort_due_ms = now.ms + self._settings.abort_interval_ms
+        self._expire_due_ms = now.ms + self._settings.expiration_interval_ms
+        return [self._markers(name) for name, one in self._known.items() if one.state.is_prepared]
+
+    def handle(self, ticket: int, request: Request, now: Now) -> list[Effect]:
+        """See `core.Core`. The response to InitProducer may be an error that rests on records."""
+        response, effects = self._handlers[type(request)](request, now)
+        return [Answer(ticket, response), *effects]
+
+    def deadline_ms(self) -> int | None:
+        """See `core.Core`."""
+        if not self._known:
+            return None
+        return min(self._abort_due_ms, self._expire_due_ms)
+
+    def tick(self, now: Now) -> list[Effect]:
+        """Aborts what takes too long, forgets ids that nobody uses."""
+        effects: list[Effect] = []
+        if now.ms >= self._abort_due_ms:
+            self._abort_due_ms = now.ms + self._settings.abort_interval_ms
+            for name in [one for one in self._ongoing if self._known[one].ends_ms <= now.wall_ms]:
+                try:
+                    effects += self._abort(name, now)
+                except KafkaError:
+                    # The log takes nothing now: the next round tries again.
+                    break
+        if now.ms >= self._expire_due_ms:
+            self._expire(now)
+        return effects
+
+    # --- producers ------------------------------------------------------------------------------
+
+    def _init(
+        self, request: InitProducer, now: Now
+    ) -> tuple[ProducerGoesOn | KafkaError, list[Effect]]:
+        self._check_new(request)
+        name, before = request.transactional_id, self._known.get(request.transactional_id)
+        if before is None:
+            found = self._first(request, now)
+            self._write(name, found)
+            return ProducerGoesOn(*found.next_producer), []
+        again = self._check_renewal(name, before, request)
+        if before.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if before.state is TransactionState.ONGOING:
+            # Its producer is fenced, and the client asks again until the markers are written.
+            return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS), self._abort(name, now)
+        if again:
+            return ProducerGoesOn(*before.next_producer), []
+        producer_id = self._fresh(request) if before.is_exhausted else before.producer_id
+        after = before.renewed(producer_id, request.timeout_ms, now.wall_ms)
+        self._write(name, after)
+        if request.producer_id != NO_ID:
+            self._renewals[name] = request.producer_epoch
+        return ProducerGoesOn(*after.next_producer), []
+
+    def _check_new(self, request: InitProducer) -> None:
+        if not request.transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        if not 0 < request.timeout_ms <= self._settings.timeout_max_ms:
+            text = f"transaction.timeout.ms is {request.timeout_ms}: it must be above 0 and at most"
+            maximum = f" transaction.max.timeout.ms, {self._settings.timeout_max_ms}"
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, text + maximum)
+
+    def _first(self, request: InitProducer, now: Now) -> Transaction:
+        nothing: frozenset[TopicPartition] = frozenset()
+        return Transaction(
+            self._fresh(request),
+            0,
+            request.timeout_ms,
+            TransactionState.EMPTY,
+            nothing,
+            now.wall_ms,
+        )
+
+    def _check_renewal(self, name: str, before: Transaction, request: InitProducer) -> bool:
+        """Whether the producer has had its answer before; KafkaError if it is fenced."""
+        if request.producer_id == NO_ID:
+            return False
+        if request.producer_id == before.producer_id:
+            if request.producer_epoch == before.producer_epoch:
+                return False
+            again = request.producer_epoch == self._renewals.get(name)
+        else:
+            # Its epochs were used up, and it has not heard of the id that follows.
+            moved = request.producer_id == before.previous_producer_id
+            used_up = request.producer_epoch >= EPOCH_MAX - 1 and before.producer_epoch == 0
+            again = moved and used_up
+        if not again:
+            raise _fenced(before)
+        return True
+
+    @staticmethod
+    def _fresh(request: InitProducer | EndTransaction) -> int:
+        if request.fresh_id == NO_ID:
+            # What it was asked for has changed since.
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return request.fresh_id
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def _add(
+        self, request: AddPartitions, now: Now
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
+        found = self._of_producer(request)
+        if found.producer_epoch != request.producer_epoch:
+            raise _fenced(found)
+        if found.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        is_ongoing = found.state is TransactionState.ONGOING
+        here = found.partitions if is_ongoing else frozenset()
+        if request.verify_only:
+            code = ErrorCode.TRANSACTION_ABORTABLE
+            return {one: ErrorCode.NONE if one in here else code for one in request.partitions}, []
+        if not is_ongoing or not request.partitions <= here:
+            self._write(request.transactional_id, found.joined(request.partitions, now.wall_ms))
+        return dict.fromkeys(request.partitions, ErrorCode.NONE), []
+
+    def _end(self, request: EndTransaction, now: Now) -> tuple[ProducerGoesOn, list[Effect]]:
+        name = request.transactional_id
+        found = self._of_producer(request)
+        if self._has_ended(found, request):
+            if found.state.is_commit != request.commit:
+                raise _wrong_state(found, request)
+            if found.state.is_prepared:
+                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return ProducerGoesOn(*found.next_producer), []
+        if request.producer_epoch != found.producer_epoch:
+            raise _fenced(found)
+        is_v2 = request.client_version >= TRANSACTION_V2
+        # A client of version 2 may abort without having written, to get the next epoch.
+        may_end = found.state is TransactionState.ONGOING or (is_v2 and not request.commit)
+        if found.state.is_prepared or not may_end:
+            raise _wrong_state(found, request)
+        next_id = self._fresh(request) if is_v2 and found.is_exhausted else NO_ID
+        decided = found.decided(
+            commit=request.commit,
+            now_ms=now.wall_ms,
+            bump=is_v2,
+            client_version=request.client_version,
+            next_id=next_id,
+        )
+        return ProducerGoesOn(*decided.next_producer), self._decide(name, decided)
+
+    @staticmethod
+    def _has_ended(found: Transaction, request: EndTransaction) -> bool:
+        """Whether this request, sent before, has brought the id to where it is."""
+        if found.state in (TransactionState.EMPTY, TransactionState.ONGOING):
+            return False
+        if request.client_version < TRANSACTION_V2:
+            return request.producer_epoch == found.producer_epoch
+        if found.client_version < TRANSACTION_V2:
+            return False
+        bumped = request.producer_id, request.producer_epoch + 1
+        moved = found.previous_producer_id == request.producer_id and found.producer_epoch == 0
+        return bumped == (found.producer_id, found.producer_epoch) or (
+            moved and request.producer_epoch >= EPOCH_MAX - 1
+        )
+
+    def _of_producer(self, request: AddPartitions | EndTransaction) -> Transaction:
+        found = self._known.get(request.transactional_id)
+        ids = () if found is None else (found.producer_id, found.previous_producer_id)
+        ends = isinstance(request, EndTransaction) and request.client_version >= TRANSACTION_V2
+        known = request.producer_id != NO_ID and request.producer_id in (ids if ends else ids[:1])
+        if found is None or not known:
+            text = f"producer {request.producer_id} is not that of the transactional id"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+        return found
+
+    def _force_abort(self, request: ForceAbort, now: Now) -> tuple[None, list[Effect]]:
+        if request.transactional_id not in self._known:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        if request.transactional_id not in self._ongoing:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is ongoing")
+        return None, self._abort(request.transactional_id, now)
+
+    def _abort(self, name: str, now: Now) -> list[Effect]:
+        """Aborts what is ongoing and fences its producer."""
+        found = self._known[name]
+        decided = found.decided(
+            commit=False, now_ms=now.wall_ms, bump=True, client_version=found.client_version
+        )
+        return self._decide(name, decided)
+
+    def _decide(self, name: str, decided: Transaction) -> list[Effect]:
+        self._write(name, decided)
+        return [self._markers(name)]
+
+    def _markers(self, name: str) -> Errand:
+        found = self._known[name]
+        return Errand(
+            WriteMarkers(
+                name,
+                found.producer_id,
+                found.producer_epoch,
+                found.state.is_commit,
+                self._coordinator_epoch,
+                found.partitions,
+                found.client_version,
+            )
+        )
+
+    def _markers_written(self, request: MarkersWritten, now: Now) -> tuple[None, list[Effect]]:
+        found = self._known.get(request.transactional_id)
+        sent = request.producer_id, request.producer_epoch
+        # Whoever reports another outcome than the newest has been overtaken.
+        is_newest = found is not None and sent == (found.producer_id, found.producer_epoch)
+        if found is not None and is_newest and found.state.is_prepared:
+            self._write(request.transactional_id, found.completed(now.wall_ms))
+        return None, []
+
+    def _expire(self, now: Now) -> None:
+        before_ms = now.wall_ms - self._settings.expiration_ms
+        due = list(self._silent(before_ms))
+        self._expire_due_ms = now.ms + self._settings.expiration_interval_ms
+        try:
+            for name in due[:_EXPIRED_AT_ONCE]:
+                self._write(name, None)
+        except KafkaError:
+            return
+        if len(due) > _EXPIRED_AT_ONCE:
+            self._expire_due_ms = now.ms + _AGAIN_MS
+
+    def _silent(self, before_ms: int) -> Iterator[str]:
+        for name, found in self._known.items():
+            idle = found.state is not TransactionState.ONGOING and not found.state.is_prepared
+            if idle and found.updated_ms < before_ms:
+                yield name
+
+    def _write(self, name: str, found: Transaction | None) -> None:
+        self._journal.append([transaction_records.written(name, found)])
+        invariant(self._known.get(name) == found, "a record says what it was made from")
+
+
+def _fenced(found: Transaction) -> KafkaError:
+    text = f"another producer has taken over, with epoch {found.producer_epoch}"
+    return KafkaError(ErrorCode.PRODUCER_FENCED, text)
+
+
+def _wrong_state(found: Transaction, request: EndTransaction) -> KafkaError:
+    wish = "commit" if request.commit else "abort"
+    return KafkaError(ErrorCode.INVALID_TXN_STATE, f"cannot {wish}: it is {found.state.text}")

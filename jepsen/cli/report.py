@@ -1,0 +1,94 @@
+"""`jepsen report` and `jepsen serve`: what runs look like."""
+
+from __future__ import annotations
+
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, unquote
+
+import typer
+
+from jepsen.cli.output import say, tell
+from jepsen.errors import InputError
+from jepsen.report.page import WORDS, index_page, report_page
+from jepsen.running import judge_folder
+from jepsen.store import DEFAULT_STORE, RunFolder, runs
+
+HOST = "127.0.0.1"
+REPORT = "report.html"
+
+
+def report(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder: store/latest.")],
+    again: Annotated[bool, typer.Option("--again", help="Judge the history again before.")] = False,
+) -> None:
+    """Writes report.html into a run's folder: one page that needs nothing else."""
+    folder = RunFolder.open(Path(run))
+    if again or folder.results is None:
+        judge_folder(folder)
+    path = folder.path / REPORT
+    path.write_text(page_of(folder), encoding="utf-8")
+    say(str(path))
+
+
+def page_of(folder: RunFolder) -> str:
+    """The report of a run that has been judged."""
+    results = folder.results
+    if results is None:
+        raise InputError(f"{folder.path}: not judged yet: jepsen report {folder.path} does it")
+    return report_page(folder.spec, folder.command, results, folder.history())
+
+
+def serve(
+    store: Annotated[str, typer.Option(metavar="DIR", help="Where runs are kept.")] = DEFAULT_STORE,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="On 127.0.0.1; 0: any.")] = 8080,
+) -> None:
+    """Shows all runs of a store in a browser, on this machine only, until Ctrl-C."""
+    if not Path(store).is_dir():
+        raise InputError(f"--store {store}: no such folder")
+    with server(Path(store), port) as running:
+        tell(f"http://{HOST}:{running.server_address[1]}/")
+        running.serve_forever()
+
+
+def server(store: Path, port: int) -> ThreadingHTTPServer:
+    """The server, not serving yet. InputError if the port is taken."""
+    try:
+        return ThreadingHTTPServer((HOST, port), partial(_Handler, store))
+    except OSError as error:
+        raise InputError(f"--port {port}: {error.strerror}: choose another") from None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """The index at `/`, the report of a run at `/<test>/<time>`; nothing else."""
+
+    def __init__(self, store: Path, *rest: Any) -> None:
+        self._store = store
+        super().__init__(*rest)
+
+    def do_GET(self) -> None:
+        """Answers a request."""
+        page = self._page(unquote(self.path.partition("?")[0]).strip("/"))
+        self.send_response(404 if page is None else 200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.end_headers()
+        self.wfile.write((page or "<h1>no such run</h1>").encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Requests are nobody's news."""
+
+    def _page(self, path: str) -> str | None:
+        folders = {f"{one.path.parent.name}/{one.path.name}": one for one in runs(self._store)}
+        if not path:
+            return index_page([self._row(name, one) for name, one in folders.items()])
+        # Only what the store lists is looked at, so no path leads out of it.
+        folder = folders.get(path)
+        return None if folder is None or folder.results is None else page_of(folder)
+
+    def _row(self, name: str, folder: RunFolder) -> tuple[str, str, str, str]:
+        results = folder.results
+        word = "unknown" if results is None else WORDS[results["valid"]]
+        test, _, time = name.partition("/")
+        return f"/{quote(name)}", test, time, word

@@ -1,0 +1,186 @@
+"""One test, from its specification to its history, in whatever environment."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
+from jepsen.env.base import ClusterSpec
+from jepsen.errors import InputError
+from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
+from jepsen.interpreter import Interpreter
+from jepsen.nemesis import PACKAGES, Nemesis, healing, package
+from jepsen.workloads.base import Workload, WorkloadOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jepsen.checkers.verdict import Valid
+    from jepsen.env.base import Environment
+    from jepsen.generator.core import Generator
+    from jepsen.history import Op
+
+WORKLOADS = {
+    "register": "jepsen.workloads.kv:register",
+    "set": "jepsen.workloads.kv:set_workload",
+    "lock": "jepsen.workloads.kv:lock",
+    "queue": "jepsen.workloads.queue:queue",
+}
+"""Loaded when needed, as each needs libraries of its own."""
+KAFKA_WORKLOADS = ("queue",)
+"""Those that any Kafka cluster can be tested with."""
+CLIENTS = ("aiokafka", "librdkafka")
+SETTLE_S = 3.0
+FINAL_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """All that makes a run: with `env` sim the same specification is the same run."""
+
+    workload: str
+    env: str = "local"
+    nemesis: tuple[str, ...] = ()
+    time_limit_s: float = 30.0
+    rate: float = 50.0
+    """Operations a second, of all clients together."""
+    concurrency: int = 6
+    interval_s: float = 4.0
+    """Between faults, and how long they last, on average."""
+    seed: int = 0
+    keys: int = 3
+    ops_per_key: int = 200
+    replication: int = 3
+    acks: str = "all"
+    client: str = "aiokafka"
+    """Of `queue`: one of CLIENTS."""
+    topic: str = "jepsen"
+    controllers: int = 3
+    brokers: int = 3
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    bootstrap_servers: str = ""
+
+    @property
+    def name(self) -> str:
+        """Of the test: workload, environment and faults."""
+        return "-".join([self.workload, self.env, *(self.nemesis or ["healthy"])])
+
+    @property
+    def cluster(self) -> ClusterSpec:
+        """What cluster it wants."""
+        return ClusterSpec(self.controllers, self.brokers, self.overrides, self.bootstrap_servers)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` reads back."""
+        return {**asdict(self), "nemesis": list(self.nemesis), "overrides": dict(self.overrides)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> RunSpec:
+        """A specification; InputError names what it does not know."""
+        known = {one.name for one in fields(cls)}
+        unknown = sorted(set(document) - known)
+        if unknown or "workload" not in document:
+            raise InputError(f"no test: it has {unknown}, or no workload")
+        return cls(**{**document, "nemesis": tuple(document.get("nemesis", ()))})
+
+
+def check_spec(spec: RunSpec) -> None:
+    """InputError for what cannot be run."""
+    if spec.workload not in WORKLOADS:
+        raise InputError(f"{spec.workload}: no workload; choose one of {', '.join(WORKLOADS)}")
+    for name in spec.nemesis:
+        if name not in PACKAGES:
+            raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
+    if spec.client not in CLIENTS:
+        raise InputError(f"--client {spec.client}: choose one of {', '.join(CLIENTS)}")
+    if spec.env == "sim" and spec.client != "aiokafka":
+        raise InputError(f"--client {spec.client}: it has clocks of its own, so not in --env sim")
+    if spec.env == "external":
+        if not spec.bootstrap_servers:
+            raise InputError("--env external: say where with --bootstrap-servers HOST:PORT,...")
+        if spec.workload not in KAFKA_WORKLOADS:
+            raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
+        if spec.nemesis:
+            raise InputError("--env external: its nodes cannot be broken from here: no --nemesis")
+    elif spec.bootstrap_servers:
+        raise InputError(f"--bootstrap-servers: only with --env external, not {spec.env}")
+    if spec.workload == "queue" and spec.replication > spec.brokers and spec.env != "external":
+        raise InputError(f"--replication {spec.replication}: there are {spec.brokers} brokers")
+
+
+def workload_of(spec: RunSpec) -> Workload:
+    """The workload that the specification names."""
+    module, _, function = WORKLOADS[spec.workload].partition(":")
+    options = WorkloadOptions(
+        spec.concurrency,
+        spec.keys,
+        spec.ops_per_key,
+        spec.replication,
+        spec.topic,
+        spec.acks,
+        spec.client,
+    )
+    made: Workload = getattr(importlib.import_module(module), function)(options)
+    return made
+
+
+class Run:
+    """Runs one test; `stop` ends it early, with everything healed."""
+
+    def __init__(self, spec: RunSpec, environment: Environment, note: Callable[[Op], Any]) -> None:
+        self._spec = spec
+        self._environment = environment
+        self._workload = workload_of(spec)
+        rng = random.Random(f"{spec.seed}/clients")
+        self.interpreter = Interpreter(
+            spec.concurrency,
+            lambda process: self._workload.client(environment, process, rng),
+            Nemesis(environment, random.Random(f"{spec.seed}/nemesis")),
+            note,
+            random.Random(f"{spec.seed}/generator"),
+        )
+
+    def stop(self) -> None:
+        """Nothing more of the test proper; the end comes as it does."""
+        self.interpreter.stopped = True
+
+    async def run(self) -> None:
+        """From a cluster that is ready to the last operation."""
+        await self._workload.prepare(self._environment)
+        try:
+            await self.interpreter.run(self._main())
+            self.interpreter.stopped = False
+            await self.interpreter.run(self._ending())
+        finally:
+            await self.interpreter.close()
+
+    def _main(self) -> Generator:
+        spec = self._spec
+        work = clients(Stagger(1 / spec.rate, self._workload.generator))
+        faults = package(spec.nemesis, spec.interval_s)
+        return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
+
+    def _ending(self) -> Generator:
+        settle = Sleep(SETTLE_S if self._spec.nemesis else 0)
+        final = TimeLimit(FINAL_S, clients(Stagger(SETTLE_S / 10, self._workload.final)))
+        return phases(healing(), settle, final)
+
+
+def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
+    """By checker; `cluster` is there if a node has failed of itself."""
+    checkers = workload_of(spec).checkers
+    return {name: checker(history) for name, checker in checkers.items()}
+
+
+def failure_of_cluster(what: str) -> Verdict:
+    """The verdict if a node did what no node may, whatever clients saw."""
+    return Verdict(False, (Anomaly("cluster-failed", {"what": what}),))
+
+
+def overall(verdicts: Mapping[str, Verdict]) -> Valid:
+    """The verdict on a run."""
+    return merge_valid(verdict.valid for verdict in verdicts.values())

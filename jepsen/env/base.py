@@ -1,0 +1,111 @@
+"""The seam to a cluster: what a test starts, asks for addresses, breaks and heals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import random
+
+Link = tuple[str, str]
+"""Names of nodes: what the first sends does not reach the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """What cluster a test wants."""
+
+    controllers: int = 3
+    brokers: int = 3
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    """Configuration keys of all nodes."""
+    bootstrap_servers: str = ""
+    """Of an external cluster."""
+
+
+class Environment(Protocol):
+    """A cluster for one test."""
+
+    @property
+    def faults(self) -> frozenset[str]:
+        """What can be done here: kinds of `jepsen.nemesis`."""
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        """The names of the nodes that vote."""
+
+    @property
+    def brokers(self) -> Sequence[str]:
+        """The names of the nodes that serve Kafka clients."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where Kafka clients begin."""
+
+    def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
+        """A client of keys and values that is not open yet."""
+
+    async def leader(self) -> str | None:
+        """The node that is the active controller, if one is known."""
+
+    async def kill(self, node: str) -> None:
+        """Ends its process at once; what it had written stays."""
+
+    async def terminate(self, node: str) -> None:
+        """Asks its process to end, and waits for that."""
+
+    async def start_node(self, node: str) -> None:
+        """Starts a node that does not run; does nothing to one that does."""
+
+    async def pause(self, node: str) -> None:
+        """Stops its process where it is."""
+
+    async def resume(self, node: str) -> None:
+        """Lets it go on; does nothing to one that is not paused."""
+
+    async def block(self, links: Sequence[Link]) -> None:
+        """Nothing passes these links until `unblock`; others are as they were."""
+
+    async def unblock(self) -> None:
+        """Everything passes everywhere."""
+
+
+class KeyValues(Protocol):
+    """A client of keys and values; every call raises KeyValueError."""
+
+    async def open(self) -> None:
+        """Connects."""
+
+    async def close(self) -> None:
+        """Gives sessions and connections up."""
+
+    async def read(self, key: str) -> bytes | None:
+        """The value, None if there is none."""
+
+    async def write(self, key: str, value: bytes) -> None:
+        """Sets the value."""
+
+    async def cas(self, key: str, expected: bytes, value: bytes) -> bool:
+        """Sets the value if it is the expected one; whether it was."""
+
+    async def keys(self, prefix: str) -> list[str]:
+        """The keys with that prefix, without it."""
+
+    async def acquire(self, lock: str, session_timeout_s: float) -> int:
+        """Waits for the lock; its fencing token."""
+
+    async def write_guarded(self, key: str, value: bytes, lock: str, token: int) -> None:
+        """Sets the value if the token is that of the lock's holder."""
+
+    async def release(self) -> None:
+        """Gives the lock back."""
+
+
+class KeyValueError(Exception):
+    """A call went wrong; `certain` if it certainly did nothing."""
+
+    def __init__(self, message: str, *, certain: bool) -> None:
+        super().__init__(message)
+        self.certain = certain

@@ -1,0 +1,53 @@
+"""The environment `external`: any Kafka-compatible cluster, told by its address, never broken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jepsen.errors import InputError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from jepsen.env.base import ClusterSpec, KeyValues, Link
+
+
+class ExternalEnvironment:
+    """See `jepsen.env.base.Environment`."""
+
+    faults: frozenset[str] = frozenset()
+    controllers: Sequence[str] = ()
+    brokers: Sequence[str] = ()
+
+    def __init__(self, spec: ClusterSpec) -> None:
+        self.bootstrap_servers = spec.bootstrap_servers
+
+    def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
+        """InputError: such a cluster has no keys and values."""
+        raise InputError("--env external: it has no keys and values")
+
+    async def leader(self) -> str | None:
+        """Nobody that is known."""
+        return None
+
+    async def kill(self, node: str) -> None:
+        """There is no node to be named."""
+
+    async def terminate(self, node: str) -> None:
+        """There is no node to be named."""
+
+    async def start_node(self, node: str) -> None:
+        """There is no node to be named."""
+
+    async def pause(self, node: str) -> None:
+        """There is no node to be named."""
+
+    async def resume(self, node: str) -> None:
+        """There is no node to be named."""
+
+    async def block(self, links: Sequence[Link]) -> None:
+        """There is no link to be named."""
+
+    async def unblock(self) -> None:
+        """Nothing was blocked."""

@@ -1,0 +1,1 @@
+"""The environment `local`: real node processes on this machine, started by raftctl."""

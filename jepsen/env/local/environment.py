@@ -1,0 +1,172 @@
+"""A cluster of processes on loopback; what blocks runs on threads, so that clients go on.
+
+If links are to be cut, each node listens on a port that nobody is told, and a relay stands on the
+one that all others know (`jepsen.env.local.relays`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from jepsen.env.kv import RaftctlKeyValues
+from jepsen.env.local.relays import Relays
+from jepsen.errors import ClusterError
+from raftctl.cli import preloaded
+from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.localcluster import cluster as local
+from raftctl.localcluster.ports import free_ports
+from raftctl.localcluster.processes import wait_gone
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from jepsen.env.base import ClusterSpec, Link
+    from raftctl.localcluster.layout import LocalNode
+
+READY_S = 90.0
+ASK_S = 3.0
+POLL_S = 0.1
+TERMINATE_S = 20.0
+
+
+class LocalEnvironment:
+    """See `jepsen.env.base.Environment`."""
+
+    faults = frozenset({"kill", "pause", "restart", "partition"})
+
+    def __init__(self, directory: Path, spec: ClusterSpec, *, relayed: bool) -> None:
+        wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides)
+        self._cluster = local.LocalCluster.open(directory, wanted, random_uuid_text, format_storage)
+        self._directory = directory
+        self._relays: Relays | None = None
+        self._behind: dict[str, int] = {}
+        self._blocked: set[Link] = set()
+        if relayed:
+            nodes = self._cluster.layout.nodes
+            self._behind = dict(
+                zip((node.name for node in nodes), free_ports(len(nodes)), strict=True)
+            )
+            for node in nodes:
+                self._hide(node)
+
+    def _hide(self, node: LocalNode) -> None:
+        """Has the node listen behind its relay."""
+        path = self._directory / node.name / "node.properties"
+        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+        hidden = f"listeners={listener}://127.0.0.1:{self._behind[node.name]}"
+        lines = [
+            hidden if line.startswith("listeners=") else line
+            for line in path.read_text().splitlines()
+        ]
+        if node.role == "broker":
+            lines.append(f"advertised.listeners={listener}://{node.address}")
+        path.write_text("\n".join(lines) + "\n")
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        """See `Environment`."""
+        return [node.name for node in self._cluster.layout.controllers]
+
+    @property
+    def brokers(self) -> Sequence[str]:
+        """See `Environment`."""
+        return [node.name for node in self._cluster.layout.brokers]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """See `Environment`."""
+        return self._cluster.layout.bootstrap
+
+    def start(self) -> None:
+        """Starts every node; only while this process has one thread."""
+        preloaded.start_all(self._cluster)
+
+    async def wait_ready(self, progress: Callable[[str], None]) -> None:
+        """Returns when all serve; raises ClusterError if that takes too long."""
+        if self._behind:
+            self._relays = Relays(self._pids)
+            for node in self._cluster.layout.nodes:
+                await self._relays.open(node.name, node.port, self._behind[node.name])
+        wanted = {node.node_id for node in self._cluster.layout.brokers}
+        active: set[int] = set()
+        for _ in range(int(READY_S / POLL_S)):
+            status = await asyncio.to_thread(self._cluster.status, ASK_S)
+            if (now := set(status.active_brokers)) != active:
+                progress(f"{len(now)} of {len(wanted)} brokers are active")
+            active = now
+            if wanted <= active:
+                return
+            await asyncio.sleep(POLL_S)
+        raise ClusterError(f"not ready after {READY_S:g} s: see {self._cluster.log_hint}")
+
+    async def close(self) -> None:
+        """Ends the relays."""
+        if self._relays is not None:
+            await self._relays.close()
+
+    def stop(self) -> None:
+        """Ends every process of the cluster; its data and logs stay."""
+        self._cluster.kill_all()
+
+    def _pids(self) -> dict[str, int]:
+        found = ((node.name, self._cluster.process(node)) for node in self._cluster.layout.nodes)
+        return {name: process.pid for name, process in found if process is not None}
+
+    def kv_client(self, timeout_s: float, rng: random.Random) -> RaftctlKeyValues:
+        """See `Environment`."""
+        nodes = self._cluster.layout.controllers
+        addresses = [node.address for node in rng.sample(nodes, len(nodes))]
+        return RaftctlKeyValues(addresses, timeout_s, rng)
+
+    async def leader(self) -> str | None:
+        """See `Environment`."""
+        status = await asyncio.to_thread(self._cluster.status)
+        found = status.leader
+        return None if found is None else self._cluster.layout.node(found["node_id"]).name
+
+    async def kill(self, node: str) -> None:
+        """See `Environment`."""
+        await asyncio.to_thread(self._cluster.kill, self._cluster.layout.node(node))
+
+    async def terminate(self, node: str) -> None:
+        """See `Environment`."""
+        process = self._cluster.process(self._cluster.layout.node(node))
+        if process is not None:
+            process.send(signal.SIGTERM)
+            if await asyncio.to_thread(wait_gone, [process], TERMINATE_S):
+                await self.kill(node)
+
+    async def start_node(self, node: str) -> None:
+        """See `Environment`."""
+        of_node = self._cluster.layout.node(node)
+        if not self._cluster.is_running(of_node):
+            await asyncio.to_thread(self._cluster.start, of_node)
+
+    async def pause(self, node: str) -> None:
+        """See `Environment`."""
+        self._signal(node, signal.SIGSTOP)
+
+    async def resume(self, node: str) -> None:
+        """See `Environment`."""
+        self._signal(node, signal.SIGCONT)
+
+    def _signal(self, node: str, number: signal.Signals) -> None:
+        process = self._cluster.process(self._cluster.layout.node(node))
+        if process is not None:
+            process.send(number)
+
+    async def block(self, links: Sequence[Link]) -> None:
+        """See `Environment`."""
+        self._blocked |= set(links)
+        if self._relays is not None:
+            self._relays.set_blocked(self._blocked)
+
+    async def unblock(self) -> None:
+        """See `Environment`."""
+        self._blocked.clear()
+        if self._relays is not None:
+            self._relays.set_blocked(())

@@ -1,0 +1,89 @@
+"""Runs the test of a run folder in the deterministic world: `python -m jepsen.env.sim.harness DIR`.
+
+Its history goes to the folder while it runs. The last line of the output is `seed N: ok, trace
+HASH`, or says that the cluster failed by itself; the exit status is 0 or 1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jepsen.env.sim import determinism
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.env.sim.world import World
+    from jepsen.store import RunFolder
+
+CLIENTS_NODE = "jepsen"
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    """Starts the run in an interpreter of its own, whose output is what came of it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "jepsen.env.sim.harness", str(folder)],
+        env=determinism.environment(os.environ),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the folder's test and returns the exit status."""
+    determinism.prepare()
+    from jepsen.env.sim.world import World
+    from jepsen.store import RunFolder
+
+    folder = RunFolder.open(Path(arguments[0]))
+    seed = folder.spec.seed
+    _import_everything(folder)
+    determinism.stabilize_hashes()
+    determinism.quiet_collector()
+    determinism.begin(seed)
+    with World(seed) as world:
+        try:
+            world.run(_scenario(world, folder))
+        except BaseException:  # noqa: BLE001 - whatever it was, it is told
+            sys.stdout.write(traceback.format_exc())
+            sys.stdout.write(f"seed {seed}: FAILED, trace {world.trace_hash()}\n")
+            return 1
+        sys.stdout.write(f"seed {seed}: ok, trace {world.trace_hash()}\n")
+    return 0
+
+
+def _import_everything(folder: RunFolder) -> None:
+    """Before the seed begins: what is drawn at imports has no part in a run."""
+    from jepsen.core import workload_of
+
+    importlib.import_module("jepsen.env.sim.environment")
+    workload_of(folder.spec)
+
+
+async def _scenario(world: World, folder: RunFolder) -> None:
+    from jepsen.core import Run
+    from jepsen.env.sim.environment import SimEnvironment
+
+    spec = folder.spec
+    cluster = SimEnvironment(world, spec.cluster)
+    cluster.start()
+
+    async def test(runtime: SimRuntime) -> None:
+        await cluster.wait_ready()
+        with folder.writer() as writer:
+            await Run(spec, cluster, writer.append).run()
+
+    await world.start(CLIENTS_NODE, test).done
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

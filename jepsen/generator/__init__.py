@@ -1,0 +1,1 @@
+"""What clients and nemesis do, as immutable values: see `jepsen.generator.core`."""

@@ -1,0 +1,157 @@
+"""Generators: pure descriptions of what to do next, given the time and who is free.
+
+A generator is asked for its next operation and answers with that and with what it has become, or
+that it has nothing for now, or never again. It is told of what was invoked and how it ended. It
+never changes; time, free threads and randomness come with the context. A thread is one worker (a
+number, or the nemesis); the process it plays changes whenever an operation of it ends with `info`.
+Source: Jepsen's `jepsen.generator`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from jepsen.history import Op
+
+Thread = int | str
+"""A worker: a number from 0, or NEMESIS."""
+NEMESIS: Final = "nemesis"
+SECOND_NS = 1_000_000_000
+
+
+class Pending:
+    """The generator has nothing to do now, but may later."""
+
+
+PENDING: Final = Pending()
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """An operation to be invoked."""
+
+    f: str
+    value: Any = None
+    key: Any = None
+    thread: Thread | None = None
+    """None until a free one is chosen."""
+    time: int = 0
+    """Nanoseconds since the test began; not to be invoked before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a generator may know."""
+
+    time: int
+    """Nanoseconds since the test began."""
+    free: tuple[Thread, ...]
+    """The threads that have nothing to do."""
+    processes: Mapping[Thread, int | str]
+    """Which process each thread plays, of all threads that this generator may use."""
+    random: random.Random
+
+    def restricted(self, wanted: Callable[[Thread], bool]) -> Context:
+        """The context for a generator that may use those threads only."""
+        return Context(
+            self.time,
+            tuple(thread for thread in self.free if wanted(thread)),
+            {thread: one for thread, one in self.processes.items() if wanted(thread)},
+            self.random,
+        )
+
+    def thread_of(self, process: int | str) -> Thread | None:
+        """Which thread plays the process, if one of these does."""
+        for thread, played in self.processes.items():
+            if played == process:
+                return thread
+        return None
+
+
+Next = tuple[Todo | Pending, "Generator"] | None
+"""What to do and what is left; None if there is nothing more ever."""
+
+
+class Generator(Protocol):
+    """See the module."""
+
+    def next_op(self, context: Context) -> Next:
+        """The next operation, its time not before the context's."""
+
+    def updated(self, context: Context, event: Op) -> Generator:
+        """The generator after an invocation or completion; the context is that after it."""
+
+
+class Plain:
+    """A generator that does not care for events."""
+
+    __slots__ = ()
+
+    def updated(self, context: Context, event: Op) -> Any:
+        """See `Generator`."""
+        return self
+
+
+def filled(todo: Todo, context: Context) -> Todo | Pending:
+    """The operation with a free thread, and a time that is not over."""
+    if todo.thread is None:
+        if not context.free:
+            return PENDING
+        todo = replace(todo, thread=context.random.choice(context.free))
+    elif todo.thread not in context.free:
+        return PENDING
+    return replace(todo, time=max(todo.time, context.time))
+
+
+@dataclass(frozen=True, slots=True)
+class Once(Plain):
+    """One operation."""
+
+    todo: Todo
+
+    def next_op(self, context: Context) -> Next:
+        """See `Generator`."""
+        todo = filled(self.todo, context)
+        return (todo, self if todo is PENDING else NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(Plain):
+    """No operation at all."""
+
+    def next_op(self, context: Context) -> Next:
+        """See `Generator`."""
+        return None
+
+
+NOTHING: Final = Nothing()
+
+
+@dataclass(frozen=True, slots=True)
+class Endless(Plain):
+    """Whatever the function returns, for ever; it may draw from the context's randomness."""
+
+    make: Callable[[Context], Todo]
+
+    def next_op(self, context: Context) -> Next:
+        """See `Generator`."""
+        if not context.free:
+            return PENDING, self
+        return filled(self.make(context), context), self
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered(Plain):
+    """What the function makes of 0, 1, 2, ... for ever."""
+
+    make: Callable[[int], Todo]
+    number: int = 0
+
+    def next_op(self, context: Context) -> Next:
+        """See `Generator`."""
+        todo = filled(self.make(self.number), context)
+        return todo, self if todo is PENDING else replace(self, number=self.number + 1)

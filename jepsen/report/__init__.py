@@ -1,0 +1,1 @@
+"""What a run looks like: one self-contained HTML page, from its specification, verdict, history."""

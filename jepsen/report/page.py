@@ -1,0 +1,141 @@
+"""The page of one run: verdict, plots, anomalies with their operations, and how to run it again."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from jepsen.report.plots import COLOURS, SHADES, latency_plot, rate_plot, windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jepsen.core import RunSpec
+    from jepsen.history import Op
+
+ANOMALIES_SHOWN_MAX = 20
+"""Of each checker; results.json has all."""
+LINES_SHOWN_MAX = 12
+WORDS = {True: "valid", False: "invalid", "unknown": "unknown"}
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px; padding: 0 1rem;
+  color: #1c2330; background: #fff }
+h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
+.card { border-left: 8px solid; padding: .6rem 1rem; background: #f5f7fa }
+.valid { border-color: #2e7d32 } .invalid { border-color: #b3261e }
+.unknown { border-color: #d98324 }
+.card b { font-size: 1.3rem } table { border-collapse: collapse; width: 100%; font-size: 13px }
+td, th { text-align: left; padding: 2px 10px 2px 0; vertical-align: top;
+  border-bottom: 1px solid #e3e7ee; overflow-wrap: anywhere }
+code, pre { font: 13px/1.4 ui-monospace, monospace } pre { background: #f5f7fa; padding: .6rem;
+  white-space: pre-wrap } svg { width: 100%; font: 11px system-ui, sans-serif }
+svg text { fill: #5a6472 } .grid { stroke: #e3e7ee } .key { margin-right: 1.2rem }
+.key i { display: inline-block; width: 10px; height: 10px; margin-right: 5px }
+"""
+
+
+def report_page(
+    spec: RunSpec, command: str, results: Mapping[str, Any], history: Sequence[Op]
+) -> str:
+    """The whole page; it refers to nothing outside itself."""
+    word = WORDS[results["valid"]]
+    broken = windows(history)
+    body = [
+        f"<h1>{escape(spec.name)}</h1>",
+        f'<p class="card {word}"><b>{word}</b><br>{results["operations"]} operations, '
+        f"seed {spec.seed}</p>",
+        *_checkers(results["checkers"]),
+        "<h2>Latency and rate</h2>",
+        _legend({one.kind for one in broken}),
+        latency_plot(history, broken),
+        rate_plot(history, broken),
+        "<h2>Anomalies</h2>",
+        *_anomalies(results["checkers"], history),
+        "<h2>Run it again</h2>",
+        f"<pre>{escape(command)}</pre>",
+        f"<pre>{escape(json.dumps(spec.to_json(), indent=2))}</pre>",
+    ]
+    return _document(f"{spec.name}: {word}", body)
+
+
+def _document(title: str, body: Sequence[str]) -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>"
+        f"<body>{''.join(body)}</body></html>\n"
+    )
+
+
+def _checkers(checkers: Mapping[str, Any]) -> Iterator[str]:
+    yield "<table><tr><th>checker</th><th>verdict</th><th>found</th></tr>"
+    for name, verdict in checkers.items():
+        told = verdict.get("why_unknown") or json.dumps(verdict["statistics"])
+        yield (
+            f"<tr><td>{escape(name)}</td><td>{WORDS[verdict['valid']]}</td>"
+            f"<td>{escape(told)}</td></tr>"
+        )
+    yield "</table>"
+
+
+def _legend(kinds: set[str]) -> str:
+    ends = [(kind.value, colour) for kind, colour in COLOURS.items()]
+    faults = [(kind, SHADES[kind]) for kind in sorted(kinds) if kind in SHADES]
+    keys = [
+        f'<span class="key"><i style="background:{colour}"></i>{escape(name)}</span>'
+        for name, colour in [*ends, *faults]
+    ]
+    return f"<p>{''.join(keys)}</p>"
+
+
+def _anomalies(checkers: Mapping[str, Any], history: Sequence[Op]) -> Iterator[str]:
+    none = True
+    for name, verdict in checkers.items():
+        found = verdict["anomalies"]
+        for anomaly in found[:ANOMALIES_SHOWN_MAX]:
+            none = False
+            yield from _anomaly(name, anomaly, history)
+        if len(found) > ANOMALIES_SHOWN_MAX:
+            yield f"<p>and {len(found) - ANOMALIES_SHOWN_MAX} more in results.json</p>"
+    if none:
+        yield "<p>None.</p>"
+
+
+def _anomaly(checker: str, anomaly: Mapping[str, Any], history: Sequence[Op]) -> Iterator[str]:
+    detail = {key: value for key, value in anomaly.items() if key not in ("name", "lines")}
+    yield f"<h3>{escape(anomaly['name'])} <small>({escape(checker)})</small></h3>"
+    yield f"<p><code>{escape(json.dumps(detail, ensure_ascii=False))}</code></p>"
+    heads = ("line", "time", "process", "type", "operation")
+    yield f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"
+    for index in _lines(anomaly["lines"], history):
+        op = history[index]
+        what = f"{op.f} {json.dumps(op.value)}"
+        what += "" if op.key is None else f" of key {op.key}"
+        what += "" if op.error is None else f": {op.error}"
+        cells = (op.index, f"{op.time / 1e9:.3f} s", op.process, op.type, what)
+        yield f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
+    yield "</table>"
+
+
+def _lines(shown: Sequence[int], history: Sequence[Op]) -> list[int]:
+    """The lines that show an anomaly, each with the invocation that belongs to it."""
+    found: dict[int, None] = {}
+    for index in [one for one in shown if 0 <= one < len(history)][:LINES_SHOWN_MAX]:
+        process = history[index].process
+        begin = index
+        while begin > 0 and (history[begin].process != process or history[begin].type != "invoke"):
+            begin -= 1
+        found |= {begin: None, index: None} if history[begin].process == process else {index: None}
+    return sorted(found)
+
+
+def index_page(rows: Sequence[tuple[str, str, str, str]]) -> str:
+    """All runs: (path, test, time, verdict in a word)."""
+    body = ["<h1>Runs</h1><table><tr><th>test</th><th>time</th><th>verdict</th></tr>"]
+    for path, test, time, word in rows:
+        body.append(
+            f'<tr><td class="card {word}"><a href="{escape(path, quote=True)}">{escape(test)}</a>'
+            f"</td><td>{escape(time)}</td><td>{escape(word)}</td></tr>"
+        )
+    return _document("Runs", [*body, "</table>"])

@@ -1,0 +1,171 @@
+"""Plots of a history as SVG: latency of every operation, rate, and when what was broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from html import escape
+from math import log10
+from typing import TYPE_CHECKING
+
+from jepsen.generator.core import NEMESIS, SECOND_NS
+from jepsen.history import OpType, operations
+from jepsen.nemesis import HEAL, PACKAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from jepsen.history import Op
+
+WIDTH, HEIGHT, LEFT, BOTTOM = 960, 240, 60, 24
+POINTS_MAX = 4_000
+"""More make the page slow and show nothing more."""
+BUCKETS = 120
+LATENCY_MS_MIN = 0.1
+COLOURS = {OpType.OK: "#2a78d6", OpType.FAIL: "#d98324", OpType.INFO: "#b3261e"}
+SHADES = {"kill": "#e57373", "pause": "#ffb74d", "partition": "#9575cd", "restart": "#4db6ac"}
+_ENDS = {end: begin for begin, end, _ in PACKAGES.values() if end}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A time in which something was broken, in seconds of the test."""
+
+    kind: str
+    begin_s: float
+    end_s: float
+    who: str
+
+
+def windows(history: Sequence[Op]) -> list[Window]:
+    """When what was broken; what was never mended lasts to the end."""
+    opened: dict[str, tuple[float, str]] = {}
+    found = []
+    last_s = history[-1].time / SECOND_NS if history else 0.0
+    for op in history:
+        if op.process != NEMESIS or op.type is OpType.INVOKE:
+            continue
+        at_s = op.time / SECOND_NS
+        closing = list(opened) if op.f == HEAL else [_ENDS[op.f]] if op.f in _ENDS else []
+        for kind in closing:
+            if kind in opened:
+                begin_s, who = opened.pop(kind)
+                found.append(Window(kind, begin_s, at_s, who))
+        if op.f in _ENDS.values():
+            opened.setdefault(op.f, (at_s, str(op.value)))
+        elif op.f in PACKAGES:
+            found.append(Window(op.f, at_s, at_s, str(op.value)))
+    found += [Window(kind, begin, last_s, who) for kind, (begin, who) in opened.items()]
+    return sorted(found, key=lambda window: window.begin_s)
+
+
+def latency_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
+    """Each operation at its beginning, how long it took on a logarithmic scale, by its end."""
+    points = [
+        (one.invoke.time, (one.completion.time - one.invoke.time) / 1e6, one.type, one.invoke.f)
+        for one in operations(history)
+        if one.completion is not None
+    ]
+    step = max(1, len(points) // POINTS_MAX)
+    # What went wrong is shown whole: it is little, and what people look for.
+    shown = [point for at, point in enumerate(points) if at % step == 0 or point[2] is OpType.INFO]
+    scale = _Scale(_end_s(history), _decade(max((ms for _, ms, _, _ in points), default=1.0)))
+    marks = [
+        f'<circle cx="{scale.x(time / SECOND_NS):.1f}" cy="{scale.log_y(ms):.1f}" r="2" '
+        f'fill="{COLOURS[kind]}"><title>{escape(f)} {kind} {ms:.1f} ms</title></circle>'
+        for time, ms, kind, f in shown
+    ]
+    rows = []
+    ms = LATENCY_MS_MIN
+    while ms <= scale.top:
+        rows.append(_row(scale.log_y(ms), f"{ms:g} ms"))
+        ms *= 10
+    return _svg("Latency", scale, broken, [*rows, *marks])
+
+
+def rate_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
+    """Operations a second by how they ended."""
+    end_s = _end_s(history)
+    bucket_s = end_s / BUCKETS
+    counts: Counter[tuple[OpType, int]] = Counter()
+    for op in history:
+        if op.by_client and op.type is not OpType.INVOKE:
+            counts[op.type, min(BUCKETS - 1, int(op.time / SECOND_NS / bucket_s))] += 1
+    top = max(counts.values(), default=1) / bucket_s
+    scale = _Scale(end_s, top)
+    lines = []
+    for kind, colour in COLOURS.items():
+        path = " ".join(
+            f"{scale.x((at + 0.5) * bucket_s):.1f},{scale.y(counts[kind, at] / bucket_s):.1f}"
+            for at in range(BUCKETS)
+        )
+        lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
+    rows = [_row(scale.y(top * part), f"{top * part:.3g}/s") for part in (0, 0.5, 1)]
+    return _svg("Rate", scale, broken, [*rows, *lines])
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    end_s: float
+    top: float
+
+    def x(self, at_s: float) -> float:
+        """Where a second of the test is."""
+        return LEFT + (WIDTH - LEFT) * at_s / self.end_s
+
+    def y(self, value: float) -> float:
+        """Where a value is, from 0 at the bottom."""
+        return 10 + (HEIGHT - BOTTOM - 10) * (1 - value / self.top)
+
+    def log_y(self, ms: float) -> float:
+        """Where a latency is, each power of ten as far from the next."""
+        decades = _decades(self.top)
+        return 10 + (HEIGHT - BOTTOM - 10) * (1 - _decades(max(ms, LATENCY_MS_MIN)) / decades)
+
+
+def _decades(ms: float) -> float:
+    return log10(ms / LATENCY_MS_MIN)
+
+
+def _decade(ms: float) -> float:
+    """The next power of ten, at least one above the lowest."""
+    top = LATENCY_MS_MIN * 10
+    while top < ms:
+        top *= 10
+    return top
+
+
+def _end_s(history: Sequence[Op]) -> float:
+    return max(0.001, history[-1].time / SECOND_NS if history else 0.0)
+
+
+def _row(y: float, label: str) -> str:
+    return (
+        f'<line x1="{LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
+        f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>'
+    )
+
+
+def _svg(title: str, scale: _Scale, broken: Iterable[Window], parts: Iterable[str]) -> str:
+    shapes = "".join([*_shades(scale, broken), *_times(scale), *parts])
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{shapes}</svg>'
+
+
+def _shades(scale: _Scale, broken: Iterable[Window]) -> Iterator[str]:
+    for one in broken:
+        x = scale.x(one.begin_s)
+        width = max(2.0, scale.x(one.end_s) - x)
+        yield (
+            f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="{HEIGHT - BOTTOM}" '
+            f'fill="{SHADES.get(one.kind, "#999")}" opacity="0.25">'
+            f"<title>{escape(one.kind)} {escape(one.who)}</title></rect>"
+        )
+
+
+def _times(scale: _Scale) -> Iterator[str]:
+    for part in range(0, 11, 2):
+        at_s = scale.end_s * part / 10
+        yield (
+            f'<text x="{scale.x(at_s):.1f}" y="{HEIGHT - 6}" '
+            f'text-anchor="{"end" if part == 10 else "middle"}">{at_s:.1f} s</text>'
+        )

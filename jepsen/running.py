@@ -1,0 +1,152 @@
+"""Runs a test in its environment, tells how it goes, and judges what its history says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from jepsen.core import Run, RunSpec, failure_of_cluster, judge, overall
+from jepsen.env.external import ExternalEnvironment
+from jepsen.history import Op, OpType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jepsen.checkers.verdict import Verdict
+    from jepsen.env.base import Environment
+    from jepsen.env.local.environment import LocalEnvironment
+    from jepsen.store import RunFolder
+
+TELL_S = 1.0
+
+
+class Progress:
+    """A line about a test that runs, not more often than every second."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._counts: Counter[OpType] = Counter()
+        self._told_s = 0.0
+        self._fault = ""
+
+    def note(self, op: Op) -> None:
+        """Counts an operation."""
+        if op.by_client:
+            self._counts[op.type] += 1
+        elif op.type is not OpType.INVOKE:
+            self._fault = (
+                f", last fault: {op.f} {op.value if op.value is not None else ''}".rstrip()
+            )
+        if time.monotonic() - self._told_s >= TELL_S:
+            self._told_s = time.monotonic()
+            self._tell(self.line(op.time))
+
+    def line(self, at_ns: int) -> str:
+        """How things stand at that time of the test."""
+        counts = self._counts
+        ended = f"{counts[OpType.OK]} ok, {counts[OpType.FAIL]} fail, {counts[OpType.INFO]} info"
+        return f"{at_ns / 1e9:6.1f} s  {counts[OpType.INVOKE]} operations: {ended}{self._fault}"
+
+
+def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, Verdict]:
+    """Runs the test of a new folder and keeps the verdicts there.
+
+    Ctrl-C ends the test early: the cluster is healed, and what there is is judged.
+    """
+    spec = folder.spec
+    trouble = _RUNNERS[spec.env](folder, spec, tell)
+    return judge_folder(folder, trouble)
+
+
+def judge_folder(folder: RunFolder, trouble: str = "") -> dict[str, Verdict]:
+    """Judges what is in the folder and keeps the verdicts there."""
+    from jepsen.cli.output import verdict_document
+
+    history = folder.history()
+    verdicts = judge(folder.spec, history)
+    if trouble:
+        verdicts["cluster"] = failure_of_cluster(trouble)
+    document: dict[str, Any] = {
+        "valid": overall(verdicts),
+        "operations": sum(op.type is OpType.INVOKE and op.by_client for op in history),
+        "checkers": {name: verdict_document(one) for name, one in verdicts.items()},
+    }
+    folder.write_results(document)
+    return verdicts
+
+
+def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> str:
+    """What went wrong in the world, if anything did; the history is read as it grows."""
+    from jepsen.env.sim import harness
+
+    tell(f"seed {spec.seed}: {spec.time_limit_s:g} virtual seconds")
+    process = harness.start(folder.path)
+    try:
+        output, _ = process.communicate()
+    except KeyboardInterrupt:
+        process.kill()
+        process.communicate()
+        return ""
+    (folder.path / "sim.log").write_text(output, encoding="utf-8")
+    last = output.rstrip().rpartition("\n")[2]
+    tell(last)
+    return "" if process.returncode == 0 else f"{last}; see sim.log"
+
+
+def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> str:
+    from jepsen.env.local.environment import LocalEnvironment
+
+    relayed = "partition" in spec.nemesis
+    environment = LocalEnvironment(folder.nodes, spec.cluster, relayed=relayed)
+    try:
+        environment.start()
+        asyncio.run(_local(folder, spec, environment, tell))
+    finally:
+        environment.stop()
+    return ""
+
+
+async def _local(
+    folder: RunFolder, spec: RunSpec, environment: LocalEnvironment, tell: Callable[[str], None]
+) -> None:
+    try:
+        await environment.wait_ready(tell)
+        await _run(folder, spec, environment, tell)
+    finally:
+        await environment.close()
+
+
+def _run_external(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> str:
+    environment = ExternalEnvironment(spec.cluster)
+    asyncio.run(_run(folder, spec, environment, tell))
+    return ""
+
+
+async def _run(
+    folder: RunFolder, spec: RunSpec, environment: Environment, tell: Callable[[str], None]
+) -> None:
+    progress = Progress(tell)
+    with folder.writer() as writer:
+
+        def note(op: Op) -> None:
+            writer.append(op)
+            progress.note(op)
+
+        run = Run(spec, environment, note)
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ValueError):  # only the main thread is interrupted
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, run.stop)
+        await run.run()
+
+
+_RUNNERS: dict[str, Callable[[RunFolder, RunSpec, Callable[[str], None]], str]] = {
+    "sim": _run_sim,
+    "local": _run_local,
+    "external": _run_external,
+}
+ENVIRONMENTS = tuple(_RUNNERS)

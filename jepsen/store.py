@@ -1,0 +1,126 @@
+"""Run folders: what a test was, its history, its verdict and the nodes' logs.
+
+<store>/<test>/<time>/test.json       all that makes the run again
+<store>/<test>/<time>/history.jsonl   written while it runs
+<store>/<test>/<time>/results.json    the verdicts, once judged
+<store>/<test>/<time>/nodes/          data and logs of a local cluster
+<store>/<test>/latest, <store>/latest  the newest run
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jepsen.core import RunSpec
+from jepsen.errors import InputError
+from jepsen.history import HistoryWriter, read_history
+
+if TYPE_CHECKING:
+    from jepsen.history import Op
+
+DEFAULT_STORE = "store"
+LATEST = "latest"
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, store: Path, spec: RunSpec, command: str) -> RunFolder:
+        """A new folder with the specification in it; `latest` points to it."""
+        of_test = store / spec.name
+        of_test.mkdir(parents=True, exist_ok=True)
+        folder = cls(_new_directory(of_test))
+        document = {"spec": spec.to_json(), "command": command}
+        folder._write("test.json", document)
+        _point(of_test / LATEST, Path(folder.path.name))
+        _point(store / LATEST, Path(spec.name) / folder.path.name)
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """A folder that is there; InputError if it is none."""
+        if not (path / "test.json").is_file():
+            raise InputError(f"{path}: no run: name a folder with test.json, such as store/latest")
+        return cls(path.resolve())
+
+    @property
+    def spec(self) -> RunSpec:
+        """What was run."""
+        return RunSpec.from_json(self._read("test.json")["spec"])
+
+    @property
+    def command(self) -> str:
+        """What runs it again."""
+        return str(self._read("test.json")["command"])
+
+    @property
+    def nodes(self) -> Path:
+        """Where a local cluster lives."""
+        return self.path / "nodes"
+
+    @property
+    def results(self) -> dict[str, Any] | None:
+        """The verdicts; None if it was not judged."""
+        return self._read("results.json") if (self.path / "results.json").is_file() else None
+
+    def writer(self) -> HistoryWriter:
+        """Of the history, which must not be there yet."""
+        return HistoryWriter(self.path / "history.jsonl")
+
+    def history(self) -> list[Op]:
+        """What was written so far."""
+        path = self.path / "history.jsonl"
+        return list(read_history(path)) if path.exists() else []
+
+    def write_results(self, document: dict[str, Any]) -> None:
+        """Keeps the verdicts."""
+        self._write("results.json", document)
+
+    def _write(self, name: str, document: Any) -> None:
+        text = json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n"
+        (self.path / name).write_text(text, encoding="utf-8")
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            document: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{self.path / name}: {error}") from None
+        return document
+
+
+def runs(store: Path) -> list[RunFolder]:
+    """All runs of a store, the newest first."""
+    found = [
+        RunFolder(path.parent)
+        for path in store.glob("*/*/test.json")
+        if not path.parent.is_symlink()
+    ]
+    return sorted(
+        found, key=lambda folder: (folder.path.name, folder.path.parent.name), reverse=True
+    )
+
+
+def _new_directory(parent: Path) -> Path:
+    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    for number in range(1000):
+        path = parent / (f"{now}.{number}" if number else now)
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise InputError(f"{parent}: too many runs begin at once")
+
+
+def _point(link: Path, target: Path) -> None:
+    new = link.with_name(f".{link.name}.{target.name}")
+    new.unlink(missing_ok=True)
+    new.symlink_to(target)
+    new.replace(link)

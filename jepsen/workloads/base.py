@@ -1,0 +1,46 @@
+"""A workload: generator, client and checkers that belong together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from jepsen.checkers.verdict import Checker
+from jepsen.client import Client
+from jepsen.env.base import Environment
+from jepsen.generator.core import NOTHING, Generator
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadOptions:
+    """What a user may choose of a workload."""
+
+    concurrency: int = 6
+    keys: int = 3
+    """Partitions of a topic, or keys used at a time."""
+    ops_per_key: int = 200
+    replication: int = 3
+    topic: str = "jepsen"
+    acks: str = "all"
+    client: str = "aiokafka"
+    """The library that talks to Kafka."""
+
+
+async def nothing_to_prepare(environment: Environment) -> None:
+    """For workloads that need nothing before they begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """See the module. Everything in it works in every environment."""
+
+    name: str
+    client: Callable[[Environment, int, random.Random], Client]
+    """For a process."""
+    generator: Generator
+    """Of clients, for as long as the test lasts."""
+    checkers: Mapping[str, Checker]
+    final: Generator = NOTHING
+    """Of clients, when all is well again."""
+    prepare: Callable[[Environment], Awaitable[None]] = field(default=nothing_to_prepare)

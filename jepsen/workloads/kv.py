@@ -1,0 +1,205 @@
+"""Workloads of keys and values: a register per key, a growing set, a lock with fencing tokens."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jepsen.checkers.models import Register
+from jepsen.checkers.registry import linearizable
+from jepsen.checkers.set_full import check_set_full
+from jepsen.checkers.simple import check_availability, check_lock
+from jepsen.client import Completion, failed, ok, unknown
+from jepsen.env.base import KeyValueError
+from jepsen.generator.combinators import (
+    ConcurrentKeys,
+    Cycle,
+    Limit,
+    Mix,
+    Stagger,
+    Then,
+    UntilOk,
+    each_thread,
+    once,
+    reserve,
+)
+from jepsen.generator.core import Endless, Numbered, Todo
+from jepsen.workloads.base import Workload, WorkloadOptions
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Callable
+
+    from jepsen.client import Client
+    from jepsen.env.base import Environment, KeyValues
+    from jepsen.generator.core import Context, Generator
+    from jepsen.history import Op
+
+VALUES = 5
+TIMEOUT_S = 2.0
+SESSION_S = 3.0
+THREADS_PER_KEY = 2
+SET_PREFIX = "set/"
+LOCK = "lock"
+GUARDED = "guarded"
+
+
+class _KvClient:
+    """Operations on keys; what the client's library says is certain, is."""
+
+    def __init__(self, connection: KeyValues) -> None:
+        self.connection = connection
+        self.does: dict[str, Callable[[Op], Awaitable[Completion]]] = {}
+
+    async def open(self) -> None:
+        """See `Client`."""
+        await self.connection.open()
+
+    async def close(self) -> None:
+        """See `Client`."""
+        await self.connection.close()
+
+    async def invoke(self, op: Op) -> Completion:
+        """See `Client`."""
+        try:
+            return await self.does[op.f](op)
+        except KeyValueError as error:
+            made = failed if error.certain else unknown
+            return made(op.value, str(error))
+
+
+class RegisterClient(_KvClient):
+    """`read`, `write` and `cas` of numbers."""
+
+    def __init__(self, connection: KeyValues) -> None:
+        super().__init__(connection)
+        self.does = {"read": self._read, "write": self._write, "cas": self._cas}
+
+    async def _read(self, op: Op) -> Completion:
+        found = await self.connection.read(f"register/{op.key}")
+        return ok(None if found is None else int(found))
+
+    async def _write(self, op: Op) -> Completion:
+        await self.connection.write(f"register/{op.key}", b"%d" % op.value)
+        return ok(op.value)
+
+    async def _cas(self, op: Op) -> Completion:
+        expected, new = (b"%d" % number for number in op.value)
+        done = await self.connection.cas(f"register/{op.key}", expected, new)
+        return ok(op.value) if done else failed(op.value)
+
+
+class SetClient(_KvClient):
+    """`add` of an element, which is a key; `read` of all, a page after the other."""
+
+    def __init__(self, connection: KeyValues) -> None:
+        super().__init__(connection)
+        self.does = {"add": self._add, "read": self._read}
+
+    async def _add(self, op: Op) -> Completion:
+        await self.connection.write(f"{SET_PREFIX}{op.value:08d}", b"")
+        return ok(op.value)
+
+    async def _read(self, op: Op) -> Completion:
+        return ok([int(key) for key in await self.connection.keys(SET_PREFIX)])
+
+
+class LockClient(_KvClient):
+    """`acquire`, `write` under the lock, `release`."""
+
+    def __init__(self, connection: KeyValues) -> None:
+        super().__init__(connection)
+        self._token = -1
+        self.does = {"acquire": self._acquire, "write": self._write, "release": self._release}
+
+    async def _acquire(self, op: Op) -> Completion:
+        self._token = await self.connection.acquire(LOCK, SESSION_S)
+        return ok(self._token)
+
+    async def _write(self, op: Op) -> Completion:
+        """Also after the lock is lost, as a client that was held up would."""
+        if self._token < 0:
+            return failed(None, "it never had the lock")
+        await self.connection.write_guarded(GUARDED, b"%d" % self._token, LOCK, self._token)
+        return ok(self._token)
+
+    async def _release(self, op: Op) -> Completion:
+        await self.connection.release()
+        return ok(self._token)
+
+
+def _clients_of(
+    kind: Callable[[KeyValues], Client],
+) -> Callable[[Environment, int, random.Random], Client]:
+    def client(environment: Environment, process: int, rng: random.Random) -> Client:
+        return kind(environment.kv_client(TIMEOUT_S, rng))
+
+    return client
+
+
+# --- register -------------------------------------------------------------------------------------
+
+
+def _any_register_op(context: Context) -> Todo:
+    f = context.random.choice(("read", "read", "write", "cas"))
+    value = context.random.randrange(VALUES)
+    if f == "cas":
+        return Todo(f, [context.random.randrange(VALUES), value])
+    return Todo(f, None if f == "read" else value)
+
+
+def _register_ops(key: int, count: int) -> Generator:
+    return Limit(count, Endless(_any_register_op))
+
+
+def register(options: WorkloadOptions) -> Workload:
+    """Reads, writes and compare-and-sets of keys; each key must be linearizable."""
+    of_key = partial(_register_ops, count=options.ops_per_key)
+    threads = min(THREADS_PER_KEY, options.concurrency)
+    return Workload(
+        "register",
+        _clients_of(RegisterClient),
+        ConcurrentKeys(threads, of_key),
+        {
+            "linearizable": linearizable(Register(failed_cas_observes=True)),
+            "availability": check_availability,
+        },
+    )
+
+
+# --- set ------------------------------------------------------------------------------------------
+
+
+def _add(number: int) -> Todo:
+    return Todo("add", number)
+
+
+def set_workload(options: WorkloadOptions) -> Workload:
+    """Elements are added, each as a key; a listing has every one that was there before it began."""
+    adders = max(1, options.concurrency - 1)
+    reads = Stagger(0.5, Cycle(once("read")))
+    return Workload(
+        "set",
+        _clients_of(SetClient),
+        reserve(adders, Numbered(_add), reads) if options.concurrency > 1 else _adds_and_reads(),
+        {"set": check_set_full, "availability": check_availability},
+        final=UntilOk(Cycle(once("read"))),
+    )
+
+
+def _adds_and_reads() -> Generator:
+    return Mix((Numbered(_add), Cycle(once("read"))))
+
+
+# --- lock -----------------------------------------------------------------------------------------
+
+
+def lock(options: WorkloadOptions) -> Workload:
+    """Takes a lock, writes under it with its token, gives it back; tokens must fence."""
+    turn = Then((once("acquire"), *[once("write")] * 2, once("release")))
+    return Workload(
+        "lock",
+        _clients_of(LockClient),
+        each_thread(Cycle(turn)),
+        {"lock": check_lock, "availability": check_availability},
+    )

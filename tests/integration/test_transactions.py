@@ -1,0 +1,254 @@
+"""Transactions of unmodified clients, also while brokers are killed: all of one, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from kafka import KafkaProducer
+
+from raftctl.cli.topics import admin_client, create_topic
+from tests.integration.clusters import wait_healthy, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.localcluster.cluster import LocalCluster
+
+PARTITIONS = 3
+TIMEOUT_S = 60
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"transactions-{next(_numbers)}"
+    safe = {"min.insync.replicas": "2"}
+    create_topic(admin_client(bootstrap), name, PARTITIONS, 3, safe, 30)
+    return name
+
+
+def read(bootstrap: str, topic: str, *, committed: bool = True) -> list[str]:
+    """All values, partition by partition, up to the last stable offset or the end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    found: dict[int, list[str]] = {number: [] for number in range(PARTITIONS)}
+    ended: set[int] = set()
+    try:
+        consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+        while len(ended) < PARTITIONS:
+            (message,) = consumer.consume(1, TIMEOUT_S)
+            partition, error = message.partition(), message.error()
+            assert partition is not None
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(partition)
+            else:
+                found[partition].append((message.value() or b"").decode())
+    finally:
+        consumer.close()
+    return [value for number in sorted(found) for value in found[number]]
+
+
+# --- one client after the other -------------------------------------------------------------------
+
+
+def with_confluent(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"id-{topic}"})
+    producer.init_transactions(TIMEOUT_S)
+    for number, ends in enumerate((producer.commit_transaction, producer.abort_transaction) * 2):
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.produce(topic, b"%d" % number, partition=partition)
+        producer.flush(TIMEOUT_S)
+        ends(TIMEOUT_S)
+
+
+def with_aiokafka(bootstrap: str, topic: str) -> None:
+    async def run() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{topic}")
+        await producer.start()
+        try:
+            for number in range(4):
+                await producer.begin_transaction()
+                for partition in range(PARTITIONS):
+                    await producer.send_and_wait(topic, b"%d" % number, partition=partition)
+                await (
+                    producer.abort_transaction() if number % 2 else producer.commit_transaction()
+                )
+        finally:
+            await producer.stop()
+
+    asyncio.run(run())
+
+
+def with_kafka_python(bootstrap: str, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"id-{topic}")
+    producer.init_transactions()
+    for number in range(4):
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.send(topic, b"%d" % number, partition=partition).get(TIMEOUT_S)
+        if number % 2:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    producer.close(TIMEOUT_S)
+
+
+@pytest.mark.req("T2", "T4", "N1")
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("write", [with_confluent, with_aiokafka, with_kafka_python])
+def test_readers_of_committed_records_see_no_other(write: Any, bootstrap: str, topic: str) -> None:
+    write(bootstrap, topic)
+    # The client is told of a commit before every partition has its marker.
+    wait_until(lambda: len(read(bootstrap, topic)) == 2 * PARTITIONS, "the last marker")
+    assert Counter(read(bootstrap, topic)) == {"0": PARTITIONS, "2": PARTITIONS}
+    every = dict.fromkeys("0123", PARTITIONS)
+    assert Counter(read(bootstrap, topic, committed=False)) == every
+
+
+@pytest.mark.req("T3")
+@pytest.mark.timeout(120)
+def test_a_producer_that_was_replaced_cannot_commit(bootstrap: str, topic: str) -> None:
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": f"id-{topic}"}
+    zombie = Producer({**settings, "log_level": 0})
+    zombie.init_transactions(TIMEOUT_S)
+    zombie.begin_transaction()
+    zombie.produce(topic, b"zombie", partition=0)
+    zombie.flush(TIMEOUT_S)
+    other = Producer(settings)
+    other.init_transactions(TIMEOUT_S)
+    with pytest.raises(KafkaException) as raised:
+        zombie.commit_transaction(TIMEOUT_S)
+    assert raised.value.args[0].fatal()
+    other.begin_transaction()
+    other.produce(topic, b"other", partition=0)
+    other.commit_transaction(TIMEOUT_S)
+    wait_until(lambda: read(bootstrap, topic) == ["other"], "the other's record alone")
+
+
+# --- while brokers are killed ---------------------------------------------------------------------
+
+
+class Writer:
+    """Writes transactions from a thread, each with one record to every partition."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str) -> None:
+        self.committed: list[str] = []
+        self.aborted: list[str] = []
+        self.unknown: list[str] = []
+        """Those whose outcome the client was not told."""
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "transactional.id": name,
+            "transaction.timeout.ms": 30_000,
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+        }
+        self._topic, self._name = topic, name
+        self._chance = random.Random(name)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        numbers = itertools.count()
+        while not self._stopping.is_set():
+            producer = Producer(self._settings)
+            with contextlib.suppress(KafkaException):
+                producer.init_transactions(TIMEOUT_S)
+                while not self._stopping.is_set():
+                    self._transaction(producer, f"{self._name}/{next(numbers)}")
+
+    def _transaction(self, producer: Producer, value: str) -> None:
+        self.unknown.append(value)
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.produce(self._topic, value.encode(), partition=partition)
+        if self._chance.random() < 0.3:
+            producer.abort_transaction(TIMEOUT_S)
+            self.aborted.append(value)
+        else:
+            self._commit(producer)
+            self.committed.append(value)
+        self.unknown.remove(value)
+
+    def _commit(self, producer: Producer) -> None:
+        try:
+            producer.commit_transaction(TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                # The outcome is known after all: not committed.
+                producer.abort_transaction(TIMEOUT_S)
+            raise
+
+
+@contextlib.contextmanager
+def writing(bootstrap: str, topic: str, count: int) -> Iterator[list[Writer]]:
+    writers = [Writer(bootstrap, topic, f"writer-{number}") for number in range(count)]
+    try:
+        yield writers
+    finally:
+        for writer in writers:
+            writer.stop()
+
+
+@pytest.mark.req("T2", "T4")
+@pytest.mark.timeout(300)
+def test_a_transaction_is_all_or_nothing_while_brokers_are_killed(
+    cluster: LocalCluster, bootstrap: str, topic: str
+) -> None:
+    def told(writers: list[Writer]) -> int:
+        return sum(len(one.committed) for one in writers)
+
+    with writing(bootstrap, topic, 2) as writers:
+        for broker in cluster.layout.brokers[:2]:
+            before = told(writers)
+            wait_until(lambda: told(writers) > before + 10, "transactions", 90)  # noqa: B023
+            cluster.kill(broker)
+            before = told(writers)
+            wait_until(lambda: told(writers) > before + 10, "transactions without it", 90)  # noqa: B023
+            cluster.start(broker)
+            wait_healthy(cluster)
+    committed = {value for one in writers for value in one.committed}
+    aborted = {value for one in writers for value in one.aborted}
+    assert committed
+    assert aborted
+
+    def found() -> Counter[str]:
+        return Counter(read(bootstrap, topic))
+
+    # Whatever was open when its writer stopped ends by its timeout.
+    wait_until(lambda: committed <= set(found()), "all that was committed", 60)
+    counts = found()
+    assert set(counts.values()) == {PARTITIONS}
+    assert not aborted & set(counts)
+    unknown = {value for one in writers for value in one.unknown}
+    assert set(counts) <= committed | unknown

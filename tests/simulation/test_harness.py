@@ -1,0 +1,54 @@
+"""Tests of the harness in the deterministic world: `jepsen test --env sim`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jepsen.cli.main import run
+
+SHORT = ["--time-limit", "3", "--rate", "15", "--interval", "0.7"]
+
+
+def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """The results of one run."""
+    arguments = ["test", *words, "--env", "sim", "--store", str(store), "--output", "json"]
+    status = run(arguments)
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert status == {True: 0, False: 1, "unknown": 2}[found["valid"]]
+    return found
+
+
+@pytest.mark.req("J1", "J2", "J3")
+@pytest.mark.parametrize(
+    ("workload", "nemesis", "checker"),
+    [
+        ("register", "partition", "linearizable"),
+        ("set", "kill", "set"),
+        ("lock", "pause", "lock"),
+    ],
+)
+def test_a_workload_is_valid_while_things_break(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workload: str, nemesis: str, checker: str
+) -> None:
+    found = run_test(tmp_path, capsys, workload, "--nemesis", nemesis, *SHORT, "--seed", "7")
+    assert found["checkers"][checker]["valid"] is True, found
+    assert "cluster" not in found["checkers"], found
+    assert found["operations"] > 10
+    assert f'"f":"{nemesis}"' in (tmp_path / "latest" / "history.jsonl").read_text()
+
+
+@pytest.mark.req("J1", "J2", "J3")
+def test_the_same_seed_is_the_same_history(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["queue", "--nemesis", "kill", *SHORT, "--seed", "3"]
+    first, again = (run_test(tmp_path, capsys, *words) for _ in range(2))
+    assert first["checkers"]["kafka"]["valid"] is True, first
+    assert first["folder"] != again["folder"]
+    lines, same = ((Path(one["folder"]) / "history.jsonl").read_text() for one in (first, again))
+    assert '"f":"final-poll"' in lines
+    assert lines == same

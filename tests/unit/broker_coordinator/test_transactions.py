@@ -1,0 +1,293 @@
+"""The transaction coordinator's rules: epochs, outcomes, time, and who takes over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from broker.coordinator import transaction_records
+from broker.coordinator.transaction_state import EPOCH_MAX, Transaction, TransactionState
+from broker.coordinator.transactions import (
+    AddPartitions,
+    ForceAbort,
+    InitProducer,
+    MarkersWritten,
+    ProducerGoesOn,
+    Settings,
+)
+from raftctl.errors import ErrorCode, KafkaError
+from tests.unit.broker_coordinator.transaction_rig import COORDINATOR_EPOCH, P0, P1, Rig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def refused(call: Callable[[], object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as raised:
+        call()
+    return raised.value.code
+
+
+def state(rig: Rig) -> TransactionState:
+    return rig.core.known["x"].state
+
+
+@pytest.mark.req("T2")
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_outcome_is_told_to_every_partition_and_then_complete(commit: bool) -> None:
+    rig = Rig()
+    producer = rig.init()
+    rig.add(producer, P0)
+    rig.add(producer, P1)
+    rig.add(producer, P1)
+    assert rig.end(producer, commit=commit) == producer
+    assert state(rig) is (
+        TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    )
+    (asked,) = rig.write_markers()
+    assert asked.partitions == {P0, P1}
+    assert asked.commit is commit
+    assert (asked.producer_id, asked.producer_epoch) == producer
+    assert asked.coordinator_epoch == COORDINATOR_EPOCH
+    assert state(rig).text == ("CompleteCommit" if commit else "CompleteAbort")
+    assert rig.core.known["x"].partitions == frozenset()
+
+
+@pytest.mark.req("T2")
+def test_a_request_that_is_sent_again_changes_nothing() -> None:
+    rig = Rig()
+    producer = rig.init()
+    rig.add(producer)
+    written = len(rig.log)
+    rig.add(producer)
+    assert len(rig.log) == written
+    rig.end(producer, commit=True)
+    assert refused(lambda: rig.end(producer, commit=True)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert refused(lambda: rig.end(producer, commit=False)) is ErrorCode.INVALID_TXN_STATE
+    rig.write_markers()
+    assert rig.end(producer, commit=True) == producer
+    assert refused(lambda: rig.end(producer, commit=False)) is ErrorCode.INVALID_TXN_STATE
+    assert rig.errands == []
+
+
+@pytest.mark.req("T2")
+@pytest.mark.parametrize("version", [0, 2])
+def test_whatever_was_written_before_a_crash_ends(version: int) -> None:
+    whole = Rig()
+    producer = whole.init()
+    whole.add(producer, P0, P1)
+    whole.end(producer, commit=True, version=version)
+    whole.write_markers()
+    assert len(whole.log) == 4
+    for keep in range(1, 5):
+        rig = Rig(Settings(abort_interval_ms=10))
+        rig.log = list(whole.log)
+        rig.fail_over(keep)
+        asked = rig.write_markers()
+        assert [one.commit for one in asked] == ([True] if keep == 3 else [])
+        rig.pass_time(70_000)
+        asked += rig.write_markers()
+        assert [one.partitions for one in asked] == ([{P0, P1}] if keep in (2, 3) else [])
+        assert state(rig) in (
+            TransactionState.EMPTY,
+            TransactionState.COMPLETE_COMMIT,
+            TransactionState.COMPLETE_ABORT,
+        )
+
+
+@pytest.mark.req("T3")
+def test_a_new_producer_fences_the_one_before() -> None:
+    rig = Rig()
+    first = rig.init()
+    rig.add(first)
+    # The transaction that is open is aborted first; the client asks again meanwhile.
+    assert refused(rig.init) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert refused(rig.init) is ErrorCode.CONCURRENT_TRANSACTIONS
+    (asked,) = rig.write_markers()
+    assert not asked.commit
+    assert asked.producer_epoch == first.producer_epoch + 1
+    second = rig.init()
+    assert second.producer_id == first.producer_id
+    assert second.producer_epoch > asked.producer_epoch
+    for call in (
+        lambda: rig.add(first),
+        lambda: rig.end(first, commit=True),
+        lambda: rig.init(before=first),
+    ):
+        assert refused(call) is ErrorCode.PRODUCER_FENCED
+    rig.add(second)
+
+
+@pytest.mark.req("T3")
+def test_a_producer_goes_on_after_an_error_with_the_next_epoch() -> None:
+    rig = Rig()
+    first = rig.init()
+    second = rig.init(before=first)
+    assert second == (first.producer_id, first.producer_epoch + 1)
+    # Its answer was lost.
+    assert rig.init(before=first) == second
+    third = rig.init()
+    assert refused(lambda: rig.init(before=second)) is ErrorCode.PRODUCER_FENCED
+    assert refused(lambda: rig.init(before=(999, 0))) is ErrorCode.PRODUCER_FENCED
+    assert third.producer_epoch == 2
+
+
+@pytest.mark.req("T3")
+def test_used_up_epochs_bring_another_id() -> None:
+    rig = Rig()
+    producer = rig.init()
+    exhausted = Transaction(
+        producer.producer_id, EPOCH_MAX - 1, 60_000, TransactionState.EMPTY, frozenset(), 0
+    )
+    rig.append([transaction_records.written("x", exhausted)])
+    other = rig.init(before=(producer.producer_id, EPOCH_MAX - 1))
+    assert other.producer_id != producer.producer_id
+    assert other.producer_epoch == 0
+    assert rig.init(before=(producer.producer_id, EPOCH_MAX - 1)) == other
+    rig.append([transaction_records.written("x", exhausted)])
+    last = ProducerGoesOn(producer.producer_id, EPOCH_MAX - 1)
+    rig.add(last)
+    following = rig.end(last, commit=True, version=2)
+    assert following.producer_id != last.producer_id
+    (asked,) = rig.write_markers()
+    assert (asked.producer_id, asked.producer_epoch) == (last.producer_id, EPOCH_MAX)
+    assert rig.end(last, commit=True, version=2) == following
+    rig.add(following)
+
+
+@pytest.mark.req("T3")
+def test_in_version_2_each_transaction_ends_with_the_next_epoch() -> None:
+    rig = Rig()
+    first = rig.init()
+    rig.add(first)
+    second = rig.end(first, commit=True, version=2)
+    assert second == (first.producer_id, first.producer_epoch + 1)
+    (asked,) = rig.write_markers()
+    assert asked.producer_epoch == second.producer_epoch
+    # Sent again, also after a failover, it is answered the same.
+    assert rig.end(first, commit=True, version=2) == second
+    rig.fail_over()
+    assert rig.end(first, commit=True, version=2) == second
+    assert refused(lambda: rig.end(first, commit=False, version=2)) is ErrorCode.INVALID_TXN_STATE
+    rig.add(second)
+    # What comes late cannot end the next transaction.
+    assert refused(lambda: rig.end(first, commit=True, version=2)) is ErrorCode.PRODUCER_FENCED
+    assert refused(lambda: rig.add(first)) is ErrorCode.PRODUCER_FENCED
+    third = rig.end(second, commit=False, version=2)
+    rig.write_markers()
+    # Without a partition there is nothing to commit, but an abort brings the next epoch.
+    assert refused(lambda: rig.end(third, commit=True, version=2)) is ErrorCode.INVALID_TXN_STATE
+    assert rig.end(third, commit=False, version=2).producer_epoch == third.producer_epoch + 1
+
+
+@pytest.mark.req("T3")
+def test_what_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
+    rig = Rig()
+    producer = rig.init(timeout_ms=15_000)
+    rig.add(producer)
+    rig.pass_time(10_000)
+    rig.pass_time(4_999)
+    assert rig.errands == []
+    rig.pass_time(5_001)
+    (asked,) = rig.write_markers()
+    assert not asked.commit
+    assert refused(lambda: rig.end(producer, commit=True)) is ErrorCode.PRODUCER_FENCED
+    assert state(rig) is TransactionState.COMPLETE_ABORT
+
+
+@pytest.mark.req("T3")
+def test_an_operator_aborts_a_transaction_that_hangs() -> None:
+    rig = Rig()
+    producer = rig.init()
+    assert refused(lambda: rig.ask(ForceAbort("x"))) is ErrorCode.INVALID_TXN_STATE
+    assert refused(lambda: rig.ask(ForceAbort("y"))) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    rig.add(producer)
+    rig.ask(ForceAbort("x"))
+    rig.write_markers()
+    assert state(rig) is TransactionState.COMPLETE_ABORT
+
+
+@pytest.mark.req("T3")
+def test_a_partition_asks_whether_it_belongs_to_the_transaction() -> None:
+    rig = Rig()
+    producer = rig.init()
+    rig.add(producer, P0)
+    written = len(rig.log)
+    asked = AddPartitions("x", *producer, frozenset({P0, P1}), verify_only=True)
+    assert rig.ask(asked) == {P0: ErrorCode.NONE, P1: ErrorCode.TRANSACTION_ABORTABLE}
+    rig.end(producer, commit=True)
+    assert refused(lambda: rig.ask(asked)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    rig.write_markers()
+    assert set(rig.ask(asked).values()) == {ErrorCode.TRANSACTION_ABORTABLE}
+    assert len(rig.log) == written + 2
+
+
+@pytest.mark.req("T2")
+def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
+    rig = Rig()
+    producer = rig.init()
+    written = list(rig.log)
+    stranger, ahead = ProducerGoesOn(7, 0), ProducerGoesOn(producer.producer_id, 9)
+    expected = {
+        ErrorCode.INVALID_TXN_STATE: lambda: rig.end(producer, commit=True),
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING: lambda: rig.add(stranger),
+        ErrorCode.PRODUCER_FENCED: lambda: rig.add(ahead),
+        ErrorCode.INVALID_REQUEST: lambda: rig.init(""),
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT: lambda: rig.init(timeout_ms=900_001),
+        ErrorCode.CONCURRENT_TRANSACTIONS: lambda: rig.ask(InitProducer("new", 1_000)),
+    }
+    for code, call in expected.items():
+        assert refused(call) is code
+    assert refused(lambda: rig.init(timeout_ms=0)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    rig.ask(MarkersWritten("x", *producer))
+    assert rig.log == written
+
+
+@pytest.mark.req("T2")
+def test_a_report_of_markers_that_were_overtaken_counts_for_nothing() -> None:
+    rig = Rig()
+    first = rig.init()
+    rig.add(first)
+    second = rig.end(first, commit=True, version=2)
+    (late,) = rig.errands
+    rig.write_markers()
+    rig.add(second)
+    rig.end(second, commit=False, version=2)
+    rig.ask(MarkersWritten("x", late.producer_id, late.producer_epoch))
+    assert state(rig) is TransactionState.PREPARE_ABORT
+
+
+@pytest.mark.req("T2")
+def test_ids_that_nobody_uses_are_forgotten_but_not_those_in_a_transaction() -> None:
+    rig = Rig(Settings(expiration_ms=50_000, expiration_interval_ms=100))
+    rig.init("idle")
+    rig.add(rig.init("busy", timeout_ms=900_000), name="busy")
+    rig.pass_time(60_000)
+    assert set(rig.core.known) == {"busy"}
+    assert rig.log[-1].value is None
+    rig.fail_over()
+    assert set(rig.core.known) == {"busy"}
+
+
+@pytest.mark.req("T2")
+def test_the_records_are_apache_kafkas() -> None:
+    found = Transaction(
+        5, 2, 60_000, TransactionState.ONGOING, frozenset({P0, P1}), 1_700, 1_600, client_version=0
+    )
+    key, value = transaction_records.written("x", found)
+    assert key == bytes.fromhex("0000 0001 78")
+    assert value is not None
+    assert value.hex(" ") == (
+        "00 01 00 00 00 00 00 00 00 05 00 02 00 00 ea 60 01 02 02 74 03 00 00 00 00 00 00 00 01 00 "
+        "00 00 00 00 00 00 06 a4 00 00 00 00 00 00 06 40 00"
+    )
+    assert transaction_records.read(key, value) == ("x", found)
+    older = bytes.fromhex(
+        "0000 0000000000000005 0002 0000ea60 01 00000001 0001 74 00000002 00000000 00000001"
+        "00000000000006a4 0000000000000640"
+    )
+    assert transaction_records.read(key, older) == ("x", found)
+    assert transaction_records.read(*transaction_records.written("x", None)) == ("x", None)
+    with pytest.raises(ValueError, match="version 9"):
+        transaction_records.read(key, b"\0\x09")

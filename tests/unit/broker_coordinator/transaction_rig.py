@@ -1,0 +1,101 @@
+"""A transaction coordinator's core on a journal in memory, which can crash at any step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinator.core import Answer, Errand, Now
+from broker.coordinator.transactions import (
+    AddPartitions,
+    EndTransaction,
+    InitProducer,
+    MarkersWritten,
+    ProducerGoesOn,
+    Request,
+    Settings,
+    TransactionCore,
+    WriteMarkers,
+)
+from broker.types import TopicPartition
+from raftctl.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.coordinator.core import Effect, KeyValue
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+COORDINATOR_EPOCH = 6
+
+
+class Rig:
+    """The log, the core that reads it, and the markers it asked for."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.log: list[KeyValue] = []
+        self.errands: list[WriteMarkers] = []
+        self.now = Now(1_000, 1_000)
+        self.next_id = 100
+        self.core = self._new_core()
+
+    def append(self, records: Sequence[KeyValue]) -> None:
+        self.log += records
+        for record in records:
+            self.core.replay(*record)
+
+    def _new_core(self) -> TransactionCore:
+        return TransactionCore(self, COORDINATOR_EPOCH, self.settings)
+
+    def fail_over(self, keep: int | None = None) -> None:
+        """Another broker takes over, with the first records of the log."""
+        self.log = self.log[:keep]
+        self.errands = []
+        self.core = self._new_core()
+        for record in self.log:
+            self.core.replay(*record)
+        self.take(self.core.loaded(self.now))
+
+    def pass_time(self, ms: int) -> None:
+        self.now = Now(self.now.ms + ms, self.now.wall_ms + ms)
+        due = self.core.deadline_ms()
+        if due is not None and due <= self.now.ms:
+            self.take(self.core.tick(self.now))
+
+    def take(self, effects: Sequence[Effect]) -> Any:
+        answers = [one for one in effects if isinstance(one, Answer)]
+        self.errands += [one.what for one in effects if isinstance(one, Errand)]
+        return answers[0].response if answers else None
+
+    def ask(self, request: Request) -> Any:
+        """The response; KafkaError as the client is told."""
+        response = self.take(self.core.handle(1, request, self.now))
+        if isinstance(response, KafkaError):
+            raise response
+        return response
+
+    def init(
+        self, name: str = "x", before: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000
+    ) -> ProducerGoesOn:
+        self.next_id += 1
+        found = self.ask(InitProducer(name, timeout_ms, *before, fresh_id=self.next_id))
+        assert isinstance(found, ProducerGoesOn)
+        return found
+
+    def add(self, producer: ProducerGoesOn, *partitions: TopicPartition, name: str = "x") -> None:
+        self.ask(AddPartitions(name, *producer, frozenset(partitions or (P0,))))
+
+    def end(
+        self, producer: ProducerGoesOn, *, commit: bool, version: int = 0, name: str = "x"
+    ) -> ProducerGoesOn:
+        self.next_id += 1
+        found = self.ask(EndTransaction(name, *producer, commit, version, self.next_id))
+        assert isinstance(found, ProducerGoesOn)
+        return found
+
+    def write_markers(self) -> list[WriteMarkers]:
+        """Does what the core asked for, and tells it."""
+        done, self.errands = self.errands, []
+        for one in done:
+            self.ask(MarkersWritten(one.transactional_id, one.producer_id, one.producer_epoch))
+        return done

@@ -1,0 +1,79 @@
+"""Counts that follow what changes are those of a look at all partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
+from raftctl.metadata.records import (
+    NO_LEADER,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from raftctl.server.partition_counts import PartitionCounts
+
+pytestmark = pytest.mark.req("C13")
+BROKER_IDS = range(1, 7)
+
+
+def change_something(chance: Random, delta: MetadataDelta, number: int) -> None:
+    """A new topic, a topic deleted, or a partition changed, as the delta has them so far."""
+    topic_ids = [*(delta.image.topics.topics), *delta.changed_topics]
+    known = sorted(one for one in {*topic_ids} if one not in delta.deleted_topics)
+    known = [one for one in known if one in delta.image.topics.topics]
+    what = chance.random()
+    if not known or what < 0.3:
+        topic_id = UUID(int=number + 1)
+        delta.replay(TopicRecord(f"topic-{number}", topic_id), number)
+        for partition_id in range(chance.randint(1, 4)):
+            replicas = tuple(chance.sample(BROKER_IDS, 3))
+            delta.replay(
+                PartitionRecord(topic_id, partition_id, replicas, replicas, replicas[0], 0, 0),
+                number,
+            )
+    elif what < 0.4:
+        delta.replay(RemoveTopicRecord(chance.choice(known)), number)
+    else:
+        topic = delta.image.topics.topics[chance.choice(known)]
+        replicas = tuple(chance.sample(BROKER_IDS, 3))
+        isr = replicas[: chance.randint(0, 3)]
+        leader = isr[0] if isr else NO_LEADER
+        moved = replicas if chance.random() < 0.5 else None
+        partition_id = chance.randrange(len(topic.partitions))
+        record = PartitionChangeRecord(topic.topic_id, partition_id, isr, leader, moved)
+        delta.replay(record, number)
+
+
+def check(counts: PartitionCounts, image: MetadataImage) -> None:
+    partitions = [one for topic in image.topics.in_order() for _, one in topic.items()]
+    leaders = Counter(one.leader for one in partitions)
+    assert counts.partitions == len(partitions)
+    assert counts.offline == leaders.pop(NO_LEADER, 0)
+    assert counts.under_replicated == sum(len(one.isr) < len(one.replicas) for one in partitions)
+    assert +counts.leaders == leaders
+    assert +counts.replicas == Counter(i for one in partitions for i in one.replicas)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 1 << 32))
+def test_counts_are_those_of_all_partitions(seed: int) -> None:
+    chance, image, counts = Random(seed), EMPTY_IMAGE, PartitionCounts()
+    for number in range(30):
+        delta = MetadataDelta(image)
+        for step in range(chance.randint(1, 3)):
+            change_something(chance, delta, number * 10 + step)
+        image = delta.apply(number, 1, 0)
+        counts.publish(delta, image)
+        check(counts, image)
+    late = PartitionCounts()
+    late.publish(MetadataDelta.between_empty_and(image), image)
+    check(late, image)
