@@ -95,6 +95,12 @@ class Coordinator:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return partition_of(key, len(self._image.partitions))
 
+    def ended(self, number: int, producer_id: int, *, commit: bool) -> None:
+        """A producer's transaction has ended in a partition of the topic."""
+        shard = self._shards.get(number)
+        if shard is not None:
+            shard.ended(producer_id, commit=commit)
+
     def shards(self) -> Iterator[Shard]:
         """All that are led here, in order of their partitions."""
         for number in sorted(self._shards):

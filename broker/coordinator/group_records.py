@@ -128,6 +128,10 @@ def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> KeyValue
     return KeyValue(encoded, form.encode(fields))
 
 
+UNSTABLE = CommittedOffset(-1, -1, "", -1)
+"""Stands for an offset that an open transaction is about to change; it is this very object."""
+
+
 def offset_of(value: bytes) -> CommittedOffset:
     """The offset of a record's value."""
     fields = OFFSET_VALUE.decode(value)

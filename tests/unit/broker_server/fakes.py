@@ -36,6 +36,7 @@ from broker.types import (
     LogFacts,
     OffsetLookup,
     OffsetResult,
+    OwnBatch,
     ProducerFacts,
     TopicPartition,
 )
@@ -124,7 +125,7 @@ class FakeReplicas:
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends at once; with `hold` the answer waits for `release`."""
         results = [self._append_one(*entry) for entry in entries]
-        self.appended += [bytes(records) for _, records in entries]
+        self.appended += [bytes(_data(records)) for _, records in entries]
         for poll in self._polls:
             if not poll.done():
                 poll.set_result(None)
@@ -211,11 +212,11 @@ class FakeReplicas:
             return None
         return self.logs.setdefault(partition, MemoryLog())
 
-    def _append_one(self, partition: TopicPartition, records: Buffer) -> AppendResult:
+    def _append_one(self, partition: TopicPartition, records: Any) -> AppendResult:
         log = self._log(partition)
         if log is None:
             return AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return AppendResult(ErrorCode.NONE, log.append(records), -1, 0)
+        return AppendResult(ErrorCode.NONE, log.append(_data(records)), -1, 0)
 
     def _fetch_one(self, asked: FetchPartition) -> FetchResult:
         log = self._log(asked.partition)
@@ -223,6 +224,10 @@ class FakeReplicas:
             return FetchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         records = log.read(asked.fetch_offset)
         return FetchResult(ErrorCode.NONE, log.end, log.end, 0, records)
+
+
+def _data(records: Buffer | OwnBatch) -> Buffer:
+    return records.data if isinstance(records, OwnBatch) else records
 
 
 class FakeController:
