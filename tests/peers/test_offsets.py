@@ -13,13 +13,6 @@ from tests.integration.clusters import raftctl, wait_until
 from tests.peers.test_java import JavaTools
 from tests.peers.tools import INSTALL_TIMEOUT_S, KAFKA_VERSION
 
-<<<<<<< HEAD
-=======
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-VERSION = "4.3.1"
->>>>>>> fdfa188715cdd766ada505abc2291ad4c18da283
 TOPIC = "offsets-agree"
 PARTITIONS = 3
 TIME_MS = 1_700_000_000_000
