@@ -28,6 +28,7 @@ from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import Patch, node_mutant
 from tests.mutants.outdated_catalog import OUTDATED
 from tests.mutants.replica_catalog import REPLICAS
+from tests.mutants.transaction_catalog import TRANSACTION_MUTANTS
 from tests.mutants.voter_catalog import VOTER_MUTANTS
 
 if TYPE_CHECKING:
@@ -455,4 +456,13 @@ PARTITIONS = (
     ),
 )
 
-NODE_MUTANTS = (*DURABLE, *CONTROLLER, *VOTER_MUTANTS, *PARTITIONS, *REPLICAS, *OUTDATED, *LOCKS)
+NODE_MUTANTS = (
+    *DURABLE,
+    *CONTROLLER,
+    *VOTER_MUTANTS,
+    *PARTITIONS,
+    *REPLICAS,
+    *OUTDATED,
+    *LOCKS,
+    *TRANSACTION_MUTANTS,
+)

@@ -27,6 +27,7 @@ from tests.simulation.partition_scenarios import (
     syncs_fail_before_the_power,
 )
 from tests.simulation.rig import TIMEOUT_S, Rig
+from tests.simulation.transaction_scenarios import transactions_survive_faults
 from tests.simulation.voter_scenarios import changes_compete, removed_voter_is_the_fastest
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ SCENARIOS: dict[str, Scenario] = {
         keys_stay_linearizable,
         locks_stay_safe,
         snapshots_bring_back_who_was_away,
+        transactions_survive_faults,
     )
 }
 
@@ -214,6 +216,9 @@ COMPLAINTS = {
     " was b": "seen_record_stays",
     "is there twice": "no_record_is_repeated",
     "is out of order": "records_stay_in_order",
+    "was aborted and": "no_aborted_record_is_read",
+    "is there in part": "transaction_is_all_or_nothing",
+    "is still open": "every_transaction_ends",
     "is gone": "acknowledged_topic_stays",
     "was never sent": "no_record_from_nowhere",
     "OffsetOutOfRangeError": "seen_record_stays",

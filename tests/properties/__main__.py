@@ -44,8 +44,12 @@ def main() -> int:
         try:
             run_round(number, sequences, options.steps)
         except BaseException:
+            command = f"make properties SEQUENCES={sequences} SEED={number}"
+            sys.stderr.write(f"round {number} failed; to run it again: {command}\n")
             raise
         done += sequences
+        sys.stdout.write(f"round {number}: {done} of {options.sequences} sequences as the model\n")
+        sys.stdout.flush()
         number += 1
     return 0
 

@@ -80,12 +80,15 @@ class Publishing(MetadataCache):
     def __init__(self) -> None:
         super().__init__()
         self.groups: Coordinator | None = None
+        self.transactions: TransactionCoordinator | None = None
 
     def publish(self, image: MetadataImage) -> None:
         """Takes a newer image."""
         super().publish(image)
         if self.groups is not None:
             self.groups.publish(image)
+        if self.transactions is not None:
+            self.transactions.publish(image)
 
 
 @dataclass
@@ -343,6 +346,9 @@ class FakeBroker:
             self.failures.append,
             self.log,
         )
+        self.metadata.transactions = self.transactions = TransactionCoordinator(
+            self.config, self.replicas, lambda: self.wall_ms, self.failures.append, self.log
+        )
         self.context = ApiContext(
             config=self.config,
             cluster_id="a-cluster",
@@ -355,9 +361,7 @@ class FakeBroker:
                 self.config.max_incremental_fetch_session_cache_slots, random.Random(5)
             ),
             internal_topics=InternalTopics(self.config, self.controller, self.metadata),
-            transactions=TransactionCoordinator(
-                self.config, self.replicas, lambda: 0, self.failures.append, self.log
-            ),
+            transactions=self.transactions,
             groups=self.groups,
             wall_ms=lambda: self.wall_ms,
             log=self.log,
@@ -395,6 +399,7 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
         broker.context.producer_ids.close()
         broker.context.internal_topics.close()
         await broker.groups.stop()
+        await broker.transactions.stop()
         await asyncio.sleep(0)
 
 
