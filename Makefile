@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci mutants fuzz bench bench-kafka bench-scale docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale docs clean
 
 setup: .venv/.dev
 
@@ -47,6 +47,10 @@ sim: setup
 # The same seeds every time, so that a failure is the fault of the change.
 sim-ci: setup
 	$(BIN)/python -m jepsen.env.sim many $(SCENARIO) --first 0 --seeds 200
+
+# Random requests, failovers and snapshots beside a model of the controller. make properties SEQUENCES=100 SEED=3
+properties: setup
+	$(BIN)/python -m tests.properties --sequences $(or $(SEQUENCES),2000) --seed $(or $(SEED),0)
 
 # Plants known bugs, one after the other, and shows which property catches each.
 mutants: setup

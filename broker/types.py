@@ -13,7 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from raftctl.errors import ErrorCode
-from raftctl.runtime.api import Piece
+from raftctl.runtime.api import Buffer, Piece
 
 CONSUMER = -1
 """The replica id of a client that is not a broker."""
@@ -46,6 +46,16 @@ class EndMarker(NamedTuple):
     coordinator_epoch: int
     transaction_version: int = 0
     """2: bears the epoch of the producer's next transaction, so no later marker is the same."""
+
+
+class OwnBatch(NamedTuple):
+    """A batch that the broker writes itself: of a producer's transaction, without a sequence."""
+
+    data: bytes
+
+
+Appendable = Buffer | OwnBatch | EndMarker
+"""What may be appended to a partition."""
 
 
 @dataclass(frozen=True, slots=True)

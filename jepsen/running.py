@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.core import Run, RunSpec, failure_of_cluster, judge, overall
 from jepsen.env.external import ExternalEnvironment
+from jepsen.errors import InputError
 from jepsen.history import Op, OpType
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> s
         return ""
     (folder.path / "sim.log").write_text(output, encoding="utf-8")
     last = output.rstrip().rpartition("\n")[2]
+    if process.returncode == harness.BAD_INPUT:
+        raise InputError(last)
     tell(last)
     return "" if process.returncode == 0 else f"{last}; see sim.log"
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from broker.types import (
+        Appendable,
         AppendResult,
         DeletedRecords,
-        EndMarker,
         EpochEndOffset,
         FetchParams,
         FetchPartition,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from raftctl.errors import ErrorCode
-    from raftctl.runtime.api import Buffer
 
 
 class Replicas(Protocol):
@@ -50,7 +49,7 @@ class Replicas(Protocol):
         self,
         acks: int,
         timeout_ms: int,
-        entries: Sequence[tuple[TopicPartition, Buffer | EndMarker]],
+        entries: Sequence[tuple[TopicPartition, Appendable]],
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends to each partition; results in order of the entries."""
 

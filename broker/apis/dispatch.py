@@ -97,6 +97,9 @@ APIS: dict[int, Api] = {
     ),
     ApiKey.ADD_OFFSETS_TO_TXN: Api(transactions.handle_add_offsets, transactions.refuse_by_code),
     ApiKey.END_TXN: Api(transactions.handle_end, transactions.refuse_by_code),
+    ApiKey.TXN_OFFSET_COMMIT: Api(
+        group_offsets.handle_commit_in_transaction, group_offsets.refuse_commit
+    ),
     ApiKey.WRITE_TXN_MARKERS: Api(
         transaction_admin.handle_markers, transaction_admin.refuse_markers
     ),

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.groups import ask
-from broker.coordinator.group_records import NO_EXPIRY, CommittedOffset
+from broker.coordinator.group_records import NO_EXPIRY, UNSTABLE, CommittedOffset
 from broker.coordinator.group_requests import Caller, Commit, DeleteOffsets, FetchOffsets
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
@@ -68,6 +68,25 @@ async def handle_commit(context: ApiContext, request: Request) -> Answer:
     return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
 
 
+async def handle_commit_in_transaction(context: ApiContext, request: Request) -> Answer:
+    """TxnOffsetCommit: the offsets count when the producer's transaction is committed."""
+    body = request.body
+    wall_ms = context.wall_ms()
+    offsets = [
+        (partition, _committed(one, wall_ms, -1))
+        for topic in body["topics"]
+        for one in topic["partitions"]
+        if _exists(context, partition := TopicPartition(topic["name"], one["partition_index"]))
+    ]
+    caller = Caller(
+        body.get("member_id", ""), body.get("group_instance_id"), body.get("generation_id", -1)
+    )
+    producer = body["producer_id"], body["producer_epoch"]
+    commit = Commit(body["group_id"], caller, tuple(offsets), producer)
+    errors: Errors = await ask(context, commit, commit.group_id).future
+    return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+
+
 def _committed(one: dict[str, Any], wall_ms: int, retention_ms: int) -> CommittedOffset:
     return CommittedOffset(
         one["committed_offset"],
@@ -113,7 +132,8 @@ async def _fetch(context: ApiContext, request: Request, group: dict[str, Any]) -
     asked = group["topics"]
     wanted = None if asked is None else tuple(_wanted(context, asked))
     try:
-        fetch = FetchOffsets(group["group_id"], wanted)
+        stable = request.body.get("require_stable", False)
+        fetch = FetchOffsets(group["group_id"], wanted, stable)
         found: dict[TopicPartition, CommittedOffset | None]
         found = await ask(context, fetch, fetch.group_id).future
     except KafkaError as error:
@@ -166,6 +186,8 @@ def _fetched(
 
 
 def _offset(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[str, Any]:
+    if committed is UNSTABLE:
+        error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     return {
         "partition_index": index,
         "committed_offset": committed.offset,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.context import Pending
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.marker_sender import by_topic
 from broker.coordinator.transaction_state import Transaction, TransactionState
 from broker.replication.hosted import ALL_IN_SYNC
@@ -34,8 +35,8 @@ def handle_markers(context: ApiContext, request: Request) -> Answer | Pending:
     timeout_ms = context.config.replica_socket_timeout_ms
     results = context.replicas.append(ALL_IN_SYNC, timeout_ms, entries)
     if isinstance(results, list):
-        return _written(body, results)
-    return Pending(results, lambda done: _written(body, done))
+        return _written(context, body, entries, results)
+    return Pending(results, lambda done: _written(context, body, entries, done))
 
 
 def refuse_markers(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
@@ -57,7 +58,17 @@ def _entries(body: dict[str, Any]) -> Iterator[tuple[TopicPartition, EndMarker]]
                 yield TopicPartition(topic["name"], number), marker
 
 
-def _written(body: dict[str, Any], results: list[AppendResult]) -> Answer:
+def _written(
+    context: ApiContext,
+    body: dict[str, Any],
+    entries: list[tuple[TopicPartition, EndMarker]],
+    results: list[AppendResult],
+) -> Answer:
+    """The coordinator of groups hears of markers before the transaction's coordinator does."""
+    for (partition, marker), result in zip(entries, results, strict=True):
+        if partition.topic == CONSUMER_OFFSETS and result.error is ErrorCode.NONE:
+            number, producer_id = partition.partition, marker.producer_id
+            context.groups.ended(number, producer_id, commit=marker.commit)
     return _written_all(body, [result.error for result in results])
 
 

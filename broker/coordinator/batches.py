@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log.record_batch import MAGIC, NO_PRODUCER, BatchHeader, assembled
+from broker.coordinator.core import NOBODY
+from broker.log.record_batch import MAGIC, NO_SEQUENCE, TRANSACTIONAL, BatchHeader, assembled
 from broker.log.records import varint
 
 if TYPE_CHECKING:
@@ -16,11 +17,18 @@ _NULL = varint(-1)
 _NO_HEADERS = varint(0)
 
 
-def batch_of(records: Sequence[KeyValue], timestamp_ms: int) -> bytes:
-    """An uncompressed batch of these records, all of one time; offsets are the log's to give."""
+def batch_of(
+    records: Sequence[KeyValue], timestamp_ms: int, producer: tuple[int, int] = NOBODY
+) -> bytes:
+    """An uncompressed batch of these records, all of one time; offsets are the log's to give.
+
+    With the id and epoch of a producer they belong to its transaction.
+    """
     timestamps = (timestamp_ms, timestamp_ms)
+    attributes = 0 if producer == NOBODY else TRANSACTIONAL
+    count = len(records)
     header = BatchHeader(
-        0, 0, -1, MAGIC, 0, 0, len(records) - 1, *timestamps, NO_PRODUCER, -1, -1, len(records)
+        0, 0, -1, MAGIC, 0, attributes, count - 1, *timestamps, *producer, NO_SEQUENCE, count
     )
     body = b"".join(_record(number, record) for number, record in enumerate(records))
     return assembled(header, body)[0]

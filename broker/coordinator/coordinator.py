@@ -95,10 +95,23 @@ class Coordinator:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return partition_of(key, len(self._image.partitions))
 
+    def ended(self, number: int, producer_id: int, *, commit: bool) -> None:
+        """A producer's transaction has ended in a partition of the topic."""
+        shard = self._shards.get(number)
+        if shard is not None:
+            shard.ended(producer_id, commit=commit)
+
     def shards(self) -> Iterator[Shard]:
         """All that are led here, in order of their partitions."""
         for number in sorted(self._shards):
             yield self._shards[number]
+
+    def tell_all(self, request: Any) -> None:
+        """Hands a request to every core that is loaded; nobody waits for the answers."""
+        for shard in self.shards():
+            if shard.is_loaded:
+                # What is refused is made good by the next occasion, or by expiry.
+                shard.ask(request)
 
     def _led(self, topic: TopicImage) -> dict[int, int]:
         """Partitions that this broker leads, with their leader epochs."""

@@ -16,8 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from broker.log.record_batch import NO_PRODUCER
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+NOBODY = (NO_PRODUCER, -1)
+"""The producer id and epoch of what belongs to no transaction."""
 
 
 class KeyValue(NamedTuple):
@@ -59,9 +65,10 @@ Effect = Answer | Errand
 class Journal(Protocol):
     """Where a core writes."""
 
-    def append(self, records: Sequence[KeyValue]) -> None:
+    def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
         """Appends the records as one batch, all or none, and replays them into the core.
 
+        Those of a producer, its id and epoch, count when its transaction is committed.
         KafkaError if they are refused, with an error that a coordinator's client understands.
         """
 
@@ -69,11 +76,15 @@ class Journal(Protocol):
 class Core(Protocol):
     """The rules of one partition."""
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """Takes a record of the log, while loading and after each append.
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER) -> None:
+        """Takes a record of the log, while loading and after each append; of a producer's
+        transaction if there is a producer id.
 
         A record that cannot be understood raises ValueError.
         """
+
+    def ended(self, producer_id: int, *, commit: bool) -> None:
+        """The producer's transaction has ended: its records count now, or never."""
 
     def loaded(self, now: Now) -> list[Effect]:
         """The log has been replayed; requests come from now on."""

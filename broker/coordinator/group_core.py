@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.coordinator.core import Answer, Now
+from broker.coordinator.core import NOBODY, Answer, Now
 from broker.coordinator.group import CONSUMER_PROTOCOL, Group, State
 from broker.coordinator.group_limits import GroupLimits
 from broker.coordinator.group_offsets import GroupOffsets
-from broker.coordinator.group_records import GROUP_VALUE, GroupKey, OffsetKey, key_of
+from broker.coordinator.group_records import GROUP_VALUE, UNSTABLE, GroupKey, OffsetKey, key_of
 from broker.coordinator.group_requests import (
     Commit,
     DeleteGroup,
@@ -28,6 +28,7 @@ from broker.coordinator.group_requests import (
 )
 from broker.coordinator.rebalance import Rebalancer
 from broker.coordinator.timers import Timers
+from broker.log.record_batch import NO_PRODUCER
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -73,17 +74,22 @@ class GroupCore:
 
     # --- records --------------------------------------------------------------------------------
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER) -> None:
         """Takes a record of the log; kinds that are not known here stay as they are."""
         about = key_of(key)
         if isinstance(about, OffsetKey):
-            self._offsets.replay(about, value)
+            self._offsets.replay(about, value, producer_id)
         elif isinstance(about, GroupKey) and not self._is_loaded:
             # Later it is this core that writes them, of groups that it has.
             self._groups.pop(about.group, None)
             if value is not None:
                 group = Group.of_record(about.group, GROUP_VALUE.decode(value))
                 self._groups[about.group] = group
+
+    def ended(self, producer_id: int, *, commit: bool) -> None:
+        """The offsets of a producer's transaction count now, or never."""
+        for group_id in self._offsets.ended(producer_id, commit=commit):
+            self._groups.setdefault(group_id, Group(group_id))
 
     def loaded(self, now: Now) -> list[Effect]:
         """Members are given the time of a session to be heard of again."""
@@ -144,7 +150,7 @@ class GroupCore:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
             group = Group(group_id, state_wall_ms=self._members.now.wall_ms)
         self._check_commit(group, request)
-        errors = self._offsets.commit(group_id, request.offsets)
+        errors = self._offsets.commit(group_id, request.offsets, request.producer)
         if self._offsets.of(group_id):
             self._groups[group_id] = group
         return errors
@@ -153,6 +159,9 @@ class GroupCore:
         caller = request.caller
         if caller.generation < 0 and group.is_in(State.EMPTY):
             # Its consumers assign partitions to themselves.
+            return
+        if request.producer != NOBODY and caller.generation < 0 and not caller.member_id:
+            # Producers of older versions do not say for which member they write.
             return
         member = self._members.member(group, caller)
         if caller.generation != group.generation:
@@ -165,7 +174,12 @@ class GroupCore:
         offsets = self._offsets.of(request.group_id)
         if request.partitions is None:
             return dict(offsets)
-        return {partition: offsets.get(partition) for partition in request.partitions}
+        return {
+            partition: UNSTABLE
+            if request.require_stable and self._offsets.is_pending(request.group_id, partition)
+            else offsets.get(partition)
+            for partition in request.partitions
+        }
 
     # --- administration -------------------------------------------------------------------------
 

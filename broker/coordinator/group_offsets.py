@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.coordinator.core import NOBODY
 from broker.coordinator.group import State
 from broker.coordinator.group_records import (
     NO_EXPIRY,
@@ -12,6 +13,7 @@ from broker.coordinator.group_records import (
     offset_of,
     offset_record,
 )
+from broker.log.record_batch import NO_PRODUCER
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -34,10 +36,46 @@ class GroupOffsets:
         self._journal = journal
         self._metadata_bytes_max = metadata_bytes_max
         self._groups: dict[str, Offsets] = {}
+        self._pending: dict[int, dict[OffsetKey, tuple[int, CommittedOffset]]] = {}
+        """By producer id what its open transaction writes, each with its place in the log."""
+        self._places: dict[OffsetKey, int] = {}
+        """Where offsets stand in the log that may be overtaken by pending ones."""
+        self._replayed = 0
 
-    def replay(self, key: OffsetKey, value: bytes | None) -> None:
+    def replay(self, key: OffsetKey, value: bytes | None, producer_id: int) -> None:
         """Takes a record of the log."""
-        partition = TopicPartition(key.topic, key.partition)
+        self._replayed += 1
+        if producer_id != NO_PRODUCER:
+            if value is not None:
+                found = self._replayed, offset_of(value)
+                self._pending.setdefault(producer_id, {})[key] = found
+            return
+        if self._pending:
+            self._places[key] = self._replayed
+        self._put(key, value)
+
+    def ended(self, producer_id: int, *, commit: bool) -> list[str]:
+        """Takes the offsets of a transaction, unless others were written after them; returns the
+        groups they belong to.
+        """
+        pending = self._pending.pop(producer_id, {})
+        groups = []
+        for key, (place, committed) in pending.items() if commit else ():
+            if place >= self._places.get(key, 0):
+                self._groups.setdefault(key.group, {})[_partition(key)] = committed
+                self._places[key] = place
+                groups.append(key.group)
+        if not self._pending:
+            self._places.clear()
+        return groups
+
+    def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether an open transaction writes this offset."""
+        key = OffsetKey(group_id, *partition)
+        return any(key in one for one in self._pending.values())
+
+    def _put(self, key: OffsetKey, value: bytes | None) -> None:
+        partition = _partition(key)
         if value is not None:
             self._groups.setdefault(key.group, {})[partition] = offset_of(value)
             return
@@ -55,7 +93,10 @@ class GroupOffsets:
         return self._groups.get(group_id, {})
 
     def commit(
-        self, group_id: str, offsets: Iterable[tuple[TopicPartition, CommittedOffset]]
+        self,
+        group_id: str,
+        offsets: Iterable[tuple[TopicPartition, CommittedOffset]],
+        producer: tuple[int, int] = NOBODY,
     ) -> dict[TopicPartition, ErrorCode]:
         """Writes the offsets whose metadata is not too large; each one's error."""
         errors: dict[TopicPartition, ErrorCode] = {}
@@ -68,7 +109,7 @@ class GroupOffsets:
             records.append(offset_record(OffsetKey(group_id, *partition), committed))
         try:
             if records:
-                self._journal.append(records)
+                self._journal.append(records, producer)
         except KafkaError as error:
             if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
                 raise
@@ -104,6 +145,10 @@ class GroupOffsets:
             if partition.topic not in subscribed
             and wall_ms >= _expires(committed, since, retention_ms)
         ]
+
+
+def _partition(key: OffsetKey) -> TopicPartition:
+    return TopicPartition(key.topic, key.partition)
 
 
 def _expires(committed: CommittedOffset, since_ms: int, retention_ms: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from broker.coordinator.core import NOBODY
 from broker.coordinator.group_records import CommittedOffset
 from broker.types import TopicPartition
 
@@ -71,6 +72,8 @@ class Commit:
     group_id: str
     caller: Caller
     offsets: tuple[tuple[TopicPartition, CommittedOffset], ...]
+    producer: tuple[int, int] = NOBODY
+    """TxnOffsetCommit: the id and epoch of the producer with whose transaction they count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class FetchOffsets:
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
     """None: all that have one."""
+    require_stable: bool = False
+    """Whether UNSTABLE is told of offsets that a transaction is about to change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
-from broker.log.record_batch import split_fetched
+from broker.log import markers
+from broker.log.markers import MarkerKind
+from broker.log.record_batch import NO_PRODUCER, split_fetched
 from broker.log.records import opened, value_of
 from broker.replication.hosted import EARLIEST, LATEST
 from broker.types import CONSUMER, FetchParams, FetchPartition, OffsetLookup
@@ -70,11 +72,13 @@ async def replay_log(
     partition: TopicPartition,
     leader_epoch: int,
     slice_bytes: int,
-    replay: Callable[[bytes, bytes | None], None],
+    replay: Callable[[bytes, bytes | None, int], None],
+    ended: Callable[[int, bool], None],
 ) -> int:
     """Replays what the log holds now, once that is committed; returns how many records these are.
 
-    LoadError or KafkaError if it cannot be read.
+    A record of a transaction comes with its producer's id; `ended` hears of markers, with whether
+    they commit. LoadError or KafkaError if the log cannot be read.
     """
     found = await bounds(reader, partition, leader_epoch)
     offset, count, turn = found.start, 0, 0
@@ -84,9 +88,12 @@ async def replay_log(
             if header.next_offset <= offset:
                 continue
             offset = header.next_offset
+            if header.is_control and (marker := markers.parse(batch, header)) is not None:
+                ended(header.producer_id, marker.kind is MarkerKind.COMMIT)
+            producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
             for record in () if header.is_control else opened(batch, header):
                 if record.key is not None:
-                    replay(record.key, value_of(record))
+                    replay(record.key, value_of(record), producer_id)
                 count, turn = count + 1, turn + 1
                 if turn >= RECORDS_AT_ONCE:
                     turn = 0

@@ -12,9 +12,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.coordinator.batches import batch_of
-from broker.coordinator.core import Answer, Errand, Now
+from broker.coordinator.core import NOBODY, Answer, Errand, Now
 from broker.coordinator.loading import LoadError, LogReader, is_committed, replay_log
 from broker.replication.hosted import ALL_IN_SYNC
+from broker.types import OwnBatch
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from broker.coordinator.core import Core, Effect, Journal, KeyValue
-    from broker.types import AppendResult, TopicPartition
-    from raftctl.runtime.api import Buffer
+    from broker.types import Appendable, AppendResult, TopicPartition
 
 RETRY_S = 0.1
 """How long a shard waits before it tries again to load, or looks again what is committed."""
@@ -44,7 +44,7 @@ class Replicas(LogReader, Protocol):
     """What a shard needs of the ReplicaManager."""
 
     def append(
-        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Appendable]]
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends to each partition; results in order of the entries."""
 
@@ -93,6 +93,8 @@ class Shard:
         self._written = 0
         """How many batches were appended, and how many of these are committed."""
         self._committed = 0
+        self._ended: list[tuple[int, bool]] = []
+        """The transactions that ended while the log was loaded."""
         self._doubts: set[int] = set()
         """The batches that were not committed in time, until they turn out to be."""
         self._unsettled: deque[tuple[int, Effect]] = deque()
@@ -113,6 +115,8 @@ class Shard:
             if self._closed is None:
                 self._log.info("coordinator_loaded", records=count)
                 self.is_loaded = True
+                for producer_id, commit in self._ended:
+                    self.core.ended(producer_id, commit=commit)
                 self._take(self.core.loaded(self._now()))
             return
 
@@ -124,6 +128,7 @@ class Shard:
             self.leader_epoch,
             self._settings.offsets_load_buffer_size,
             self._replay,
+            lambda producer_id, commit: self.core.ended(producer_id, commit=commit),
         )
 
     def close(self, error: KafkaError) -> None:
@@ -134,6 +139,15 @@ class Shard:
         self._unsettled.clear()
         for ticket in list(self._tickets):
             self._refuse(ticket, error)
+
+    def ended(self, producer_id: int, *, commit: bool) -> None:
+        """A marker is committed in the partition."""
+        if self.is_loaded:
+            self.core.ended(producer_id, commit=commit)
+            self._set_timer()
+        else:
+            # It may stand above the end up to which the log is loaded.
+            self._ended.append((producer_id, commit))
 
     @property
     def is_closed(self) -> bool:
@@ -204,23 +218,24 @@ class Shard:
         self._take(self.core.tick(self._now()))
 
     def _now(self) -> Now:
-        return Now(int(self._loop.time() * 1000), self._wall_ms())
+        # Rounded: a timer that has come must not find itself a fraction too early.
+        return Now(round(self._loop.time() * 1000), self._wall_ms())
 
     # --- records --------------------------------------------------------------------------------
 
-    def append(self, records: Sequence[KeyValue]) -> None:
+    def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
         """Part of `Journal`, for the core."""
         if self._closed is not None:
             raise self._closed
         timeout_ms = self._settings.offsets_commit_timeout_ms
-        batch = batch_of(records, self._wall_ms())
+        batch = OwnBatch(batch_of(records, self._wall_ms(), producer))
         done = self._replicas.append(ALL_IN_SYNC, timeout_ms, [(self.partition, batch)])
         if isinstance(done, list):
             _check(done[0])
         self._written += 1
         number = self._written
         for record in records:
-            self.core.replay(*record)
+            self.core.replay(*record, producer[0])
         if isinstance(done, list):
             self._loop.call_soon(self._settle, number)
         else:
@@ -264,9 +279,9 @@ class Shard:
         else:
             self._unsettled.append((required, effect))
 
-    def _replay(self, key: bytes, value: bytes | None) -> None:
+    def _replay(self, key: bytes, value: bytes | None, producer_id: int) -> None:
         try:
-            self.core.replay(key, value)
+            self.core.replay(key, value, producer_id)
         except ValueError as error:
             # As Apache Kafka: a newer version's record must not keep all others from their group.
             self._log.error("coordinator_record_skipped", reason=str(error))

@@ -162,8 +162,9 @@ class TransactionCore:
 
     # --- Core -----------------------------------------------------------------------------------
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
-        """See `core.Core`."""
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_ID) -> None:
+        """See `core.Core`. Nothing here belongs to a transaction itself."""
+        del producer_id
         transactional_id, found = transaction_records.read(key, value)
         self._renewals.pop(transactional_id, None)
         self._ongoing.pop(transactional_id, None)
@@ -173,6 +174,9 @@ class TransactionCore:
         self._known[transactional_id] = found
         if found.state is TransactionState.ONGOING:
             self._ongoing[transactional_id] = None
+
+    def ended(self, producer_id: int, *, commit: bool) -> None:
+        """See `core.Core`."""
 
     def loaded(self, now: Now) -> list[Effect]:
         """Asks for the markers of all that was decided and may not have them."""

@@ -12,7 +12,14 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log import record_batch, records
-from broker.log.record_batch import CONTROL, MAGIC, NO_PRODUCER, TRANSACTIONAL, BatchHeader
+from broker.log.record_batch import (
+    CONTROL,
+    MAGIC,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    TRANSACTIONAL,
+    BatchHeader,
+)
 
 if TYPE_CHECKING:
     from broker.types import EndMarker
@@ -21,7 +28,6 @@ if TYPE_CHECKING:
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _VERSION = 0
-_NO_SEQUENCE = -1
 _UNSET = -1
 
 
@@ -61,7 +67,7 @@ def encoded(marker: EndMarker, now_ms: int) -> tuple[bytes, BatchHeader]:
         max_timestamp=now_ms,
         producer_id=marker.producer_id,
         producer_epoch=marker.producer_epoch,
-        base_sequence=_NO_SEQUENCE,
+        base_sequence=NO_SEQUENCE,
         record_count=1,
     )
     return record_batch.assembled(header, records.varint(len(body)) + body)

@@ -118,13 +118,15 @@ class PartitionLog:
 
     # --- appending ------------------------------------------------------------------------------
 
-    def append_as_leader(self, batch: Buffer, leader_epoch: int, now_ms: int) -> Appended:
+    def append_as_leader(
+        self, batch: Buffer, leader_epoch: int, now_ms: int, *, is_sequenced: bool = True
+    ) -> Appended:
         """Checks a produced batch, gives it the next offsets and appends it.
 
         `now_ms` is the wall clock. Raises KafkaError: what `validation.checked` and
         `ProducerStates.check` say, or KAFKA_STORAGE_ERROR.
         """
-        header = validation.checked(batch, self.config, now_ms)
+        header = validation.checked(batch, self.config, now_ms, is_sequenced=is_sequenced)
         if header.producer_id != NO_PRODUCER:
             sent = self.producers.check(header)
             if sent is not None:

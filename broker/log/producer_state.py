@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log.aborted_index import AbortedTransaction
 from broker.log.markers import Marker, MarkerKind
-from broker.log.record_batch import NO_PRODUCER, SEQUENCE_MAX, BatchHeader
+from broker.log.record_batch import NO_PRODUCER, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _REMEMBERED_BATCHES = 5
 _UNDO_ENTRIES_MAX = 100_000
 NO_OFFSET = -1
 NO_COORDINATOR = -1
-_NO_SEQUENCE = -1
 _EPOCH_PER_TRANSACTION = 2
 
 
@@ -57,7 +56,7 @@ class Producer(NamedTuple):
     @property
     def last_sequence(self) -> int:
         """Of the newest batch in this epoch; -1 if there is none."""
-        return self.batches[-1].last_sequence if self.batches else _NO_SEQUENCE
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 class _Undo(NamedTuple):
@@ -120,6 +119,8 @@ class ProducerStates:
         if header.producer_epoch < producer.epoch:
             text = f"producer epoch {header.producer_epoch} is older than {producer.epoch}"
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+        if header.base_sequence == NO_SEQUENCE:
+            return None
         if header.producer_epoch > producer.epoch:
             self._expect(header, 0)
             return None

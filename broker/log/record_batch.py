@@ -30,6 +30,8 @@ CRC_COVERS_FROM = 21
 _LEADER_EPOCH_ENDS = _PLACE.size
 MAGIC = 2
 NO_PRODUCER = -1
+NO_SEQUENCE = -1
+"""Of what brokers write themselves: it is never sent twice."""
 SEQUENCE_MAX = 2**31 - 1
 
 CODEC_MASK = 0x07
@@ -109,9 +111,12 @@ def crc_matches(data: Buffer, header: BatchHeader, position: int = 0) -> bool:
     return crc32c(view[position + CRC_COVERS_FROM : position + header.size]) == header.crc
 
 
-def check_produced(batch: Buffer, batch_bytes_max: int) -> BatchHeader:
+def check_produced(
+    batch: Buffer, batch_bytes_max: int, *, is_sequenced: bool = True
+) -> BatchHeader:
     """The header of the one batch that a client may send to a partition.
 
+    Only what the broker writes itself may lack a sequence number.
     Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, or
     UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before magic 2.
     """
@@ -131,6 +136,8 @@ def check_produced(batch: Buffer, batch_bytes_max: int) -> BatchHeader:
     if claimed != size or not crc_matches(batch, header):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "length or CRC32C of the batch is wrong")
     _check_fields(header)
+    if is_sequenced and header.producer_id >= 0 and header.base_sequence < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id without sequence")
     return header
 
 
@@ -140,8 +147,8 @@ def _check_fields(header: BatchHeader) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, text)
     if header.is_control:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id without epoch and sequence")
+    if header.producer_id >= 0 and header.producer_epoch < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id without epoch")
     if header.is_transactional and header.producer_id < 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
 

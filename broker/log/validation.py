@@ -26,13 +26,15 @@ _AS_PRODUCED = "producer"
 _BROKER_TIME = "LogAppendTime"
 
 
-def checked(batch: Buffer, config: TopicConfig, now_ms: int) -> BatchHeader:
+def checked(
+    batch: Buffer, config: TopicConfig, now_ms: int, *, is_sequenced: bool = True
+) -> BatchHeader:
     """The header of a batch that the topic takes; `now_ms` is the wall clock.
 
     Raises KafkaError: what `check_produced` says, INVALID_TIMESTAMP for records too far from the
     broker's time, INVALID_RECORD for one without a key in a compacted topic.
     """
-    header = record_batch.check_produced(batch, config.max_message_bytes)
+    header = record_batch.check_produced(batch, config.max_message_bytes, is_sequenced=is_sequenced)
     if header.attributes & DELETE_HORIZON:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not set a delete horizon")
     if config.message_timestamp_type != _BROKER_TIME:

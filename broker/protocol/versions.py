@@ -37,6 +37,7 @@ class ApiKey(enum.IntEnum):
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_ACLS = 29
     CREATE_ACLS = 30
     DELETE_ACLS = 31
@@ -88,6 +89,7 @@ SERVED: dict[int, range] = {
     ApiKey.ADD_OFFSETS_TO_TXN: range(5),
     ApiKey.END_TXN: range(5),
     ApiKey.WRITE_TXN_MARKERS: range(1, 3),
+    ApiKey.TXN_OFFSET_COMMIT: range(5),
     ApiKey.DESCRIBE_ACLS: range(1, 4),
     ApiKey.CREATE_ACLS: range(1, 4),
     ApiKey.DELETE_ACLS: range(1, 4),

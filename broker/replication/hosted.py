@@ -23,6 +23,7 @@ from broker.types import (
     LeaderHint,
     OffsetLookup,
     OffsetResult,
+    OwnBatch,
     ProducerFacts,
     TopicPartition,
 )
@@ -83,13 +84,19 @@ class HostedPartition:
 
     # --- leading --------------------------------------------------------------------------------
 
-    def append(self, what: Buffer | EndMarker, acks: int, now_ms: int, wall_ms: int) -> Appended:
+    def append(
+        self, what: Buffer | OwnBatch | EndMarker, acks: int, now_ms: int, wall_ms: int
+    ) -> Appended:
         """Appends a produced batch, or a marker. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
         NOT_ENOUGH_REPLICAS, or what is wrong with the batch or the marker.
         """
         self._check_appends(acks)
         if isinstance(what, EndMarker):
             appended = self.log.append_marker(what, self.rules.leader_epoch, wall_ms)
+        elif isinstance(what, OwnBatch):
+            appended = self.log.append_as_leader(
+                what.data, self.rules.leader_epoch, wall_ms, is_sequenced=False
+            )
         else:
             appended = self.log.append_as_leader(what, self.rules.leader_epoch, wall_ms)
         self.advance(now_ms)

@@ -54,11 +54,10 @@ if TYPE_CHECKING:
 
     from broker.log.log_manager import LogManager
     from broker.log.partition_log import PartitionLog
-    from broker.types import DeletedRecords, EndMarker, LogDirectoryFacts, ProducerFacts
+    from broker.types import Appendable, DeletedRecords, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
-    from raftctl.runtime.api import Buffer
 
 
 class ReplicaManager:
@@ -276,7 +275,7 @@ class ReplicaManager:
         self,
         acks: int,
         timeout_ms: int,
-        entries: Sequence[tuple[TopicPartition, Buffer | EndMarker]],
+        entries: Sequence[tuple[TopicPartition, Appendable]],
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends to each partition; results in order of the entries, later if acks is -1."""
         results: list[AppendResult] = []
@@ -297,7 +296,7 @@ class ReplicaManager:
         return self._produces.wait(operation, operation.partitions, timeout_ms)
 
     def _append_one(
-        self, partition: TopicPartition, batch: Buffer | EndMarker, acks: int
+        self, partition: TopicPartition, batch: Appendable, acks: int
     ) -> tuple[AppendResult, int]:
         hosted = self._hosted.get(partition)
         if hosted is None:

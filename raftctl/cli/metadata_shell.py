@@ -19,6 +19,7 @@ from raftctl.cli.log_files import log_files, read_batches
 from raftctl.cli.output import Output, OutputOption, say, say_progress
 from raftctl.cli.verify import replayed
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE
 
 if TYPE_CHECKING:
@@ -125,10 +126,11 @@ def load_live(controllers: str, timeout_s: float) -> MetadataImage:
 
 
 def load_log(directory: str) -> MetadataImage:
-    """The image of everything in a metadata log, committed or not."""
-    image = EMPTY_IMAGE
+    """The image of everything in a metadata log, committed or not; transactions only if ended."""
+    delta = MetadataDelta(EMPTY_IMAGE)
+    end_offset = 0
     for place, batch in read_batches(log_files(directory)):
-        if image.offset + 1 != batch.base_offset:
+        if end_offset != batch.base_offset:
             raise ConfigError(f"{place.path}: begins with offset {batch.base_offset}, not with 0")
-        image = replayed(image, batch)
-    return image
+        delta, end_offset = replayed(delta, batch), batch.end_offset
+    return delta.image

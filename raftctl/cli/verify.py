@@ -149,6 +149,7 @@ class _Replay:
         self._known: dict[int, MetadataImage] = {EMPTY_IMAGE.offset: EMPTY_IMAGE}
         """By the offset of the last record that they hold."""
         self._image: MetadataImage | None = None
+        self._transaction: MetadataDelta | None = None
         self._hashes: dict[int, str] = {}
         self.told = 0
         """State hashes in the log."""
@@ -164,13 +165,16 @@ class _Replay:
         """The next batch. Raises CodecError, InvariantViolation, StateDivergedError."""
         if self._image is None:
             self._image = self._known.get(batch.base_offset - 1)
-        delta = MetadataDelta(self._image or EMPTY_IMAGE)
+        delta = self._transaction or MetadataDelta(self._image or EMPTY_IMAGE)
+        self._transaction = None
         for offset, record in enumerate(records_of(batch), batch.base_offset):
             if isinstance(record, VotersRecord):
                 continue  # no part of the metadata
             if self._image is not None or isinstance(record, StateHashRecord):
                 delta.replay(record, offset)
-        if self._image is not None:
+        if delta.in_transaction:
+            self._transaction = delta
+        elif self._image is not None:
             self._image = delta.apply(batch.end_offset - 1, batch.epoch, batch.timestamp_ms)
             if delta.snapshot_marked:
                 self.know(self._image)
@@ -187,10 +191,14 @@ class _Replay:
         self.equal += 1
 
 
-def replayed(image: MetadataImage, batch: Batch) -> MetadataImage:
-    """The image after a batch. Raises CodecError, InvariantViolation."""
-    delta = MetadataDelta(image)
+def replayed(delta: MetadataDelta, batch: Batch) -> MetadataDelta:
+    """What is to be gone on with after a batch: a delta from the image at its end, or, while a
+    transaction has not ended, from the image before it. Raises CodecError, InvariantViolation.
+    """
     for offset, record in enumerate(records_of(batch), batch.base_offset):
         if not isinstance(record, VotersRecord):
             delta.replay(record, offset)
-    return delta.apply(batch.end_offset - 1, image.epoch, image.timestamp_ms)
+    if delta.in_transaction:
+        return delta
+    before = delta.image
+    return MetadataDelta(delta.apply(batch.end_offset - 1, before.epoch, before.timestamp_ms))

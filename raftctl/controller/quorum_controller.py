@@ -52,7 +52,13 @@ from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.kv_requests import CoordinationRequest
-from raftctl.metadata.records import FeatureLevelRecord, KvRecord, NoOpRecord, Record
+from raftctl.metadata.records import (
+    AbortTransactionRecord,
+    FeatureLevelRecord,
+    KvRecord,
+    NoOpRecord,
+    Record,
+)
 from raftctl.metadata.requests import (
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -145,10 +151,13 @@ class QuorumController:
         """The newest state that no failure takes back, as far as this controller was active."""
         return self._committed_image
 
-    def claim(self, epoch: int, image: MetadataImage, now_ms: int) -> list[Record]:
+    def claim(
+        self, epoch: int, image: MetadataImage, now_ms: int, *, in_transaction: bool = False
+    ) -> list[Record]:
         """Becomes active in the quorum's `epoch`, from the image of all that is committed.
 
-        Returns the records to append first.
+        A transaction that has begun since, and not ended, is aborted: nobody can end it. Returns
+        the records to append first.
         """
         invariant(not self._active, "a controller renounces before it claims again")
         self._active = True
@@ -157,10 +166,10 @@ class QuorumController:
         self._cluster.claim(image, now_ms)
         self._balancer.start(now_ms)
         self._coordination.claim(image, now_ms)
-        settling = self._settler.start(image)
-        if METADATA_VERSION_FEATURE in image.features:
-            return [*settling]
-        return [FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION), *settling]
+        first: list[Record] = [AbortTransactionRecord()] if in_transaction else []
+        if METADATA_VERSION_FEATURE not in image.features:
+            first.append(FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION))
+        return [*first, *self._settler.start(image)]
 
     def renounce(self) -> None:
         """Gives up being active and everything that is not committed."""

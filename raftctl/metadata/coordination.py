@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from immutables import Map
 
 from raftctl.errors import InvariantViolation
+from raftctl.metadata.maps import updated
 from raftctl.metadata.records import (
     KvLockRecord,
     KvOwnerRecord,
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from raftctl.metadata.records import Record
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class KvWaiter(NamedTuple):
@@ -113,9 +111,9 @@ class CoordinationDelta:
         """The sessions and queues after the change."""
         queues = {lock: queue or None for lock, queue in self.changed_queues.items()}
         return Coordination(
-            _updated(self.before.sessions, self.changed_sessions),
-            _updated(self.before.owners, self.changed_owners),
-            _updated(self.before.queues, queues),
+            updated(self.before.sessions, self.changed_sessions),
+            updated(self.before.owners, self.changed_owners),
+            updated(self.before.queues, queues),
         )
 
     # --- replay -----------------------------------------------------------------------------------
@@ -201,16 +199,6 @@ def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
 def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
     at = bisect_left(names, name)
     return (*names[:at], *names[at + 1 :]) if names[at : at + 1] == (name,) else names
-
-
-def _updated(base: Map[K, V], changes: dict[K, V | None]) -> Map[K, V]:
-    mutation = base.mutate()
-    for key, value in changes.items():
-        if value is not None:
-            mutation[key] = value
-        else:
-            mutation.pop(key, None)
-    return mutation.finish()
 
 
 NO_COORDINATION = Coordination()

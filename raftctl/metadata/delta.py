@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from immutables import Map
@@ -30,12 +30,16 @@ from raftctl.metadata.image import (
     TopicsImage,
     shared,
 )
+from raftctl.metadata.maps import updated
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
+    AbortTransactionRecord,
     AccessControlEntryRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     KvLockRecord,
     KvOwnerRecord,
@@ -61,12 +65,9 @@ from raftctl.metadata.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from raftctl.metadata.image import ClientQuotas, Configs, QuotaEntity
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ class TopicDelta:
     def apply(self) -> TopicImage:
         """The topic after the change."""
         partitions = _NO_PARTITIONS if self.before is None else self.before.partitions
-        return TopicImage(self.name, self.topic_id, _updated(partitions, self.partitions))
+        return TopicImage(self.name, self.topic_id, updated(partitions, self.partitions))
 
 
 class MetadataDelta:
@@ -110,6 +111,7 @@ class MetadataDelta:
         "coordination",
         "deleted_topics",
         "image",
+        "in_transaction",
         "next_producer_id",
         "snapshot_marked",
         "state_hashes",
@@ -136,6 +138,8 @@ class MetadataDelta:
         self.changed_acls: dict[UUID, AccessControlEntryRecord | None] = {}
         self.changed_scram: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
         self.next_producer_id = image.next_producer_id
+        self.in_transaction = False
+        """Whether a transaction has begun and not ended: not to be applied until it has."""
         self.snapshot_marked = False
         """Whether a snapshot is to be taken of the image at the end of the batch."""
         self.state_hashes: list[StateHashRecord] | None = None
@@ -172,15 +176,15 @@ class MetadataDelta:
             offset,
             epoch,
             timestamp_ms,
-            _updated(before.brokers, self.changed_brokers),
+            updated(before.brokers, self.changed_brokers),
             self._apply_topics(),
             self._apply_configs(),
             self.next_producer_id,
-            _updated(before.features, self.changed_features),
-            _updated(before.kv, self.changed_kv),
+            updated(before.features, self.changed_features),
+            updated(before.kv, self.changed_kv),
             self._apply_quotas(),
-            _updated(before.acls, self.changed_acls),
-            _updated(before.scram, self.changed_scram),
+            updated(before.acls, self.changed_acls),
+            updated(before.scram, self.changed_scram),
             before.coordination if self.coordination is None else self.coordination.apply(),
         )
 
@@ -191,20 +195,20 @@ class MetadataDelta:
         changes: dict[UUID, TopicImage | None] = dict.fromkeys(self.deleted_topics)
         for topic_id, topic in self.changed_topics.items():
             changes[topic_id] = topic.apply()
-        return TopicsImage(_updated(topics.topics, changes), _updated(topics.ids, self._topic_ids))
+        return TopicsImage(updated(topics.topics, changes), updated(topics.ids, self._topic_ids))
 
     def _apply_configs(self) -> Configs:
         resources: dict[tuple[int, str], Map[str, str] | None] = {}
         for resource, changes in self.changed_configs.items():
-            resources[resource] = _updated(self.image.config(*resource), changes) or None
-        return _updated(self.image.configs, resources)
+            resources[resource] = updated(self.image.config(*resource), changes) or None
+        return updated(self.image.configs, resources)
 
     def _apply_quotas(self) -> ClientQuotas:
         entities: dict[QuotaEntity, Map[str, float] | None] = {}
         for entity, changes in self.changed_quotas.items():
             quotas = self.image.client_quotas.get(entity, _NO_QUOTAS)
-            entities[entity] = _updated(quotas, changes) or None
-        return _updated(self.image.client_quotas, entities)
+            entities[entity] = updated(quotas, changes) or None
+        return updated(self.image.client_quotas, entities)
 
     # --- brokers ------------------------------------------------------------------------------
 
@@ -437,21 +441,26 @@ class MetadataDelta:
     def _note_state_hash(self, record: StateHashRecord, _offset: int) -> None:
         self.state_hashes = [*(self.state_hashes or ()), record]
 
+    def _begin_transaction(self, _record: BeginTransactionRecord, _offset: int) -> None:
+        invariant(not self.in_transaction, "a transaction ends before another begins")
+        self.in_transaction = True
+
+    def _end_transaction(self, _record: EndTransactionRecord, _offset: int) -> None:
+        invariant(self.in_transaction, "a transaction that ends has begun")
+        self.in_transaction = False
+
+    def _abort_transaction(self, _record: AbortTransactionRecord, _offset: int) -> None:
+        """Forgets everything: whoever may see a transaction unfinished begins a delta with it.
+
+        The controller that aborts it has never seen it.
+        """
+        if self.in_transaction:
+            empty = MetadataDelta(self.image)
+            for name in self.__slots__:
+                setattr(self, name, getattr(empty, name))
+
     def _ignore(self, _record: Record, _offset: int) -> None:
         """Control and no-op records change no metadata; only the image's offset moves."""
-
-
-def _updated(base: Map[K, V], changes: Mapping[K, V | None]) -> Map[K, V]:
-    """The map with the changes; a value of None removes its key, if it is there."""
-    if not changes:
-        return base
-    mutation = base.mutate()
-    for key, value in changes.items():
-        if value is not None:
-            mutation[key] = value
-        else:
-            mutation.pop(key, None)
-    return mutation.finish()
 
 
 _NO_QUOTAS: Map[str, float] = Map()
@@ -483,4 +492,7 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
     NoOpRecord: MetadataDelta._ignore,
     SnapshotMarkRecord: MetadataDelta._mark_snapshot,
     StateHashRecord: MetadataDelta._note_state_hash,
+    BeginTransactionRecord: MetadataDelta._begin_transaction,
+    EndTransactionRecord: MetadataDelta._end_transaction,
+    AbortTransactionRecord: MetadataDelta._abort_transaction,
 }

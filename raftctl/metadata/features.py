@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 METADATA_VERSION_FEATURE = "metadata.version"
 ELR_FEATURE = "eligible.leader.replicas.version"
 
-METADATA_VERSION = 4
+METADATA_VERSION = 5
 """The newest level of the metadata's records. 1: brokers, topics, configs, keys and values; 2: also
 client quotas, access control lists and SCRAM credentials; 3: also sessions of keys and values, and
-locks; 4: also replicas' log directories."""
+locks; 4: also replicas' log directories; 5: also transactions."""
 SECURITY_LEVEL = 2
 COORDINATION_LEVEL = 3
 DIRECTORIES_LEVEL = 4
+TRANSACTIONS_LEVEL = 5
 
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     ELR_FEATURE: (0, 1),

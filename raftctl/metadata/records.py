@@ -326,6 +326,30 @@ class StateHashRecord:
     """In hexadecimal digits."""
 
 
+@dataclass(frozen=True, slots=True)
+class BeginTransactionRecord:
+    """What follows takes effect when its `EndTransactionRecord` commits, or never (KIP-868).
+
+    It is the first record of its batch. No key, session or lock is changed in a transaction.
+    """
+
+    TYPE_ID: ClassVar[int] = 63
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionRecord:
+    """The transaction takes effect; the last record of its batch."""
+
+    TYPE_ID: ClassVar[int] = 64
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransactionRecord:
+    """The transaction never was: the controller that began it is active no more."""
+
+    TYPE_ID: ClassVar[int] = 65
+
+
 Record = (
     LeaderChangeRecord
     | RegisterBrokerRecord
@@ -352,4 +376,7 @@ Record = (
     | NoOpRecord
     | SnapshotMarkRecord
     | StateHashRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
 )

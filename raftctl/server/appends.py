@@ -16,16 +16,21 @@ class Append(NamedTuple):
 
     payload: bytes
     record_count: int
+    alone: bool = False
+    """Whether it shares its batch with nothing."""
 
 
 def shared(appends: Sequence[Append]) -> Iterator[Append]:
     """Joins appends that follow each other up to the size of a shared batch; splits none."""
     payloads: list[bytes] = []
     size = count = 0
+    alone = False
     for append in appends:
-        if payloads and size + len(append.payload) > SHARED_BATCH_BYTES_MAX:
+        full = size + len(append.payload) > SHARED_BATCH_BYTES_MAX
+        if payloads and (full or alone or append.alone):
             yield Append(b"".join(payloads), count)
             payloads, size, count = [], 0, 0
+        alone = append.alone
         payloads.append(append.payload)
         size += len(append.payload)
         count += append.record_count

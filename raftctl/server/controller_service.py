@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.codec import maker
+from raftctl.controller.transactions import as_transaction, in_pieces, may_be_transaction
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
 from raftctl.metadata.admin_requests import (
     DescribeQuorumRequest,
@@ -43,6 +44,8 @@ DEFERRED_MAX = 100_000
 """Answers that wait for a commit; heartbeats may be more."""
 PUTS_BYTES_MAX = 1024 * 1024
 """Puts of one turn of the event loop are appended together up to about this many bytes."""
+TRANSACTION_BYTES_MIN = 1024 * 1024
+"""What is larger becomes a transaction, in batches of at most this size."""
 LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
 
 
@@ -297,8 +300,12 @@ class ControllerService:
             self._log.info("controller_renounced", epoch=epoch, leader_id=leader_id)
         if leader_id == self._node_id and self._driver.is_leader:
             self._log.info("controller_active", epoch=epoch, offset=self._loader.image.offset)
-            self._last_appended = self._loader.image.offset
-            self._append(self._controller.claim(epoch, self._loader.image, self._now_ms()))
+            loader = self._loader
+            self._last_appended = loader.next_offset - 1
+            claiming = self._controller.claim(
+                epoch, loader.image, self._now_ms(), in_transaction=loader.in_transaction
+            )
+            self._append(claiming)
         self._arm_timer()
 
     # --- internals --------------------------------------------------------------------------------
@@ -310,9 +317,20 @@ class ControllerService:
         """Appends and replays at once; returns the offset of the first record."""
         if not records:
             return self._last_appended + 1
+        payload = pack_payload(records)
         self._watch_turn()
         self._unproposed = True
-        self._last_appended = self._driver.append_payload(pack_payload(records), len(records))
+        large = len(payload) > TRANSACTION_BYTES_MIN
+        if large and may_be_transaction(self._controller.image, records):
+            records = as_transaction(records)
+            for piece in in_pieces(records, TRANSACTION_BYTES_MIN):
+                last = self._driver.append_payload(*piece, alone=True)
+            return self._replay(records, last) + 1
+        return self._replay(records, self._driver.append_payload(payload, len(records)))
+
+    def _replay(self, records: Sequence[Record], last_offset: int) -> int:
+        """Has the controller replay what was appended; returns the offset of the first record."""
+        self._last_appended = last_offset
         self._appended_ms = self._now_ms()
         try:
             self._controller.appended(

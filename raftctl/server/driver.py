@@ -141,8 +141,11 @@ class RaftDriver:
         """
         return self.append_payload(b"".join(payloads), len(payloads))
 
-    def append_payload(self, payload: bytes, record_count: int) -> Offset:
-        """Does what `append` does with records that are packed one after the other already."""
+    def append_payload(self, payload: bytes, record_count: int, *, alone: bool = False) -> Offset:
+        """Does what `append` does with records that are packed one after the other already.
+
+        If they are to stand `alone`, their batch is shared with no other call.
+        """
         if self._stopped or not self._core.is_leader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if len(payload) > APPEND_BYTES_MAX:
@@ -150,7 +153,7 @@ class RaftDriver:
         if not self._pending:
             self._pending_end_offset = self._core.log.end_offset
             self._loop.call_soon(self.propose)
-        self._pending.append(Append(payload, record_count))
+        self._pending.append(Append(payload, record_count, alone))
         self._pending_end_offset = Offset(self._pending_end_offset + record_count)
         return Offset(self._pending_end_offset - 1)
 
@@ -165,7 +168,7 @@ class RaftDriver:
             self._held = True
             return
         pending, self._pending = self._pending, []
-        for payload, count in shared(pending):
+        for payload, count, _alone in shared(pending):
             self._handle(events.Proposed(payload, count, self._runtime.wall_ms()))
 
     def read_barrier(self) -> asyncio.Future[Offset]:
@@ -297,7 +300,7 @@ class RaftDriver:
         if self._pending and self._may_change_voters(event):
             # What `append` has promised offsets to stands in the log before the voters' record.
             pending, self._pending = self._pending, []
-            for payload, count in shared(pending):
+            for payload, count, _alone in shared(pending):
                 self._step(events.Proposed(payload, count, self._runtime.wall_ms()))
         self._step(event)
 

@@ -14,6 +14,8 @@ from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.difference import delta_between
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.partition_rows import replay_payload
+from raftctl.metadata.record_codec import pack_payload
+from raftctl.metadata.records import BeginTransactionRecord
 from raftctl.raft.messages import Offset
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from raftctl.server.driver import RaftDriver
 
 READ_BYTES_MAX = 4 * 1024 * 1024
+_BEGINNING = pack_payload([BeginTransactionRecord()])
+"""Of a batch with which a transaction begins."""
 
 
 class MetadataPublisher(Protocol):
@@ -42,6 +46,9 @@ class MetadataLoader:
         self._whole: MetadataDelta | None = None
         """What leads from nothing to the image, for the publishers that are added one by one."""
         self.image: MetadataImage = image
+        self._transaction: MetadataDelta | None = None
+        """What of a transaction has been read, on top of the image, while it has not ended."""
+        self._next_offset = image.offset + 1
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
         """Adds a publisher and tells it of everything known so far as one delta."""
@@ -58,7 +65,17 @@ class MetadataLoader:
     @property
     def caught_up(self) -> bool:
         """Whether the image holds everything that this replica knows to be committed."""
-        return self._heard_commits and self.image.offset + 1 >= self._driver.high_watermark
+        return self._heard_commits and self._next_offset >= self._driver.high_watermark
+
+    @property
+    def next_offset(self) -> int:
+        """Everything below has been read. The image ends there, or before a transaction."""
+        return self._next_offset
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is committed in part, so that the image does not show it."""
+        return self._transaction is not None
 
     def on_committed(self, high_watermark: int) -> None:
         """As the listener of a node that is only a broker."""
@@ -74,8 +91,8 @@ class MetadataLoader:
     def replay_committed(self, high_watermark: int) -> None:
         """Reads and replays up to the high watermark; an image for each chunk read, or more."""
         self._heard_commits = True
-        while self.image.offset + 1 < high_watermark:
-            batches = self._driver.read(Offset(self.image.offset + 1), READ_BYTES_MAX)
+        while self._next_offset < high_watermark:
+            batches = self._driver.read(Offset(self._next_offset), READ_BYTES_MAX)
             invariant(bool(batches), "the log holds every committed record")
             self._replay(batches)
         if self.caught_up:
@@ -87,23 +104,33 @@ class MetadataLoader:
         self._heard_commits = True
         self._whole = None
         self.image = image
+        self._transaction = None
+        self._next_offset = image.offset + 1
         for publisher in self._publishers:
             publisher.publish(delta, image)
         if self.caught_up:
             self._caught_up.set()
 
     def _replay(self, batches: list[Batch]) -> None:
-        whole = batches[0].base_offset == self.image.offset + 1
+        whole = batches[0].base_offset == self._next_offset
         invariant(whole, "images end where batches end, so no record is replayed twice")
-        delta = MetadataDelta(self.image)
+        delta = self._transaction or MetadataDelta(self.image)
         # Control batches bear no time: an image has that of the newest batch that does, so that it
         # depends on its offset alone and not on where reading stopped.
         timestamp_ms = self.image.timestamp_ms
+        epoch = self.image.epoch
         for batch in batches:
+            if batch.payload.startswith(_BEGINNING) and batch.base_offset > self.image.offset + 1:
+                # So that nothing else is forgotten should the transaction be aborted.
+                self.publish(delta, delta.apply(batch.base_offset - 1, epoch, timestamp_ms))
+                delta = MetadataDelta(self.image)
+            epoch = batch.epoch
             if not batch.control:
                 timestamp_ms = batch.timestamp_ms
                 replay_payload(delta, batch.payload, batch.count, batch.base_offset)
             # An image ends at each mark, so that all replicas have the same one of it.
-            if delta.snapshot_marked or batch is batches[-1]:
-                self.publish(delta, delta.apply(batch.end_offset - 1, batch.epoch, timestamp_ms))
+            if not delta.in_transaction and (delta.snapshot_marked or batch is batches[-1]):
+                self.publish(delta, delta.apply(batch.end_offset - 1, epoch, timestamp_ms))
                 delta = MetadataDelta(self.image)
+        if delta.in_transaction:
+            self._transaction, self._next_offset = delta, batches[-1].end_offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ROUNDS = 2
+PARTITIONS = 3
+"""Each with a producer of its own, which all write while the brokers are killed."""
 
 
 @pytest.mark.req("L8", "R5", "T1")
@@ -22,10 +25,14 @@ ROUNDS = 2
 def test_killing_all_brokers_at_once_under_load_loses_and_repeats_nothing(tmp_path: Path) -> None:
     with running_cluster(tmp_path, 1, 3, {"flush.on.ack": "true"}) as cluster:
         bootstrap = cluster.layout.bootstrap
-        create(bootstrap, "flushed")
-        with SteadyWriter(bootstrap, "flushed").writing() as writer:
+        create(bootstrap, "flushed", PARTITIONS)
+        writers = [SteadyWriter(bootstrap, "flushed", number) for number in range(PARTITIONS)]
+        with contextlib.ExitStack() as writing:
+            for writer in writers:
+                writing.enter_context(writer.writing())
             for _ in range(ROUNDS):
-                writer.wait_for_more(100)
+                for writer in writers:
+                    writer.wait_for_more(100)
                 processes = [cluster.process(node) for node in cluster.layout.brokers]
                 running = [process for process in processes if process is not None]
                 assert len(running) == 3
@@ -35,4 +42,5 @@ def test_killing_all_brokers_at_once_under_load_loses_and_repeats_nothing(tmp_pa
                 for node in cluster.layout.brokers:
                     cluster.start(node)
                 wait_healthy(cluster)
-        assert values(bootstrap, "flushed") == writer.written
+        for number, writer in enumerate(writers):
+            assert values(bootstrap, "flushed", number) == writer.written

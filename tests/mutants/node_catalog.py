@@ -24,10 +24,12 @@ from raftctl.storage import quorum_state
 from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.record_log import RecordLog
+from tests.mutants.group_catalog import GROUPS
 from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import Patch, node_mutant
 from tests.mutants.outdated_catalog import OUTDATED
 from tests.mutants.replica_catalog import REPLICAS
+from tests.mutants.transaction_catalog import TRANSACTION_MUTANTS
 from tests.mutants.voter_catalog import VOTER_MUTANTS
 
 if TYPE_CHECKING:
@@ -455,4 +457,14 @@ PARTITIONS = (
     ),
 )
 
-NODE_MUTANTS = (*DURABLE, *CONTROLLER, *VOTER_MUTANTS, *PARTITIONS, *REPLICAS, *OUTDATED, *LOCKS)
+NODE_MUTANTS = (
+    *DURABLE,
+    *CONTROLLER,
+    *VOTER_MUTANTS,
+    *PARTITIONS,
+    *REPLICAS,
+    *OUTDATED,
+    *LOCKS,
+    *GROUPS,
+    *TRANSACTION_MUTANTS,
+)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import chaos, controllers_disks_fail
 from tests.simulation.cluster_scenarios import snapshots_bring_back_who_was_away
+from tests.simulation.group_scenarios import coordinator_dies, coordinator_is_isolated
 from tests.simulation.kv_scenarios import keys_stay_linearizable
 from tests.simulation.lock_scenarios import locks_stay_safe
 from tests.simulation.partition_scenarios import (
@@ -24,8 +25,10 @@ from tests.simulation.partition_scenarios import (
     last_replica_standing,
     log_directory_of_a_replica_fails,
     replica_returns_empty_while_it_is_proposed,
+    syncs_fail_before_the_power,
 )
 from tests.simulation.rig import TIMEOUT_S, Rig
+from tests.simulation.transaction_scenarios import transactions_survive_faults
 from tests.simulation.voter_scenarios import changes_compete, removed_voter_is_the_fastest
 
 if TYPE_CHECKING:
@@ -179,6 +182,8 @@ SCENARIOS: dict[str, Scenario] = {
     for one in (
         chaos,
         controllers_disks_fail,
+        coordinator_dies,
+        coordinator_is_isolated,
         partition_leader_is_isolated,
         acknowledgement_is_lost,
         replicas_leave_until_none_is_left,
@@ -191,12 +196,14 @@ SCENARIOS: dict[str, Scenario] = {
         last_replica_standing,
         log_directory_of_a_replica_fails,
         all_brokers_lose_power,
+        syncs_fail_before_the_power,
         removed_voter_is_the_fastest,
         changes_compete,
         replica_returns_empty_while_it_is_proposed,
         keys_stay_linearizable,
         locks_stay_safe,
         snapshots_bring_back_who_was_away,
+        transactions_survive_faults,
     )
 }
 
@@ -207,11 +214,16 @@ COMPLAINTS = {
     "the stale token": "stale_token_is_refused",
     "a watch missed": "watch_misses_nothing",
     "of sessions that are over": "ephemeral_key_goes_with_its_session",
+    "has two owners": "partition_has_one_owner",
+    "the committed offset of": "committed_offset_stays",
     ", acknowledged ": "acknowledged_record_stays",
     ", a reader saw ": "seen_record_stays",
     " was b": "seen_record_stays",
     "is there twice": "no_record_is_repeated",
     "is out of order": "records_stay_in_order",
+    "was aborted and": "no_aborted_record_is_read",
+    "is there in part": "transaction_is_all_or_nothing",
+    "is still open": "every_transaction_ends",
     "is gone": "acknowledged_topic_stays",
     "was never sent": "no_record_from_nowhere",
     "OffsetOutOfRangeError": "seen_record_stays",

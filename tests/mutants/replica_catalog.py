@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.apis.fetch_sessions import FetchSession
+from broker.log.flushing import Flusher
+from broker.log.producer_state import ProducerStates
 from broker.replication.ack_flusher import AckFlusher
 from broker.replication.fetcher import Fetcher
 from broker.replication.hosted import HostedPartition
@@ -14,11 +16,15 @@ from raftctl.server.broker_lifecycle import BrokerLifecycle
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
     from uuid import UUID
 
     from broker.apis.fetch_sessions import SessionRequest
+    from broker.log.flushing import FlushPlan
     from broker.log.partition_log import PartitionLog
+    from broker.log.producer_state import SentBatch
+    from broker.log.record_batch import BatchHeader
     from broker.types import TopicPartition
 
 
@@ -77,6 +83,18 @@ def _start_anew(manager: ReplicaManager, path: str, gone: Sequence[TopicPartitio
         manager._apply(partition, topic_id, topic.partitions[partition.partition])
 
 
+def _take_for_done(
+    flusher: Flusher, log: PartitionLog, plan: FlushPlan, done: asyncio.Future[None]
+) -> None:
+    done.exception()
+    log.flushed(plan)
+    flusher._settle(log, log.recovery_point)
+
+
+def _never_a_repetition(states: ProducerStates, header: BatchHeader) -> SentBatch | None:
+    return None
+
+
 _open = ReplicaManager._open
 _update = FetchSession.update
 
@@ -123,6 +141,20 @@ REPLICAS = (
         ("new_partition_leader_has_all_committed", "acknowledged_record_stays"),
         Patch(Fetcher, "_flush", _claim_unflushed),
         scenario="all_brokers_lose_power",
+    ),
+    node_mutant(
+        "failed_flush_is_taken_for_done",
+        "with flush.on.ack an fsync that fails is taken for one that did not",
+        ("acknowledged_record_stays", "new_partition_leader_has_all_committed"),
+        Patch(Flusher, "_flushed", _take_for_done),
+        scenario="syncs_fail_before_the_power",
+    ),
+    node_mutant(
+        "repetition_is_appended",
+        "a leader appends what a producer sends again",
+        ("no_record_is_repeated",),
+        Patch(ProducerStates, "check", _never_a_repetition),
+        scenario="acknowledgement_is_lost",
     ),
     node_mutant(
         "failed_directory_is_kept_secret",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.sim.cluster import DATA, node_id
 from jepsen.env.sim.disk import no_fault
-from jepsen.env.sim.disk_faults import all_fails_below
+from jepsen.env.sim.disk_faults import all_fails_below, syncs_fail_below
 from raftctl.metadata.records import NO_LEADER, UNASSIGNED
 from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.rig import Rig
@@ -185,6 +185,29 @@ async def all_brokers_lose_power(world: World) -> None:
             await asyncio.sleep(world.random.uniform(0.0, 0.5))
             rig.cluster.start(name)
         await rig.until(rig.whole, "all replicas are in sync")
+    await rig.end()
+
+
+async def syncs_fail_before_the_power(world: World) -> None:
+    """The disks under all replicas refuse to sync, and then all brokers lose power (row L8).
+
+    With `flush.on.ack` nothing is acknowledged that was not synced before.
+    """
+    rig = Rig(world, FLUSHED, log_directories=(OTHER_DISK, DATA))
+    await rig.begin()
+    await asyncio.sleep(world.random.uniform(0.0, 0.5))
+    names = rig.cluster.broker_names
+    for name in names:
+        world.node(name).disk.fault = syncs_fail_below(OTHER_DISK)
+    await asyncio.sleep(world.random.uniform(0.3, 1.0))
+    for name in names:
+        assert rig.cluster.is_up(name), "its other directory serves"
+        world.power_off(name)
+        world.node(name).disk.fault = no_fault
+    for name in names:
+        await asyncio.sleep(world.random.uniform(0.0, 0.5))
+        rig.cluster.start(name)
+    await rig.until(rig.whole, "all replicas are in sync")
     await rig.end()
 
 

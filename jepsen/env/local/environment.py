@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.kv import RaftctlKeyValues
 from jepsen.env.local.relays import Relays
-from jepsen.errors import ClusterError
+from jepsen.errors import ClusterError, InputError
 from raftctl.cli import preloaded
 from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
 from raftctl.localcluster.ports import free_ports
 from raftctl.localcluster.processes import wait_gone
@@ -40,7 +41,12 @@ class LocalEnvironment:
 
     def __init__(self, directory: Path, spec: ClusterSpec, *, relayed: bool) -> None:
         wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides)
-        self._cluster = local.LocalCluster.open(directory, wanted, random_uuid_text, format_storage)
+        try:
+            self._cluster = local.LocalCluster.open(
+                directory, wanted, random_uuid_text, format_storage
+            )
+        except ConfigError as error:
+            raise InputError(str(error)) from error
         self._directory = directory
         self._relays: Relays | None = None
         self._behind: dict[str, int] = {}

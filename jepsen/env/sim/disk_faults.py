@@ -100,6 +100,11 @@ def all_fails_below(directory: str) -> Callable[[str, str], None]:
     return fault
 
 
+def syncs_fail_below(directory: str) -> Callable[[str, str], None]:
+    """A disk's seam for a disk of its own under one directory, which loses what it is to sync."""
+    return _Failing("directory_sync_error", directory)
+
+
 class DiskFaults:
     """Does the faults of disks, and undoes them."""
 

@@ -1,7 +1,8 @@
 """Runs the test of a run folder in the deterministic world: `python -m jepsen.env.sim.harness DIR`.
 
 Its history goes to the folder while it runs. The last line of the output is `seed N: ok, trace
-HASH`, or says that the cluster failed by itself; the exit status is 0 or 1.
+HASH`, or says that the cluster failed by itself; the exit status is 0 or 1, or BAD_INPUT with what
+is wrong with the specification.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from jepsen.store import RunFolder
 
 CLIENTS_NODE = "jepsen"
+BAD_INPUT = 254
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     determinism.prepare()
     from jepsen.env.sim.world import World
     from jepsen.store import RunFolder
+    from raftctl.errors import ConfigError
 
     folder = RunFolder.open(Path(arguments[0]))
     seed = folder.spec.seed
@@ -53,6 +56,9 @@ def main(arguments: Sequence[str]) -> int:
     with World(seed) as world:
         try:
             world.run(_scenario(world, folder))
+        except ConfigError as error:
+            sys.stdout.write(f"{error}\n")
+            return BAD_INPUT
         except BaseException:  # noqa: BLE001 - whatever it was, it is told
             sys.stdout.write(traceback.format_exc())
             sys.stdout.write(f"seed {seed}: FAILED, trace {world.trace_hash()}\n")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.core import Answer, Effect, KeyValue, Now
+from broker.coordinator.core import NOBODY, Answer, Effect, KeyValue, Now
 from broker.coordinator.group_core import GroupCore
-from broker.coordinator.group_records import CommittedOffset
+from broker.coordinator.group_records import UNSTABLE, CommittedOffset
 from broker.coordinator.group_requests import (
     Caller,
     Commit,
@@ -44,6 +44,8 @@ class Bench:
             }
         )
         self.log: list[KeyValue] = []
+        self._happened: list[tuple[KeyValue | bool, int]] = []
+        """Records and markers, each with its producer id."""
         self.refuse: ErrorCode | None = None
         self.ms = 0
         self.told: dict[int, Any] = {}
@@ -55,8 +57,11 @@ class Bench:
     def new_core(self) -> GroupCore:
         """As it would be loaded elsewhere."""
         core = GroupCore(self, self.config, self._new_uuid)
-        for record in self.log:
-            core.replay(*record)
+        for what, producer_id in self._happened:
+            if isinstance(what, bool):
+                core.ended(producer_id, commit=what)
+            else:
+                core.replay(*what, producer_id)
         return core
 
     def fail_over(self) -> None:
@@ -68,13 +73,19 @@ class Bench:
     def now(self) -> Now:
         return Now(self.ms, WALL_MS + self.ms)
 
-    def append(self, records: Sequence[KeyValue]) -> None:
+    def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
         """Part of `Journal`."""
         if self.refuse is not None:
             raise KafkaError(self.refuse)
         self.log += records
         for record in records:
-            self.core.replay(*record)
+            self._happened.append((record, producer[0]))
+            self.core.replay(*record, producer[0])
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        """The marker of a producer's transaction."""
+        self._happened.append((commit, producer_id))
+        self.core.ended(producer_id, commit=commit)
 
     def begin(self, request: Any) -> int:
         """Asks, and returns the ticket; a refusal is told as its code."""
@@ -143,17 +154,25 @@ class Bench:
         return found["error_code"] if isinstance(found, dict) else found
 
     def commit(
-        self, member_id: str, generation: int, offset: int, metadata: str = "", group: str = "g"
+        self,
+        member_id: str,
+        generation: int,
+        offset: int,
+        metadata: str = "",
+        group: str = "g",
+        producer: tuple[int, int] = NOBODY,
     ) -> Any:
         """The error of partition 0 of topic t."""
         committed = CommittedOffset(offset, 3, metadata, self.now.wall_ms)
         caller = Caller(member_id, None, generation)
-        found = self.ask(Commit(group, caller, ((P0, committed),)))
+        found = self.ask(Commit(group, caller, ((P0, committed),), producer))
         return found[P0] if isinstance(found, dict) else found
 
-    def committed(self, group: str = "g") -> int | None:
-        """The offset of partition 0 of topic t."""
-        found = self.ask(FetchOffsets(group, (P0,)))[P0]
+    def committed(self, group: str = "g", *, stable: bool = False) -> int | str | None:
+        """The offset of partition 0 of topic t, or that it is about to change."""
+        found = self.ask(FetchOffsets(group, (P0,), stable))[P0]
+        if found is UNSTABLE:
+            return "unstable"
         return None if found is None else int(found.offset)
 
     def state(self) -> str | None:

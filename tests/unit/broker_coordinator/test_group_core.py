@@ -241,6 +241,51 @@ def test_offsets_of_members_and_of_those_who_are_none(bench: Bench) -> None:
     assert bench.committed("nobody") is None
 
 
+PRODUCER = (70, 1)
+
+
+@pytest.mark.req("T4")
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_offsets_of_a_transaction_count_when_it_is_committed(bench: Bench, elsewhere: bool) -> None:
+    assert bench.commit("", -1, 5) == ErrorCode.NONE
+    for commit, expected in ((False, 5), (True, 7)):
+        assert bench.commit("", -1, 7, producer=PRODUCER) == ErrorCode.NONE
+        if elsewhere:
+            bench.fail_over()
+        assert bench.committed() == 5
+        assert bench.committed(stable=True) == "unstable"
+        bench.end(PRODUCER[0], commit=commit)
+        if elsewhere:
+            bench.fail_over()
+        assert bench.committed(stable=True) == expected
+
+
+@pytest.mark.req("T4")
+def test_offsets_of_a_transaction_do_not_replace_later_ones(bench: Bench) -> None:
+    bench.commit("", -1, 7, producer=PRODUCER)
+    assert bench.committed(stable=True) == "unstable"
+    bench.commit("", -1, 9)
+    bench.end(PRODUCER[0], commit=True)
+    assert bench.committed() == 9
+    bench.fail_over()
+    assert bench.committed() == 9
+
+
+@pytest.mark.req("T4")
+def test_a_transaction_commits_for_the_member_that_its_producer_names(bench: Bench) -> None:
+    first, _ = bench.two_members()
+    assert bench.commit(first, 1, 3, producer=PRODUCER) == ErrorCode.ILLEGAL_GENERATION
+    assert bench.commit("stranger", 2, 3, producer=PRODUCER) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.commit(first, 2, 3, producer=PRODUCER) == ErrorCode.NONE
+    # Producers of older versions name none.
+    assert bench.commit("", -1, 4, producer=PRODUCER) == ErrorCode.NONE
+    bench.end(PRODUCER[0], commit=True)
+    assert bench.committed() == 4
+    assert bench.commit("", -1, 5, group="new", producer=PRODUCER) == ErrorCode.NONE
+    bench.end(PRODUCER[0], commit=True)
+    assert bench.committed("new") == 5
+
+
 @pytest.mark.req("G3")
 def test_commits_that_are_refused_change_nothing(bench: Bench) -> None:
     first, _ = bench.two_members()
@@ -375,3 +420,16 @@ def test_offsets_of_other_versions_are_read(value: bytes, expected: tuple[object
         found.commit_timestamp,
         found.expire_timestamp,
     ) == expected
+
+
+def test_a_record_that_is_cut_short_is_refused() -> None:
+    key, value = offset_record(OffsetKey("g", "topic", 1), CommittedOffset(5, 2, "meta", 3))
+    assert group_records.key_of(key) == OffsetKey("g", "topic", 1)
+    assert value is not None
+    assert offset_of(value) == CommittedOffset(5, 2, "meta", 3)
+    for size in range(len(key)):
+        with pytest.raises(ValueError, match=r"OffsetCommitKey|version"):
+            group_records.key_of(key[:size])
+    for size in range(len(value)):
+        with pytest.raises(ValueError, match=r"OffsetCommitValue|version"):
+            offset_of(value[:size])

@@ -23,11 +23,19 @@ class Counter:
 
     def __init__(self, journal: Journal, leader_epoch: int) -> None:
         self.sums: dict[bytes, int] = {}
+        self.ends: list[tuple[int, bool]] = []
+        self.pending: list[tuple[int, bytes]] = []
         self.leader_epoch = leader_epoch
         self._journal = journal
         self._later: list[tuple[int, int]] = []
 
-    def replay(self, key: bytes, value: bytes | None) -> None:
+    def ended(self, producer_id: int, *, commit: bool) -> None:
+        self.ends.append((producer_id, commit))
+
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = -1) -> None:
+        if producer_id != -1:
+            self.pending.append((producer_id, key))
+            return
         if key == b"?":
             raise ValueError("what is this?")
         self.sums[key] = int(value or b"0")

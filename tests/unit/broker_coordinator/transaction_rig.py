@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.core import Answer, Errand, Now
+from broker.coordinator.core import NOBODY, Answer, Errand, Now
 from broker.coordinator.transactions import (
     AddPartitions,
     EndTransaction,
@@ -39,7 +39,8 @@ class Rig:
         self.next_id = 100
         self.core = self._new_core()
 
-    def append(self, records: Sequence[KeyValue]) -> None:
+    def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
+        assert producer == NOBODY
         self.log += records
         for record in records:
             self.core.replay(*record)

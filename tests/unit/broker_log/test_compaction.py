@@ -129,6 +129,30 @@ async def test_the_newest_value_of_each_key_stays_at_its_offset(codec: int) -> N
     await world.stop()
 
 
+@pytest.mark.req("L6", "L5")
+async def test_with_both_policies_what_is_compacted_also_goes_by_its_age() -> None:
+    both = dataclasses.replace(CONFIG, cleanup_policy=("compact", "delete"), retention_ms=5_000)
+    world = World(FakeFiles(), both)
+    log = await world.start()
+    for number in range(20):
+        append(log, (b"old-%d" % number, b"only value"), timestamp=1_000)
+    young = log.log_end_offset
+    for _ in range(10):
+        for key in range(3):
+            append(log, (b"key-%d" % key, b"value"), timestamp=10_000)
+    before = view(contents(log))
+    await world.clean()
+    assert view(contents(log)) == before, "nothing is old yet"
+    active = log.segment_facts()[-1].base_offset
+    assert len([one for one in contents(log) if young <= one.offset < active]) <= 3
+    assert retention.apply(log, 6_001) > 0
+    left = view(contents(log))
+    assert {key for key in left if key.startswith(b"key")} == {b"key-0", b"key-1", b"key-2"}
+    assert len(left) < len(before)
+    assert log.log_start_offset > 0
+    await world.stop()
+
+
 @pytest.mark.req("L6")
 async def test_what_compaction_left_small_is_put_together_by_the_next() -> None:
     world = World(FakeFiles())

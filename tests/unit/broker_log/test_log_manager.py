@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 import pytest
@@ -11,15 +12,44 @@ import pytest
 from broker.log import checkpoints
 from broker.log.loading import CLEAN_SHUTDOWN
 from broker.log.log_manager import LogManager
+from broker.log.settings import LogSettings
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import TopicConfig
 from raftctl.runtime.api import replace_file
 from tests.unit.broker_log.batches import make_batch
-from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
+from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime, FakeWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 TOPIC_ID = UUID(int=7)
 A, B, C = (TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b.c-d", 10))
+
+
+class CountingWorker(FakeWorker):
+    """Counts what it is given."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        self.calls += 1
+        return super().submit(call)
+
+
+class Counting(FakeRuntime):
+    """Knows its workers by name."""
+
+    def __init__(self, files: FakeFiles) -> None:
+        super().__init__(files)
+        self.made: dict[str, CountingWorker] = {}
+
+    def worker(self, name: str, *, short_calls: bool = False) -> CountingWorker:
+        self.made[name] = CountingWorker()
+        return self.made[name]
 
 
 def never(error: BaseException) -> None:
@@ -143,6 +173,28 @@ async def test_after_a_crash_logs_are_checked_and_the_operator_is_told_of_a_cut(
     assert found.recovered.segments_checked == 1
     assert runtime.events[0][0] == "log_recovered"
     assert runtime.events[0][1]["bytes_cut"] == 4
+    await again.stop()
+
+
+@pytest.mark.req("L4")
+async def test_logs_are_recovered_by_as_many_threads_as_are_configured() -> None:
+    files = FakeFiles()
+    partitions = [TopicPartition("a", number) for number in range(5)]
+    manager = await started(files)
+    for partition in partitions:
+        manager.create(partition, TOPIC_ID, TopicConfig())
+        append(manager, partition, times=2)
+    await settle()
+    runtime = Counting(files)
+    again = LogManager(runtime, ["/d1"], TopicConfig(), never, LogSettings(recovery_threads=3))
+    await again.start()
+    assert [runtime.made[f"recovery-{number}"].calls for number in (1, 2)] == [1, 1]
+    assert again.partitions == partitions
+    for partition in partitions:
+        log = again.get(partition)
+        assert log is not None
+        assert log.log_end_offset == 2
+        assert log.recovered.segments_checked == 1
     await again.stop()
 
 

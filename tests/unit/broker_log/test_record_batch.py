@@ -54,6 +54,7 @@ def test_placing_a_batch_changes_offset_and_leader_epoch_and_nothing_else() -> N
     assert record_batch.crc_matches(placed, moved)
 
 
+@pytest.mark.req("L2")
 def test_the_brokers_time_is_put_in_with_a_new_crc() -> None:
     batch = make_batch([b"a", b"b"], timestamps=[5, 9])
     header = record_batch.parse_header(batch)

@@ -36,6 +36,7 @@ from broker.types import (
     LogFacts,
     OffsetLookup,
     OffsetResult,
+    OwnBatch,
     ProducerFacts,
     TopicPartition,
 )
@@ -79,12 +80,15 @@ class Publishing(MetadataCache):
     def __init__(self) -> None:
         super().__init__()
         self.groups: Coordinator | None = None
+        self.transactions: TransactionCoordinator | None = None
 
     def publish(self, image: MetadataImage) -> None:
         """Takes a newer image."""
         super().publish(image)
         if self.groups is not None:
             self.groups.publish(image)
+        if self.transactions is not None:
+            self.transactions.publish(image)
 
 
 @dataclass
@@ -124,7 +128,7 @@ class FakeReplicas:
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
         """Appends at once; with `hold` the answer waits for `release`."""
         results = [self._append_one(*entry) for entry in entries]
-        self.appended += [bytes(records) for _, records in entries]
+        self.appended += [bytes(_data(records)) for _, records in entries]
         for poll in self._polls:
             if not poll.done():
                 poll.set_result(None)
@@ -211,11 +215,11 @@ class FakeReplicas:
             return None
         return self.logs.setdefault(partition, MemoryLog())
 
-    def _append_one(self, partition: TopicPartition, records: Buffer) -> AppendResult:
+    def _append_one(self, partition: TopicPartition, records: Any) -> AppendResult:
         log = self._log(partition)
         if log is None:
             return AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return AppendResult(ErrorCode.NONE, log.append(records), -1, 0)
+        return AppendResult(ErrorCode.NONE, log.append(_data(records)), -1, 0)
 
     def _fetch_one(self, asked: FetchPartition) -> FetchResult:
         log = self._log(asked.partition)
@@ -223,6 +227,10 @@ class FakeReplicas:
             return FetchResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         records = log.read(asked.fetch_offset)
         return FetchResult(ErrorCode.NONE, log.end, log.end, 0, records)
+
+
+def _data(records: Buffer | OwnBatch) -> Buffer:
+    return records.data if isinstance(records, OwnBatch) else records
 
 
 class FakeController:
@@ -338,6 +346,9 @@ class FakeBroker:
             self.failures.append,
             self.log,
         )
+        self.metadata.transactions = self.transactions = TransactionCoordinator(
+            self.config, self.replicas, lambda: self.wall_ms, self.failures.append, self.log
+        )
         self.context = ApiContext(
             config=self.config,
             cluster_id="a-cluster",
@@ -350,9 +361,7 @@ class FakeBroker:
                 self.config.max_incremental_fetch_session_cache_slots, random.Random(5)
             ),
             internal_topics=InternalTopics(self.config, self.controller, self.metadata),
-            transactions=TransactionCoordinator(
-                self.config, self.replicas, lambda: 0, self.failures.append, self.log
-            ),
+            transactions=self.transactions,
             groups=self.groups,
             wall_ms=lambda: self.wall_ms,
             log=self.log,
@@ -390,6 +399,7 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
         broker.context.producer_ids.close()
         broker.context.internal_topics.close()
         await broker.groups.stop()
+        await broker.transactions.stop()
         await asyncio.sleep(0)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from raftctl.cli.main import run
 from raftctl.cli.verify import replayed
+from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.record_codec import pack_records
 from raftctl.metadata.records import KvRecord, Record, SnapshotMarkRecord, StateHashRecord
@@ -48,14 +49,14 @@ MARKED = [*test_log_commands.BATCHES, ENDS[0]]
 
 
 def image_at_mark() -> MetadataImage:
-    image, offset = EMPTY_IMAGE, 0
+    delta, offset = MetadataDelta(EMPTY_IMAGE), 0
     for _, records in MARKED:
         payload = b"".join(pack_records(records))
         batch = Batch(Offset(offset), Epoch(0), len(records), 0, False, payload)
-        image = replayed(image, batch)
+        delta = replayed(delta, batch)
         offset += len(records)
-    assert image.offset == MARK
-    return image
+    assert delta.image.offset == MARK
+    return delta.image
 
 
 def rewrite(node: Path, told: str, monkeypatch: pytest.MonkeyPatch) -> None:

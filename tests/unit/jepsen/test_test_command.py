@@ -79,6 +79,15 @@ def test_what_there_is_of_a_run_is_judged(tmp_path: Path) -> None:
     assert json.loads((folder.path / "results.json").read_text())["valid"] is False
 
 
+@pytest.mark.parametrize("env", ["local", "sim"])
+def test_a_key_that_nodes_do_not_know_is_named(
+    tmp_path: Path, env: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["set", "--env", env, "--store", str(tmp_path), "-o", "controller.quorum.speed=9"]
+    assert run(["test", *words]) == 254
+    assert "controller.quorum.speed" in capsys.readouterr().err
+
+
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run"):
         RunFolder.open(tmp_path)

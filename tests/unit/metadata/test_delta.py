@@ -19,9 +19,12 @@ from raftctl.metadata.image import (
 from raftctl.metadata.records import (
     NO_LEADER,
     UNASSIGNED,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     Endpoint,
+    EndTransactionRecord,
     FeatureLevelRecord,
     LeaderChangeRecord,
     NoOpRecord,
@@ -270,6 +273,40 @@ def test_a_topic_deleted_by_the_delta_is_unknown_to_it() -> None:
     delta = replayed(RemoveTopicRecord(TOPIC), image=image)
     with pytest.raises(InvariantViolation):
         delta.replay(PartitionChangeRecord(TOPIC, 0, isr=(1,)), 9)
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.req("C1")
+def test_a_transaction_ends_or_never_was() -> None:
+    image = applied(TopicRecord("a", TOPIC), partition(0))
+    begun = (BeginTransactionRecord(), RemoveTopicRecord(TOPIC), ConfigRecord(4, "", "x", "1"))
+    delta = replayed(*begun, image=image)
+    assert delta.in_transaction
+    delta.replay(EndTransactionRecord(), 9)
+    assert not delta.in_transaction
+    assert delta.apply(9, 1, 0).topics.by_name("a") is None
+
+    delta = replayed(*begun, AbortTransactionRecord(), ConfigRecord(4, "", "y", "2"), image=image)
+    assert not delta.in_transaction
+    after = delta.apply(9, 1, 0)
+    assert after.topics.by_name("a") == image.topics.by_name("a")
+    assert dict(after.config(4, "")) == {"y": "2"}
+
+
+@pytest.mark.req("C1")
+def test_the_controller_that_aborts_has_seen_nothing_of_the_transaction() -> None:
+    delta = replayed(TopicRecord("a", TOPIC), AbortTransactionRecord(), partition(0))
+    assert list(delta.changed_topics) == [TOPIC]
+
+
+@pytest.mark.parametrize(
+    "records", [(BeginTransactionRecord(),) * 2, (EndTransactionRecord(),)], ids=["twice", "end"]
+)
+def test_transactions_do_not_overlap(records: tuple[Record, ...]) -> None:
+    with pytest.raises(InvariantViolation):
+        replayed(*records)
 
 
 # --- the image written as records -----------------------------------------------------------------

@@ -10,11 +10,14 @@ import pytest
 from raftctl.codec import CodecError
 from raftctl.metadata.record_codec import pack_records, unpack_records
 from raftctl.metadata.records import (
+    AbortTransactionRecord,
     AccessControlEntryRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
     Endpoint,
+    EndTransactionRecord,
     FeatureLevelRecord,
     FeatureRange,
     KvLockRecord,
@@ -69,6 +72,9 @@ RECORDS: list[Record] = [
     RemoveKvLockRecord("l", 7),
     SnapshotMarkRecord(),
     StateHashRecord(41, 1, "00ff"),
+    BeginTransactionRecord(),
+    EndTransactionRecord(),
+    AbortTransactionRecord(),
 ]
 
 
@@ -105,6 +111,9 @@ def test_type_ids_never_change() -> None:
         "NoOpRecord": 60,
         "SnapshotMarkRecord": 61,
         "StateHashRecord": 62,
+        "BeginTransactionRecord": 63,
+        "EndTransactionRecord": 64,
+        "AbortTransactionRecord": 65,
         "KvRecord": 70,
         "KvSessionRecord": 71,
         "RemoveKvSessionRecord": 72,

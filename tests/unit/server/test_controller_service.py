@@ -11,7 +11,14 @@ import pytest
 from raftctl.controller.config import ControllerConfig
 from raftctl.controller.quorum_controller import QuorumController
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError
-from raftctl.metadata.records import Endpoint
+from raftctl.metadata.record_codec import pack_payload, unpack_records
+from raftctl.metadata.records import (
+    BeginTransactionRecord,
+    Endpoint,
+    EndTransactionRecord,
+    Record,
+    TopicRecord,
+)
 from raftctl.metadata.requests import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -21,6 +28,7 @@ from raftctl.metadata.requests import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
+from raftctl.raft.messages import Offset
 from raftctl.server import controller_service
 from raftctl.server.controller_service import ControllerService
 from raftctl.server.loader import MetadataLoader
@@ -186,6 +194,62 @@ async def test_what_a_deposed_controller_wrote_may_still_commit(active: Controll
     assert refusal(answer) == ErrorCode.NOT_CONTROLLER
     await active.until(lambda: active.controller.active)
     assert active.controller.image.topics.by_name("orders") is not None
+
+
+@pytest.mark.req("C1")
+async def test_what_is_too_large_for_a_batch_is_a_transaction(
+    active: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_service, "TRANSACTION_BYTES_MIN", 200)
+    await active.register()
+    begin = active.log.end_offset
+    before = active.service.handle(creation("small"))
+    published = len(active.published)
+    answer = active.service.handle(CreateTopicsRequest((NewTopic("large", 40, 1),)))
+    after = active.service.handle(creation("later"))
+    await active.until(after.done)
+    assert before.done()
+    response = answer.result()
+    assert isinstance(response, CreateTopicsResponse)
+    assert [result.error for result in response.topics] == [ErrorCode.NONE]
+    found = [
+        unpack_records(batch.payload, batch.count)
+        for batch in active.driver.read(Offset(begin), 1 << 20)
+    ]
+    kinds = [{type(record) for record in batch} for batch in found]
+    (first,) = [number for number, kind in enumerate(kinds) if BeginTransactionRecord in kind]
+    (last,) = [number for number, kind in enumerate(kinds) if EndTransactionRecord in kind]
+    assert last - first > 3
+    assert type(found[first][0]) is BeginTransactionRecord
+    assert type(found[last][-1]) is EndTransactionRecord
+    for image in active.published[published:]:
+        topic = image.topics.by_name("large")
+        assert topic is None or len(topic.partitions) == 40
+    follower = MetadataLoader(active.driver)
+    follower.replay_committed(active.driver.high_watermark)
+    assert follower.image == active.loader.image
+
+
+@pytest.mark.req("C1")
+async def test_the_next_controller_aborts_what_was_not_ended(active: Controller) -> None:
+    await active.register()
+    begun: list[Record] = [BeginTransactionRecord(), TopicRecord("never", UUID(int=9))]
+    # As if the controller had died before it replicated the rest.
+    active.driver.append_payload(pack_payload(begun), len(begun), alone=True)
+    await active.turn()
+    await active.until(lambda: active.driver.high_watermark == active.log.end_offset)
+    await active.driver.resign()
+    await active.until(lambda: active.controller.active)
+    assert active.controller.image.topics.by_name("never") is None
+    await active.answered(creation("never"))
+    assert active.failures == []
+    follower = MetadataLoader(active.driver)
+    follower.replay_committed(active.driver.high_watermark)
+    assert not follower.in_transaction
+    assert follower.image == active.loader.image
+    topic = follower.image.topics.by_name("never")
+    assert topic is not None
+    assert topic.topic_id != UUID(int=9)
 
 
 async def test_an_overloaded_controller_refuses_all_but_heartbeats(

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from raftctl.metadata.record_codec import pack_records
-from raftctl.metadata.records import NoOpRecord
+from raftctl.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+    Record,
+)
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset
 from raftctl.server.loader import MetadataLoader
+
+if TYPE_CHECKING:
+    from raftctl.metadata.image import MetadataImage
 
 NO_OP = b"".join(pack_records([NoOpRecord()]))
 LOG = [
@@ -23,12 +33,89 @@ LOG = [
 class Driver:
     """A replica that has read so many batches at a time."""
 
-    def __init__(self, at_a_time: int) -> None:
+    def __init__(self, at_a_time: int, log: list[Batch] = LOG) -> None:
         self.at_a_time = at_a_time
-        self.high_watermark = len(LOG)
+        self.log = log
+        self.high_watermark = log[-1].end_offset
 
     def read(self, offset: int, max_bytes: int) -> list[Batch]:
-        return LOG[offset : offset + self.at_a_time]
+        there = [one for one in self.log if offset < one.end_offset <= self.high_watermark]
+        return there[: self.at_a_time]
+
+
+class Publisher:
+    """Notes the images."""
+
+    def __init__(self, images: list[MetadataImage]) -> None:
+        self.images = images
+
+    def publish(self, delta: object, image: MetadataImage) -> None:
+        self.images.append(image)
+
+
+def batches(*groups: list[Record] | None) -> list[Batch]:
+    """A batch each; None for a control batch."""
+    found, offset = [], 0
+    for number, records in enumerate(groups):
+        count = 1 if records is None else len(records)
+        payload = b"".join(pack_records(records or []))
+        place = (Offset(offset), Epoch(number), count, -1 if records is None else number)
+        found.append(Batch(*place, records is None, payload))
+        offset += count
+    return found
+
+
+def named(name: str) -> Record:
+    return ConfigRecord(4, "", name, "1")
+
+
+ENDED = [
+    [named("a")],
+    [BeginTransactionRecord(), named("b")],
+    None,
+    [named("c"), named("d")],
+    [named("e"), EndTransactionRecord()],
+    [named("f")],
+]
+ABORTED = [
+    [named("a")],
+    [BeginTransactionRecord(), named("b")],
+    [named("c")],
+    None,
+    [AbortTransactionRecord(), named("d")],
+    [named("e")],
+]
+
+
+@pytest.mark.req("C1", "Q5")
+@pytest.mark.parametrize("at_a_time", range(1, 8))
+@pytest.mark.parametrize(
+    ("log", "seen"),
+    [(ENDED, {"", "a", "abcde", "abcdef"}), (ABORTED, {"", "a", "ad", "ade"})],
+    ids=["ended", "aborted"],
+)
+async def test_a_transaction_is_seen_as_a_whole_or_not_at_all(
+    log: list[list[Record] | None], seen: set[str], at_a_time: int
+) -> None:
+    driver = Driver(at_a_time, batches(*log))
+    loader = MetadataLoader(cast("Any", driver))
+    images: list[MetadataImage] = []
+    loader.add_publisher(cast("Any", Publisher(images)))
+    for batch in driver.log:
+        driver.high_watermark = batch.end_offset
+        loader.replay_committed(batch.end_offset)
+        assert loader.next_offset == batch.end_offset
+        assert loader.caught_up
+        assert loader.in_transaction == (loader.image.offset + 1 < batch.end_offset)
+    found = ["".join(sorted(image.config(4, ""))) for image in images]
+    assert set(found) <= seen
+    assert found[-1] == max(seen, key=len)
+    last = driver.log[-1]
+    end = (loader.image.offset, loader.image.epoch, loader.image.timestamp_ms)
+    assert end == (last.end_offset - 1, last.epoch, last.timestamp_ms)
+    whole = MetadataLoader(cast("Any", driver))
+    whole.replay_committed(last.end_offset)
+    assert whole.image == loader.image
 
 
 @pytest.mark.req("C1", "Q5")

@@ -1,0 +1,26 @@
+"""Persistent maps and what changes in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from immutables import Map
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def updated(base: Map[K, V], changes: Mapping[K, V | None]) -> Map[K, V]:
+    """The map with the changes; a value of None removes its key, if it is there."""
+    if not changes:
+        return base
+    mutation = base.mutate()
+    for key, value in changes.items():
+        if value is not None:
+            mutation[key] = value
+        else:
+            mutation.pop(key, None)
+    return mutation.finish()

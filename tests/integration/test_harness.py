@@ -1,0 +1,44 @@
+"""The harness against real processes: `jepsen test --env local` and `external`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jepsen.cli.main import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHORT = ["--time-limit", "4", "--interval", "1", "--rate", "20", "--concurrency", "4"]
+
+
+def results(capsys: pytest.CaptureFixture[str], store: Path, *words: str) -> dict[str, Any]:
+    run(["test", "queue", *words, *SHORT, "--store", str(store), "--output", "json"])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.req("J1", "J2", "J3")
+def test_a_real_cluster_is_broken_and_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = results(capsys, tmp_path, "--nemesis", "kill,partition", "--seed", "4")
+    assert found["checkers"]["kafka"]["valid"] is True, found
+    history = (tmp_path / "latest" / "history.jsonl").read_text()
+    for f in ("kill", "partition", "heal-all"):
+        assert f'"f":"{f}"' in history
+    assert list((tmp_path / "latest" / "nodes").glob("*/node.log"))
+
+
+@pytest.mark.req("J1", "J5")
+@pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])
+def test_a_cluster_of_somebody_else_is_judged(
+    bootstrap: str, tmp_path: Path, client: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--env", "external", "--bootstrap-servers", bootstrap, "--client", client]
+    found = results(capsys, tmp_path, *words, "--topic", f"queue-{client}")
+    assert found["checkers"]["kafka"]["valid"] is True, found
+    assert found["operations"] > 20

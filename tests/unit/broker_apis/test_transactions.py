@@ -1,0 +1,126 @@
+"""Transactional producers and operators, in every version of their requests."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from broker.protocol.versions import SERVED, ApiKey
+from raftctl.errors import ErrorCode
+from tests.unit.broker_apis.asking import ask
+
+if TYPE_CHECKING:
+    from tests.unit.broker_server.fakes import FakeBroker
+
+TOPICS = [{"name": "t", "partitions": [0, 1]}]
+ABSENT = [{"name": "t", "partitions": [0]}, {"name": "absent", "partitions": [0]}]
+
+
+async def begin(broker: FakeBroker, name: str = "x") -> dict[str, Any]:
+    """A producer, as its requests name it."""
+    found = {"error_code": -1}
+    while found["error_code"] != 0:
+        await ask(broker, 10, 4, {"key_type": 1, "coordinator_keys": [name]})
+        await asyncio.sleep(0)
+        message = {"transactional_id": name, "transaction_timeout_ms": 1_000}
+        found = await ask(broker, ApiKey.INIT_PRODUCER_ID, 4, message)
+    producer = {key: found[key] for key in ("producer_id", "producer_epoch")}
+    return {"transactional_id": name, **producer}
+
+
+async def add(
+    broker: FakeBroker, version: int, who: dict[str, Any], topics: list[dict[str, Any]]
+) -> dict[tuple[str, int], int]:
+    """The error of each partition."""
+    if version >= 4:
+        message: dict[str, Any] = {
+            "transactions": [{**who, "verify_only": False, "topics": topics}]
+        }
+    else:
+        message = {f"v3_and_below_{key}": value for key, value in who.items()}
+        message["v3_and_below_topics"] = topics
+    answer = await ask(broker, ApiKey.ADD_PARTITIONS_TO_TXN, version, message)
+    if version >= 4:
+        results = answer["results_by_transaction"][0]["topic_results"]
+    else:
+        results = answer["results_by_topic_v3_and_below"]
+    return {
+        (topic["name"], one["partition_index"]): one["partition_error_code"]
+        for topic in results
+        for one in topic["results_by_partition"]
+    }
+
+
+@pytest.mark.req("T2", "N1")
+@pytest.mark.parametrize("version", SERVED[ApiKey.ADD_PARTITIONS_TO_TXN])
+async def test_partitions_are_added_all_or_none(broker: FakeBroker, version: int) -> None:
+    who = await begin(broker)
+    assert await add(broker, version, who, ABSENT) == {
+        ("t", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ("absent", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert broker.transactions.core_of("x").known["x"].partitions == frozenset()
+    assert await add(broker, version, who, TOPICS) == {("t", 0): 0, ("t", 1): 0}
+    late = {**who, "producer_epoch": who["producer_epoch"] + 1}
+    fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
+    assert set((await add(broker, version, late, TOPICS)).values()) == {fenced}
+    await broker.transactions.stop()
+
+
+@pytest.mark.req("T2", "N1")
+@pytest.mark.parametrize("version", SERVED[ApiKey.END_TXN])
+async def test_a_transaction_ends_and_operators_see_it(broker: FakeBroker, version: int) -> None:
+    who = await begin(broker)
+    wish = {**who, "committed": True}
+    answer = await ask(broker, ApiKey.END_TXN, version, wish)
+    assert answer["error_code"] == ErrorCode.INVALID_TXN_STATE
+    await add(broker, 3, who, TOPICS)
+    (found,) = await described(broker, "x")
+    assert found["transaction_state"] == "Ongoing"
+    assert found["topics"] == [{"topic": "t", "partitions": [0, 1]}]
+    assert (await ask(broker, ApiKey.END_TXN, version, wish))["error_code"] == 0
+    found, unknown = await described(broker, "x", "nobody")
+    assert found["transaction_state"] == "PrepareCommit"
+    assert unknown["error_code"] in (
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+    await broker.transactions.stop()
+
+
+async def described(broker: FakeBroker, *names: str) -> list[dict[str, Any]]:
+    message = {"transactional_ids": names}
+    answer = await ask(broker, ApiKey.DESCRIBE_TRANSACTIONS, 0, message)
+    states: list[dict[str, Any]] = answer["transaction_states"]
+    return states
+
+
+@pytest.mark.req("T3", "N1")
+@pytest.mark.parametrize("version", SERVED[ApiKey.LIST_TRANSACTIONS])
+async def test_transactions_are_listed_by_state_and_producer(
+    broker: FakeBroker, version: int
+) -> None:
+    who = await begin(broker)
+    await add(broker, 3, who, TOPICS)
+
+    async def listed(states: list[str], ids: list[int], at_least_ms: int = -1) -> list[str]:
+        message = {
+            "state_filters": states,
+            "producer_id_filters": ids,
+            "duration_filter": at_least_ms,
+        }
+        answer = await ask(broker, ApiKey.LIST_TRANSACTIONS, version, message)
+        return [one["transactional_id"] for one in answer["transaction_states"]]
+
+    assert await listed([], []) == ["x"]
+    assert await listed(["Ongoing"], [who["producer_id"]]) == ["x"]
+    assert await listed(["Empty"], []) == []
+    assert await listed(["Nonsense"], []) == []
+    assert await listed([], [77]) == []
+    if version >= 1:
+        assert await listed([], [], 0) == []
+        broker.wall_ms += 10
+        assert await listed([], [], 5) == ["x"]
+    await broker.transactions.stop()
