@@ -15,6 +15,7 @@ from broker.apis.internal_topics import InternalTopics
 from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import group_coordinator
+from broker.coordinator.group_requests import ForgetTopics
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.log import dump
 from broker.log.log_manager import LogManager
@@ -80,6 +81,9 @@ class KafkaBroker:
         self._metadata.publish(image)
         self._transactions.publish(image)
         self._groups.publish(image)
+        if delta.deleted_topics:
+            deleted = frozenset(topic.name for topic in delta.deleted_topics.values())
+            self._groups.tell_all(ForgetTopics(deleted))
         self._admission.begin()
 
     async def stop(self) -> None:

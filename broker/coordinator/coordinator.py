@@ -106,6 +106,13 @@ class Coordinator:
         for number in sorted(self._shards):
             yield self._shards[number]
 
+    def tell_all(self, request: Any) -> None:
+        """Hands a request to every core that is loaded; nobody waits for the answers."""
+        for shard in self.shards():
+            if shard.is_loaded:
+                # What is refused is made good by the next occasion, or by expiry.
+                shard.ask(request)
+
     def _led(self, topic: TopicImage) -> dict[int, int]:
         """Partitions that this broker leads, with their leader epochs."""
         return {

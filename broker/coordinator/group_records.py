@@ -7,6 +7,7 @@ All versions are read; written are those that Apache Kafka writes: the key of an
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from broker.protocol.schema import Field, Struct
 
 NO_EXPIRY = -1
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_VALUE_HEAD = struct.Struct(">qih")
+_WRITTEN = b"\0\3"
 _OFFSET_KEYS = (0, 1)
 _GROUP_KEY = 2
 
@@ -105,11 +110,21 @@ def key_of(data: bytes) -> OffsetKey | GroupKey | None:
     """What a record is about; None for kinds that are not known here. ValueError if malformed."""
     version = version_of(data)
     if version in _OFFSET_KEYS:
-        fields = OFFSET_KEY.decode(data)
-        return OffsetKey(fields["group"], fields["topic"], fields["partition"])
+        return _offset_key(data)
     if version == _GROUP_KEY:
         return GroupKey(GROUP_KEY.decode(data)["group"])
     return None
+
+
+def _offset_key(data: bytes) -> OffsetKey:
+    """By hand: a partition that is loaded has a million of them."""
+    try:
+        topic_at = 4 + (data[2] << 8 | data[3])
+        partition_at = topic_at + 2 + (data[topic_at] << 8 | data[topic_at + 1])
+        topic = data[topic_at + 2 : partition_at].decode()
+        return OffsetKey(data[4:topic_at].decode(), topic, *_INT32.unpack_from(data, partition_at))
+    except (IndexError, struct.error) as error:
+        raise ValueError(f"OffsetCommitKey: {error}") from error
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> KeyValue:
@@ -133,7 +148,14 @@ UNSTABLE = CommittedOffset(-1, -1, "", -1)
 
 
 def offset_of(value: bytes) -> CommittedOffset:
-    """The offset of a record's value."""
+    """The offset of a record's value; ValueError if it is none."""
+    if value.startswith(_WRITTEN) and len(value) >= 2 + _VALUE_HEAD.size + _INT64.size:
+        # By hand, as the key.
+        offset, leader_epoch, size = _VALUE_HEAD.unpack_from(value, 2)
+        end = 2 + _VALUE_HEAD.size + size
+        if size >= 0 and len(value) == end + _INT64.size:
+            metadata = value[end - size : end].decode()
+            return CommittedOffset(offset, leader_epoch, metadata, *_INT64.unpack_from(value, end))
     fields = OFFSET_VALUE.decode(value)
     return CommittedOffset(
         fields["offset"],

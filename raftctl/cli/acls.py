@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftctl.cli.admin_client import open_admin
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-    from confluent_kafka.admin import AdminClient
 
 app = typer.Typer(help="Lists, adds and removes the rules of access control.", no_args_is_help=True)
 
@@ -114,7 +113,7 @@ def list_rules(
     resources = _resources(topic, group, transactional_id, cluster) or [("ANY", None)]
     people: list[Person] = [(one, None, "ANY") for one in principal or (None,)]
     filters = _filters(resources, resource_pattern_type, people, None)
-    _print(_matching(admin_client(bootstrap_server), filters, timeout), output)
+    _print(_matching(bootstrap_server, filters, timeout), output)
 
 
 @app.command()
@@ -177,10 +176,10 @@ def remove(
         raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")
     people = _people(allow_principal, allow_host, deny_principal, deny_host, any_host=None)
     filters = _filters(resources, resource_pattern_type, people or [(None, None, "ANY")], operation)
-    client = admin_client(bootstrap_server)
     if dry_run:
-        _print(_matching(client, filters, timeout), output)
+        _print(_matching(bootstrap_server, filters, timeout), output)
         return
+    client = admin_client(bootstrap_server)
     futures = client.delete_acls(filters, request_timeout=timeout)
     _print([rule for one in futures.values() for rule in wait_for(one, timeout)], output)
 
@@ -270,10 +269,29 @@ def _rule(resource: Resource, pattern: Pattern, person: Person, operation: Opera
 # --- what is told ---------------------------------------------------------------------------------
 
 
-def _matching(client: AdminClient, filters: Iterable[Any], timeout_s: float) -> list[Any]:
+def _matching(bootstrap: str, filters: Iterable[Any], timeout_s: float) -> list[Any]:
     """The rules that any of the filters means, each once."""
+    client = admin_client(bootstrap)
     answers = [client.describe_acls(one, request_timeout=timeout_s) for one in filters]
-    return list(dict.fromkeys(rule for one in answers for rule in wait_for(one, timeout_s)))
+    found = list(dict.fromkeys(rule for one in answers for rule in wait_for(one, timeout_s)))
+    if not found:
+        _require_rules(bootstrap, timeout_s)
+    return found
+
+
+def _require_rules(bootstrap: str, timeout_s: float) -> None:
+    """KafkaError if the cluster keeps no rules: librdkafka shows that as if there were none."""
+    from kafka import admin
+
+    nothing = admin.ACLFilter(
+        "nobody",
+        None,
+        admin.ACLOperation.ANY,
+        admin.ACLPermissionType.ANY,
+        admin.ResourcePatternFilter(admin.ResourceType.ANY, None, admin.ACLResourcePatternType.ANY),
+    )
+    with open_admin(bootstrap, timeout_s) as client:
+        client.describe_acls(nothing)
 
 
 def _print(rules: Iterable[Any], output: Output) -> None:

@@ -18,6 +18,7 @@ from raftctl.cli import (
     delete_records,
     elect_leaders,
     features,
+    groups,
     info,
     kv,
     kv_locks,
@@ -59,6 +60,7 @@ app.add_typer(acls.app, name="acls")
 app.add_typer(users.app, name="users")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(features.app, name="features")
+app.add_typer(groups.app, name="groups")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(kv.app, name="kv")
 kv.app.command(name="list")(kv_locks.list_keys)

@@ -30,7 +30,10 @@ OverrideOption = Annotated[
 BootstrapOption = Annotated[
     str,
     typer.Option(
-        "--bootstrap-server", metavar="HOST:PORT,...", help="Brokers to ask, of any Kafka cluster."
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        metavar="HOST:PORT,...",
+        help="Brokers to ask, of any Kafka cluster.",
     ),
 ]
 ConfigOption = Annotated[

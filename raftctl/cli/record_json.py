@@ -30,6 +30,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         told = value_fields(value)
         return told.get("value", told)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: plain(getattr(value, name)) for name in value._fields}
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     if dataclasses.is_dataclass(value):

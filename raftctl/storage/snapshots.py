@@ -32,7 +32,7 @@ BATCH_RECORDS_BYTES = 256 * 1024
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 _PART = ".part"
 VERSION = 1
-STATE_HASH_VERSION = 2
+STATE_HASH_VERSION = 3
 """Of the hash of a state. To be raised whenever the packed records of a state change."""
 _HASH_BYTES = 16
 Piece = tuple[int, bytes]

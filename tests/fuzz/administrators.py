@@ -100,6 +100,8 @@ def kafka_python(address: str) -> None:
 _ENTITY = [{"entity_type": "user", "entity_name": "u"}]
 _EPOCH = {"partition": 0, "current_leader_epoch": 0, "leader_epoch": 0}
 _GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+_TRANSACTION = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0}
+_PARTITIONS = {"name": "t", "partitions": [0]}
 _COMMIT = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
 _PRODUCER = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0}
 _TOPICS = [{"name": "t", "partitions": [0], "partition_indexes": [0]}]
@@ -185,6 +187,34 @@ NOBODY_SENDS: dict[int, dict[str, Any]] = {
         "validate_only": False,
     },
     ApiKey.UNREGISTER_BROKER: {"broker_id": 9},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {
+        "transactions": [{**_TRANSACTION, "verify_only": False, "topics": [_PARTITIONS]}]
+    },
+    ApiKey.ADD_OFFSETS_TO_TXN: {**_TRANSACTION, "group_id": "g"},
+    ApiKey.END_TXN: {**_TRANSACTION, "committed": True},
+    ApiKey.WRITE_TXN_MARKERS: {
+        "markers": [
+            {
+                **_TRANSACTION,
+                "transaction_result": True,
+                "topics": [{"name": "t", "partition_indexes": [0]}],
+                "coordinator_epoch": 0,
+                "transaction_version": 1,
+            }
+        ]
+    },
+    ApiKey.TXN_OFFSET_COMMIT: {
+        **_TRANSACTION,
+        **_GROUP,
+        "topics": [{"name": "t", "partitions": [{**_COMMIT, "committed_leader_epoch": 0}]}],
+    },
+    ApiKey.DESCRIBE_PRODUCERS: {"topics": [{"name": "t", "partition_indexes": [0]}]},
+    ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
+    ApiKey.LIST_TRANSACTIONS: {
+        "state_filters": [],
+        "producer_id_filters": [],
+        "duration_filter": -1,
+    },
 }
 """Requests that these clients do not send here: for want of a group, another leader, a client."""
 

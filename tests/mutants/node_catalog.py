@@ -24,6 +24,7 @@ from raftctl.storage import quorum_state
 from raftctl.storage.log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.record_log import RecordLog
+from tests.mutants.group_catalog import GROUPS
 from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import Patch, node_mutant
 from tests.mutants.outdated_catalog import OUTDATED
@@ -464,5 +465,6 @@ NODE_MUTANTS = (
     *REPLICAS,
     *OUTDATED,
     *LOCKS,
+    *GROUPS,
     *TRANSACTION_MUTANTS,
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import chaos, controllers_disks_fail
 from tests.simulation.cluster_scenarios import snapshots_bring_back_who_was_away
+from tests.simulation.group_scenarios import coordinator_dies, coordinator_is_isolated
 from tests.simulation.kv_scenarios import keys_stay_linearizable
 from tests.simulation.lock_scenarios import locks_stay_safe
 from tests.simulation.partition_scenarios import (
@@ -181,6 +182,8 @@ SCENARIOS: dict[str, Scenario] = {
     for one in (
         chaos,
         controllers_disks_fail,
+        coordinator_dies,
+        coordinator_is_isolated,
         partition_leader_is_isolated,
         acknowledgement_is_lost,
         replicas_leave_until_none_is_left,
@@ -211,6 +214,8 @@ COMPLAINTS = {
     "the stale token": "stale_token_is_refused",
     "a watch missed": "watch_misses_nothing",
     "of sessions that are over": "ephemeral_key_goes_with_its_session",
+    "has two owners": "partition_has_one_owner",
+    "the committed offset of": "committed_offset_stays",
     ", acknowledged ": "acknowledged_record_stays",
     ", a reader saw ": "seen_record_stays",
     " was b": "seen_record_stays",

@@ -1,4 +1,4 @@
-"""One running cluster for all peers."""
+"""One running cluster for all peers, and one of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from raftctl.localcluster.cluster import ClusterSpec
+from tests.bench.kafka.clusters import kafka_cluster, kafka_jars
 from tests.integration.clusters import ANY_TIMESTAMP, running_cluster
+from tests.peers.tools import CACHE, KAFKA_VERSION, need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from raftctl.localcluster.cluster import LocalCluster
+
+
+# No broker shall be fenced, and its partitions without a leader, because the machine is busy.
+SPEC = ClusterSpec(controllers=1, brokers=1, overrides={"broker.session.timeout.ms": "60000"})
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +48,17 @@ def new_topic(bootstrap: str) -> Callable[[str, int], str]:
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of one controller and one broker of Apache Kafka."""
+    need("java", "mvn")
+    jars = kafka_jars(KAFKA_VERSION, CACHE)
+    cluster = kafka_cluster(tmp_path_factory.mktemp("kafka") / "nodes", jars, SPEC)
+    try:
+        cluster.start()
+        cluster.wait_usable()
+        yield cluster.bootstrap
+    finally:
+        cluster.stop()

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
 
 from raftctl.cli.topics import admin_client, create_topic
-from raftctl.localcluster.cluster import ClusterSpec
-from tests.bench.kafka.clusters import kafka_cluster, kafka_jars
 from tests.integration.clusters import raftctl, wait_until
 from tests.peers.test_java import JavaTools
-from tests.peers.tools import CACHE, INSTALL_TIMEOUT_S, need
+from tests.peers.tools import INSTALL_TIMEOUT_S, KAFKA_VERSION
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-VERSION = "4.3.1"
 TOPIC = "offsets-agree"
 PARTITIONS = 3
 TIME_MS = 1_700_000_000_000
 FOR_EVER = {"retention.ms": "-1"}
 """Records of that time would be deleted while they are looked at."""
-# No broker shall be fenced, and its partitions without a leader, because the machine is busy.
-SPEC = ClusterSpec(controllers=1, brokers=1, overrides={"broker.session.timeout.ms": "60000"})
 EXPECTED = {
     "-1": [(0, 4), (1, 1), (2, 0)],
     "-2": [(0, 0), (1, 0), (2, 0)],
@@ -40,21 +31,7 @@ pytestmark = [pytest.mark.req("A1", "A3", "L7"), pytest.mark.timeout(2 * INSTALL
 
 @pytest.fixture(scope="module")
 def tools() -> JavaTools:
-    return JavaTools(VERSION)
-
-
-@pytest.fixture(scope="module")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap servers of one controller and one broker of Apache Kafka."""
-    need("java", "mvn")
-    jars = kafka_jars(VERSION, CACHE)
-    cluster = kafka_cluster(tmp_path_factory.mktemp("kafka") / "nodes", jars, SPEC)
-    try:
-        cluster.start()
-        cluster.wait_usable()
-        yield cluster.bootstrap
-    finally:
-        cluster.stop()
+    return JavaTools(KAFKA_VERSION)
 
 
 def fill(bootstrap: str, replicas: int) -> None:

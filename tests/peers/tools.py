@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / "out" / "peers"
 INSTALL_TIMEOUT_S = 240
+KAFKA_VERSION = "4.3.1"
+"""Of the Apache Kafka that runs beside ours."""
 RUN_TIMEOUT_S = 60
 
 

@@ -190,3 +190,20 @@ async def _quick() -> FakeBroker:
     broker = new_broker(group_initial_rebalance_delay_ms="0")
     await find(broker)
     return broker
+
+
+@pytest.mark.req("G3")
+async def test_offsets_expire() -> None:
+    broker = new_broker(offsets_retention_check_interval_ms="20")
+    await find(broker)
+    await commit(broker, 9)
+    broker.wall_ms += 7 * 86_400_000 - 1
+    await asyncio.sleep(0.1)
+    assert (await fetched(broker, 9))["topics"][0]["partitions"][0]["committed_offset"] == 5
+    broker.wall_ms += 1
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        answer = await fetched(broker, 9)
+        if answer["topics"][0]["partitions"][0]["committed_offset"] == -1:
+            break
+    assert (await ask(broker, ApiKey.LIST_GROUPS, 4, {"states_filter": []}))["groups"] == []

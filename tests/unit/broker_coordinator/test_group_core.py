@@ -420,3 +420,16 @@ def test_offsets_of_other_versions_are_read(value: bytes, expected: tuple[object
         found.commit_timestamp,
         found.expire_timestamp,
     ) == expected
+
+
+def test_a_record_that_is_cut_short_is_refused() -> None:
+    key, value = offset_record(OffsetKey("g", "topic", 1), CommittedOffset(5, 2, "meta", 3))
+    assert group_records.key_of(key) == OffsetKey("g", "topic", 1)
+    assert value is not None
+    assert offset_of(value) == CommittedOffset(5, 2, "meta", 3)
+    for size in range(len(key)):
+        with pytest.raises(ValueError, match=r"OffsetCommitKey|version"):
+            group_records.key_of(key[:size])
+    for size in range(len(value)):
+        with pytest.raises(ValueError, match=r"OffsetCommitValue|version"):
+            offset_of(value[:size])

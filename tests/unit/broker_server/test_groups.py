@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
@@ -68,7 +69,8 @@ def aio_member(broker: FakeBroker, *topics: str, **settings: Any) -> AIOKafkaCon
 async def test_three_members_share_ten_partitions() -> None:
     async with quick() as broker:
         add_topic(broker, "ten", 10)
-        members = [aio_member(broker, "ten") for _ in range(3)]
+        strategy = {"partition_assignment_strategy": (RangePartitionAssignor,)}
+        members = [aio_member(broker, "ten", **strategy) for _ in range(3)]
         for one in members:
             await one.start()
         await until(lambda: sorted(len(m.assignment()) for m in members) == [3, 3, 4])

@@ -1,0 +1,44 @@
+"""Bugs planted into the coordinators of consumer groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordinator.group_core import GroupCore
+from broker.coordinator.group_records import OffsetKey, key_of
+from broker.coordinator.shard import Shard
+from broker.log.record_batch import NO_PRODUCER
+from tests.mutants.mutant import Patch, node_mutant
+
+if TYPE_CHECKING:
+    from broker.coordinator.core import Effect
+
+
+def _tell_at_once(shard: Shard, required: int, effect: Effect) -> None:
+    shard._release(effect)
+
+
+def _forget_groups(
+    core: GroupCore, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER
+) -> None:
+    about = key_of(key)
+    if isinstance(about, OffsetKey):
+        core._offsets.replay(about, value, producer_id)
+
+
+GROUPS = (
+    node_mutant(
+        "coordinator_does_not_wait_for_commits",
+        "a coordinator tells of offsets and assignments that are only in its own log",
+        ("committed_offset_stays", "partition_has_one_owner"),
+        Patch(Shard, "_hold", _tell_at_once),
+        scenario="coordinator_is_isolated",
+    ),
+    node_mutant(
+        "coordinator_forgets_generations",
+        "the next coordinator does not read what groups there were",
+        ("partition_has_one_owner",),
+        Patch(GroupCore, "replay", _forget_groups),
+        scenario="coordinator_dies",
+    ),
+)

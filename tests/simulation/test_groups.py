@@ -1,0 +1,21 @@
+"""Consumer groups of unmodified clients while coordinators and members are broken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.warm import WarmInterpreters
+
+SCENARIOS = "tests.simulation.group_scenarios"
+
+
+@pytest.mark.req("G1", "G2", "G3", "J1")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_partition_has_one_owner_and_committed_offsets_stay(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    result = simulator.run(f"{SCENARIOS}:groups_go_on", seed)
+    assert result.ok, result.output[-10_000:]
