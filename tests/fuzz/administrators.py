@@ -103,7 +103,32 @@ _GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 _TRANSACTION = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0}
 _PARTITIONS = {"name": "t", "partitions": [0]}
 _COMMIT = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
+_PRODUCER = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0}
+_TOPICS = [{"name": "t", "partitions": [0], "partition_indexes": [0]}]
 NOBODY_SENDS: dict[int, dict[str, Any]] = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: {
+        "transactions": [{**_PRODUCER, "verify_only": False, "topics": _TOPICS}]
+    },
+    ApiKey.ADD_OFFSETS_TO_TXN: {**_PRODUCER, "group_id": "g"},
+    ApiKey.END_TXN: {**_PRODUCER, "committed": True},
+    ApiKey.WRITE_TXN_MARKERS: {
+        "markers": [
+            {**_PRODUCER, "transaction_result": True, "coordinator_epoch": 0, "topics": _TOPICS}
+        ]
+    },
+    ApiKey.TXN_OFFSET_COMMIT: {
+        **_PRODUCER,
+        **_GROUP,
+        "group_instance_id": None,
+        "topics": [{"name": "t", "partitions": [_COMMIT]}],
+    },
+    ApiKey.DESCRIBE_PRODUCERS: {"topics": _TOPICS},
+    ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
+    ApiKey.LIST_TRANSACTIONS: {
+        "state_filters": ["Ongoing"],
+        "producer_id_filters": [1],
+        "duration_filter": -1,
+    },
     ApiKey.OFFSET_COMMIT: {
         **_GROUP,
         "generation_id_or_member_epoch": -1,
