@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from jepsen.env.sim.warm import WarmInterpreters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,6 +20,7 @@ FILE_LINES_MAX = 500
 OUTSIDE_THE_SEAM = (
     "raftctl/runtime/real.py",
     "raftctl/runtime/real_sending.py",
+    "raftctl/runtime/memory.py",
     "raftctl/cli/",
     "raftctl/bench/",
     "raftctl/localcluster/",

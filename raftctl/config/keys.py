@@ -122,6 +122,13 @@ class NodeKeys(Section):
     broker_plugin: str = _key(
         "kafka", "Which broker runs here: a name of the entry points `raftctl.brokers`. Ours."
     )
+    broker_memory_max_bytes: int = _key(
+        1 << 30,
+        "What the files of the broker `memory` may come to; beyond it the broker ends, as with a "
+        "full disk. Ours.",
+        at_least=1 << 20,
+        at_most=LONG_MAX,
+    )
     log_dirs: Directories = _key(
         ...,
         "The directories that hold the partitions' logs, separated by commas. No default here.",

@@ -162,14 +162,19 @@ def _keep_uncommitted(controller: QuorumController) -> None:
 
 
 def _claim_kept_image(
-    controller: QuorumController, epoch: int, image: MetadataImage, now_ms: int
+    controller: QuorumController,
+    epoch: int,
+    image: MetadataImage,
+    now_ms: int,
+    *,
+    in_transaction: bool = False,
 ) -> list[Record]:
     kept = controller._committed_image
     if kept.offset >= 0:
         image = replace(
             kept, offset=image.offset, epoch=image.epoch, timestamp_ms=image.timestamp_ms
         )
-    return _claim(controller, epoch, image, now_ms)
+    return _claim(controller, epoch, image, now_ms, in_transaction=in_transaction)
 
 
 def _keep_leader_epoch(change: MetadataDelta, record: PartitionChangeRecord, offset: int) -> None:
