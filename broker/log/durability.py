@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log import checkpoints, producer_snapshot
+from broker.log import checkpoints, flush_note, producer_snapshot
 from broker.log.flushing import FlushPlan
 from broker.log.segment import segment_path
 from raftctl.errors import KafkaError
@@ -32,6 +32,8 @@ class Durability:
         self._names_changed = 1
         """How often files were created or renamed, and how many of these changes are durable."""
         self._names_durable = 0
+        self._names_doubted = False
+        """Whether a process that was killed may have left names that are not durable."""
         self._snapshots: list[int] = []
         """The offsets of the snapshots on disk, smallest first."""
         self._due: tuple[int, Mapping[int, Producer]] | None = None
@@ -39,11 +41,14 @@ class Durability:
         self._obsolete: list[str] = []
         """Files of snapshots that are none any more."""
 
-    def adopt(self, epochs: list[tuple[int, int]], snapshots: list[int]) -> None:
-        """Takes over what opening the log found."""
+    def adopt(
+        self, epochs: list[tuple[int, int]], snapshots: list[int], *, names_doubted: bool
+    ) -> None:
+        """Takes over what opening the log found; doubted names are synced with the next flush."""
         self.epochs = epochs
         self._snapshots = snapshots
         self._names_durable = self._names_changed
+        self._names_doubted = names_doubted
 
     def renamed(self) -> None:
         """Files were created or renamed: the directory must be synced."""
@@ -110,16 +115,13 @@ class Durability:
         """
         due, self._due = self._due, None
         obsolete, self._obsolete = self._obsolete, []
-        names, sync_names = self._names_changed, self.needs_sync
+        names, sync_names = self._names_changed, self.needs_sync or self._names_doubted
         new_epochs = epochs != self.epochs
         if due is not None:
             self._snapshots.append(due[0])
 
         def run() -> None:
-            for segment in whole:
-                segment.sync()
-            if active is not None:
-                active.sync_batches()
+            self._sync(whole, active)
             if sync_names:
                 self._files.sync_directory(self._directory)
             if new_epochs:
@@ -133,8 +135,20 @@ class Durability:
 
         def done() -> None:
             self._names_durable = max(self._names_durable, names)
+            self._names_doubted = False
             self.epochs = epochs
 
         flushed = [*whole, *([active] if active else [])]
         end_offset = flushed[-1].next_offset if flushed else 0
         return FlushPlan(end_offset, truncations, tuple(whole), run, done)
+
+    def _sync(self, whole: Sequence[Segment], active: Segment | None) -> None:
+        try:
+            for segment in whole:
+                segment.sync()
+            if active is not None:
+                active.sync_batches()
+        except OSError:
+            # At once: a process that is killed before has not told its successor.
+            flush_note.take_down(self._files, self._directory.rpartition("/")[0])
+            raise

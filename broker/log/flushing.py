@@ -81,6 +81,10 @@ class Flusher:
             if error is not None:
                 self._failed(error)
             return
+        if log.offline is not None:
+            # Another flush failed before: what this one synced may have been lost by then.
+            self._refuse(log, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.offline))
+            return
         log.flushed(plan)
         self._settle(log, log.recovery_point)
 

@@ -8,7 +8,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.log import checkpoints
+from broker.log import checkpoints, flush_note
 from broker.log.log_directory import NO_EPOCH
 from broker.log.opening import open_log
 from broker.types import TopicPartition
@@ -58,8 +58,9 @@ async def load(
     finally:
         for worker in more:
             worker.close()
-    if found.clean:
-        await directory.worker.submit(partial(_forget_marker, files, path))
+    await directory.worker.submit(partial(_settle, files, path, clean=found.clean))
+    if found.rewrite and loaded:
+        runtime.log.warning("unflushed_written_again", directory=path, logs=len(loaded))
     for log in loaded:
         _tell(runtime, log)
     return loaded
@@ -73,17 +74,23 @@ class _Looked:
         clean_epoch: int | None,
         partitions: Sequence[TopicPartition],
         offsets: Mapping[str, Offsets],
+        *,
+        flush_failed: bool,
     ) -> None:
         self.clean = clean_epoch is not None
         self.clean_epoch = NO_EPOCH if clean_epoch is None else clean_epoch
         self.partitions = partitions
         self.offsets = offsets
+        self.rewrite = clean_epoch is None and flush_failed
+        """Whether what may not be durable has to be written again."""
 
 
 def _look(files: FileSystem, path: str) -> _Looked:
     files.make_directories(path)
     offsets = {name: checkpoints.read_offsets(files, f"{path}/{name}") for name in _CHECKPOINTS}
-    return _Looked(_clean_epoch(files, path), _partitions_in(files, path), offsets)
+    failed = not flush_note.stands(files, path)
+    partitions = _partitions_in(files, path)
+    return _Looked(_clean_epoch(files, path), partitions, offsets, flush_failed=failed)
 
 
 def _clean_epoch(files: FileSystem, path: str) -> int | None:
@@ -135,6 +142,7 @@ def _open(
         defaults,
         recovery_point=checkpoint(checkpoints.RECOVERY_POINTS),
         clean=found.clean,
+        rewrite=found.rewrite,
     )
     log_start = checkpoint(checkpoints.LOG_STARTS)
     if log_start > log.log_end_offset:
@@ -146,8 +154,11 @@ def _open(
     return log
 
 
-def _forget_marker(files: FileSystem, path: str) -> None:
-    files.remove(f"{path}/{CLEAN_SHUTDOWN}")
+def _settle(files: FileSystem, path: str, *, clean: bool) -> None:
+    """From here on it is another life; names that a killed process left become durable, too."""
+    flush_note.put_up(files, path)
+    if clean:
+        files.remove(f"{path}/{CLEAN_SHUTDOWN}")
     files.sync_directory(path)
 
 

@@ -2,8 +2,9 @@
 
 What was flushed, or closed cleanly, is trusted as far as its indexes are in order; damaged ones are
 rebuilt. What may have been in flight when the node died is checked batch by batch and cut from the
-first bad one on. Leader epochs and producers come from their files as of the recovery point and
-from the batches after it, so a clean start reads no batches but the last few of each segment.
+first bad one on; after a flush that failed the rest of it is written again. Leader epochs and
+producers come from their files as of the recovery point and from the batches after it, so a clean
+start reads no batches but the last few of each segment.
 """
 
 from __future__ import annotations
@@ -40,8 +41,10 @@ def open_log(
     *,
     recovery_point: int,
     clean: bool,
+    rewrite: bool = False,
 ) -> PartitionLog:
-    """The log in a directory. `clean`: it was flushed with `closing`, then closed.
+    """The log in a directory. `clean`: it was flushed with `closing`, then closed. `rewrite`: what
+    a flush should have made durable may be in the page cache only, though that takes it for clean.
 
     Raises KafkaError(CORRUPT_MESSAGE) where what was durable is damaged, naming file and byte.
     """
@@ -50,7 +53,7 @@ def open_log(
         if name.endswith((".deleted", ".tmp")):
             files.remove(f"{directory}/{name}")
     segments = [Segment(files, directory, base, config) for base in _bases(files, directory)]
-    found = _recover(segments, recovery_point, clean=clean)
+    found = _recover(segments, recovery_point, clean=clean, rewrite=rewrite)
     log = PartitionLog(files, directory, partition, config, segments[: found.keep])
     for doomed in reversed(segments[found.keep :]):
         doomed.close()
@@ -58,7 +61,7 @@ def open_log(
             files.remove(path)
     epochs, rebuilt = _epochs(files, directory)
     point = log.log_end_offset if clean else recovery_point
-    noted = log.adopt(epochs, producer_snapshot.offsets_in(files, directory), point)
+    noted = log.adopt(epochs, producer_snapshot.offsets_in(files, directory), point, clean=clean)
     log.recovered = Recovered(found.checked, found.cut, found.rebuilt + rebuilt, noted)
     log.topic_id = checkpoints.read_topic_id(files, directory)
     return log
@@ -79,7 +82,7 @@ class _Found:
         self.checked = self.cut = self.rebuilt = 0
 
 
-def _recover(segments: list[Segment], recovery_point: int, *, clean: bool) -> _Found:
+def _recover(segments: list[Segment], recovery_point: int, *, clean: bool, rewrite: bool) -> _Found:
     found = _Found(len(segments))
     for number, segment in enumerate(segments):
         last = number + 1 == len(segments)
@@ -90,7 +93,7 @@ def _recover(segments: list[Segment], recovery_point: int, *, clean: bool) -> _F
         found.checked += 1
         # A gap or an overlap is a truncation of which the crash undid a part.
         follows = number == 0 or segment.base_offset == segments[number - 1].next_offset
-        cut_here = segment.recover(recovery_point) if follows else segment.size
+        cut_here = segment.recover(recovery_point, rewrite=rewrite) if follows else segment.size
         if cut_here or not follows:
             found.keep = number + follows
             found.cut += cut_here + sum(s.size for s in segments[number + 1 :])

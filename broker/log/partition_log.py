@@ -440,8 +440,8 @@ class PartitionLog:
         return self._durability.plan(whole, active, epochs, self.truncations)
 
     def flushed(self, plan: FlushPlan) -> None:
-        """The plan was carried out: it counts unless the log was truncated meanwhile."""
-        if plan.truncations == self.truncations:
+        """The plan was carried out: it counts unless the log was truncated or failed meanwhile."""
+        if plan.truncations == self.truncations and self.offline is None:
             plan.done()
             for segment in plan.whole:
                 segment.is_durable = segment is not self._segments[-1]
@@ -466,15 +466,15 @@ class PartitionLog:
             segment.close()
 
     def adopt(
-        self, epochs: list[tuple[int, int]], snapshots: list[int], recovery_point: int
+        self, epochs: list[tuple[int, int]], snapshots: list[int], point: int, *, clean: bool
     ) -> int:
         """Takes over what opening found beside the segments, and fills in what is missing; blocks.
 
-        `epochs` is the content of the checkpoint, of which what began below `recovery_point`
+        `epochs` is the content of the checkpoint, of which what began below the recovery `point`
         counts; so do the `snapshots` not above it. Returns how many batches had to be read.
         """
-        self.recovery_point = min(recovery_point, self.log_end_offset)
-        self._durability.adopt(epochs, snapshots)
+        self.recovery_point = min(point, self.log_end_offset)
+        self._durability.adopt(epochs, snapshots, names_doubted=not clean)
         self._durability.forget_snapshots(above=self.recovery_point)
         known = [(e, start) for e, start in epochs if start < self.recovery_point]
         self.epochs = LeaderEpochs(known)

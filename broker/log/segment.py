@@ -353,18 +353,19 @@ class Segment:
             return "the offset index points past the end"
         return self._offsets.problem() or self._times.problem()
 
-    def recover(self, durable_below: int = 0) -> int:
+    def recover(self, durable_below: int = 0, *, rewrite: bool = False) -> int:
         """Checks every batch, cuts from the first bad one, rebuilds the indexes; blocks.
 
         Returns how many bytes were cut. Batches below `durable_below`, an offset, are not read
         but for their headers; raises KafkaError(CORRUPT_MESSAGE) where these are damaged, since
-        a flushed batch is never cut.
+        a flushed batch is never cut. `rewrite`: the others are written again, as they were checked,
+        so that the next sync has them to write.
         """
-        end = self._reindex(self._recovered(durable_below), durable_below)
+        end = self._reindex(self._recovered(durable_below, rewrite=rewrite), durable_below)
         cut = self.size - end
         if cut and self.next_offset < durable_below:
             raise self._damaged(end, "the batch is not whole")
-        if cut:
+        if cut or rewrite:
             self._log.truncate(end)
             self.size = end
         return cut
@@ -392,7 +393,7 @@ class Segment:
         self.seal()
         return end
 
-    def _recovered(self, durable_below: int) -> Iterator[BatchAt]:
+    def _recovered(self, durable_below: int, *, rewrite: bool) -> Iterator[BatchAt]:
         position, next_offset = 0, self.base_offset
         headers = self.batches()
         while next_offset < durable_below:
@@ -401,9 +402,9 @@ class Segment:
                 break
             yield at
             position, next_offset = at.position + at.header.size, at.header.next_offset
-        yield from self._valid_batches(position)
+        yield from self._valid_batches(position, rewrite=rewrite)
 
-    def _valid_batches(self, position: int) -> Iterator[BatchAt]:
+    def _valid_batches(self, position: int, *, rewrite: bool) -> Iterator[BatchAt]:
         start, chunk = position, b""
         while position + HEADER_BYTES <= self.size:
             if position + HEADER_BYTES > start + len(chunk):
@@ -416,6 +417,10 @@ class Segment:
                 start, chunk = position, self._log.read_at(position, size)
             if not crc_matches(chunk, header, position - start):
                 return
+            if rewrite:
+                # These very bytes: the cache may have let go of them since they were read.
+                begin = position - start
+                self._log.write_at(position, memoryview(chunk)[begin : begin + header.size])
             yield BatchAt(position, header)
             position += header.size
 

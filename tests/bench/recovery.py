@@ -1,11 +1,12 @@
 """How long until large logs are served again when their broker was killed.
 
-One controller, one broker, a topic of several partitions with segments of 1 GiB, filled by a
-producer. The broker is ended and started again: from the start of the process to the first
-acknowledged record in every partition. "killed" is kill -9, which leaves pages in memory; "cold"
-is that with the pages evicted, as after a loss of power; "without recovery points" also has the
-checkpoint removed, so that every batch is checked; for comparison "stopped" is a clean shutdown,
-cold as well.
+One controller, one broker, a topic of several partitions with four to five segments each (of at
+most 1 GiB), filled by a producer; all but the last are on disk, and the recovery points say so,
+before anything is ended. The broker is ended and started again: from the start of the process to
+the first acknowledged record in every partition. "killed" is kill -9, which leaves pages in memory;
+"cold" is that with the pages evicted, as after a loss of power; "without recovery points" also has
+the checkpoint removed, so that every batch is checked; for comparison "stopped" is a clean
+shutdown, cold as well.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from broker.log.checkpoints import RECOVERY_POINTS
+from broker.log.checkpoints import RECOVERY_POINTS, read_offsets
 from broker.protocol.codec import decode_response, encode_request
 from broker.protocol.versions import ApiKey
+from broker.types import TopicPartition
 from raftctl.bench.figures import figure, report
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from raftctl.runtime.real import RealFileSystem
 from tests.unit.broker_log.batches import make_batch
 
 if TYPE_CHECKING:
@@ -39,8 +42,7 @@ if TYPE_CHECKING:
 TOPIC = "recovery"
 GIGABYTE = 10**9
 RECORD_BYTES = 32 << 10
-CHECKPOINT_S = 6.0
-"""A little more than `log.flush.offset.checkpoint.interval.ms`."""
+SEGMENTS = 4
 WAIT_S = 300.0
 RETRY_S = 0.005
 PRODUCE_VERSION = 9
@@ -54,7 +56,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--flush-ms", type=int, help="flush.ms of the topic; never if left out")
     parser.add_argument("--output", type=Path, default=Path("out/recovery.json"))
     wanted = parser.parse_args(arguments)
-    configs = {"segment.bytes": str(1 << 30)}
+    segment_bytes = min(1 << 30, int(wanted.gigabytes * GIGABYTE / wanted.partitions / SEGMENTS))
+    configs = {"segment.bytes": str(segment_bytes)}
     if wanted.flush_ms is not None:
         configs["flush.ms"] = str(wanted.flush_ms)
     figures = measure(wanted.gigabytes, wanted.partitions, configs)
@@ -76,8 +79,7 @@ def measure(gigabytes: float, partitions: int, configs: dict[str, str]) -> dict[
             _create(cluster, partitions, configs)
             _fill(cluster, int(gigabytes * GIGABYTE), partitions)
             filled_s = time.perf_counter() - began
-            # By then what can be is on disk, and the checkpoints say so.
-            time.sleep(CHECKPOINT_S)
+            _until(lambda: _vouched(path, partitions), "the complete segments are not flushed")
             killed = _restart(cluster, path, partitions, cold=False)
             cold = _restart(cluster, path, partitions)
             worst = _restart(cluster, path, partitions, without_points=True)
@@ -140,10 +142,10 @@ def _restart(
         process = cluster.process(node)
         if process is not None:
             process.send(signal.SIGTERM)
-        _until(lambda: not cluster.is_running(node))
+        _until(lambda: not cluster.is_running(node), "the broker does not end")
     else:
         cluster.kill(node)
-    _until(lambda: cluster.status().active_brokers == [])
+    _until(lambda: cluster.status().active_brokers == [], "the broker is not fenced")
     if without_points:
         for point in directory.rglob(RECOVERY_POINTS):
             point.unlink()
@@ -155,11 +157,26 @@ def _restart(
     return time.perf_counter() - began
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def _vouched(directory: Path, partitions: int) -> bool:
+    """Whether the recovery points have reached the last segment of every partition.
+
+    A disk may need minutes to flush what was produced; until then they spare nothing.
+    """
+    (checkpoint,) = directory.rglob(RECOVERY_POINTS)
+    points = read_offsets(RealFileSystem(), str(checkpoint))
+    for number in range(partitions):
+        segments = (checkpoint.parent / f"{TOPIC}-{number}").glob("*.log")
+        newest = max(int(one.stem) for one in segments)
+        if points.get(TopicPartition(TOPIC, number), 0) < newest:
+            return False
+    return True
+
+
+def _until(condition: Callable[[], bool], otherwise: str) -> None:
     deadline = time.monotonic() + WAIT_S
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError("the broker does not end")
+            raise TimeoutError(otherwise)
         time.sleep(0.02)
 
 

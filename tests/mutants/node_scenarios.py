@@ -25,6 +25,7 @@ from tests.simulation.partition_scenarios import (
     last_replica_standing,
     log_directory_of_a_replica_fails,
     replica_returns_empty_while_it_is_proposed,
+    syncs_fail_before_a_restart_and_the_power,
     syncs_fail_before_the_power,
 )
 from tests.simulation.rig import TIMEOUT_S, Rig
@@ -197,6 +198,7 @@ SCENARIOS: dict[str, Scenario] = {
         log_directory_of_a_replica_fails,
         all_brokers_lose_power,
         syncs_fail_before_the_power,
+        syncs_fail_before_a_restart_and_the_power,
         removed_voter_is_the_fastest,
         changes_compete,
         replica_returns_empty_while_it_is_proposed,
@@ -208,6 +210,7 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 COMPLAINTS = {
+    "it was on disk already": "flushed_record_stays",
     "not linearizable": "keys_are_linearizable",
     "is sure to hold": "one_holds_a_lock",
     "before its time": "session_that_is_kept_stays",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.apis.fetch_sessions import FetchSession
 from broker.log.flushing import Flusher
 from broker.log.producer_state import ProducerStates
+from broker.log.segment import Segment
 from broker.replication.ack_flusher import AckFlusher
 from broker.replication.fetcher import Fetcher
 from broker.replication.hosted import HostedPartition
@@ -91,11 +92,16 @@ def _take_for_done(
     flusher._settle(log, log.recovery_point)
 
 
+def _recover_only(segment: Segment, durable_below: int = 0, *, rewrite: bool = False) -> int:
+    return _recover(segment, durable_below)
+
+
 def _never_a_repetition(states: ProducerStates, header: BatchHeader) -> SentBatch | None:
     return None
 
 
 _open = ReplicaManager._open
+_recover = Segment.recover
 _update = FetchSession.update
 
 REPLICAS = (
@@ -148,6 +154,13 @@ REPLICAS = (
         ("acknowledged_record_stays", "new_partition_leader_has_all_committed"),
         Patch(Flusher, "_flushed", _take_for_done),
         scenario="syncs_fail_before_the_power",
+    ),
+    node_mutant(
+        "failed_flush_is_forgotten_by_a_restart",
+        "what a failed fsync left in memory alone is taken for written after a restart",
+        ("flushed_record_stays", "acknowledged_record_stays"),
+        Patch(Segment, "recover", _recover_only),
+        scenario="syncs_fail_before_a_restart_and_the_power",
     ),
     node_mutant(
         "repetition_is_appended",

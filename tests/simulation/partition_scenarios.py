@@ -23,6 +23,7 @@ ROUNDS = 3
 SMALL_STEPS = {"replica.fetch.max.bytes": "300"}
 """Who comes back catches up by a few records at a time."""
 FLUSHED = {"flush.on.ack": "true"}
+OFTEN_CHECKPOINTED = {"log.flush.offset.checkpoint.interval.ms": "200"}
 OTHER_DISK = "/other"
 """Where brokers with two log directories have their first partition."""
 LATE_MS = 2_000.0
@@ -206,6 +207,32 @@ async def syncs_fail_before_the_power(world: World) -> None:
         world.node(name).disk.fault = no_fault
     for name in names:
         await asyncio.sleep(world.random.uniform(0.0, 0.5))
+        rig.cluster.start(name)
+    await rig.until(rig.whole, "all replicas are in sync")
+    await rig.end()
+
+
+async def syncs_fail_before_a_restart_and_the_power(world: World) -> None:
+    """As before, but the brokers are killed and run for a while before all lose power (row L8).
+
+    What their disks took for written was in memory alone, and now has to be on disk.
+    """
+    rig = Rig(world, FLUSHED | OFTEN_CHECKPOINTED, log_directories=(OTHER_DISK, DATA))
+    await rig.begin()
+    names = rig.cluster.broker_names
+    for name in names:
+        world.node(name).disk.fault = syncs_fail_below(OTHER_DISK)
+    await asyncio.sleep(world.random.uniform(0.3, 1.0))
+    for name in names:
+        assert rig.cluster.is_up(name), "its other directory serves"
+        assert world.node(name).disk.failed_syncs, "its disk has lost something"
+        world.kill(name)
+        world.node(name).disk.fault = no_fault
+        rig.cluster.start(name)
+    await rig.until(rig.whole, "all replicas are in sync")
+    await asyncio.sleep(world.random.uniform(0.3, 1.0))
+    for name in names:
+        world.power_off(name)
         rig.cluster.start(name)
     await rig.until(rig.whole, "all replicas are in sync")
     await rig.end()

@@ -36,6 +36,7 @@ def test_every_property_holds_whatever_goes_wrong(simulator: WarmInterpreters, s
         "brokers_lose_power",
         "controllers_lose_power",
         "controllers_disks_fail",
+        "brokers_disks_fail",
         "bits_flip",
         "rolling_restart",
     ],

@@ -59,7 +59,13 @@ def test_nothing_acknowledged_is_lost_by_the_failures_that_have_names(
 @pytest.mark.req("L8", "R5", "J1")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize(
-    "name", ["all_brokers_lose_power", "last_replica_standing", "syncs_fail_before_the_power"]
+    "name",
+    [
+        "all_brokers_lose_power",
+        "last_replica_standing",
+        "syncs_fail_before_the_power",
+        "syncs_fail_before_a_restart_and_the_power",
+    ],
 )
 def test_nothing_acknowledged_is_lost_with_the_power_where_acks_all_means_flushed(
     simulator: WarmInterpreters, name: str, seed: int

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import checkpoints
+from broker.log import checkpoints, flush_note
 from broker.log.loading import CLEAN_SHUTDOWN
 from broker.log.log_manager import LogManager
 from broker.log.settings import LogSettings
@@ -87,8 +87,8 @@ async def test_a_new_log_goes_where_the_fewest_are_and_has_kafkas_files() -> Non
     for partition in (A, B, C):
         manager.create(partition, TOPIC_ID, TopicConfig())
     await settle()
-    assert files.names("/d1") == ["a-0", "b.c-d-10"]
-    assert files.names("/d2") == ["a-1"]
+    assert files.names("/d1") == [flush_note.NAME, "a-0", "b.c-d-10"]
+    assert files.names("/d2") == [flush_note.NAME, "a-1"]
     assert files.names("/d1/a-0") == [
         "00000000000000000000.index",
         "00000000000000000000.log",
@@ -259,7 +259,7 @@ async def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
     manager.create(A, UUID(int=8), TopicConfig())
     await flushing
     await settle()
-    assert files.names("/d1") == ["a-0"]
+    assert files.names("/d1") == [flush_note.NAME, "a-0"]
     created = manager.get(A)
     assert created is not None
     assert created.log_end_offset == 0
@@ -272,7 +272,7 @@ async def test_what_a_crash_left_of_a_deletion_is_removed() -> None:
     files.make_directories("/d1/__cluster_metadata-0")
     manager = await started(files)
     assert manager.partitions == []
-    assert files.names("/d1") == ["__cluster_metadata-0"]
+    assert files.names("/d1") == [flush_note.NAME, "__cluster_metadata-0"]
     await manager.stop()
 
 
