@@ -107,14 +107,6 @@ class AtPortZero(Sound):
         return [Endpoint(one.listener, one.host, 0) for one in await super().start()]
 
 
-class Lingering(Sound):
-    """Leaves a task."""
-
-    async def start(self) -> Sequence[Endpoint]:
-        self.task = asyncio.ensure_future(asyncio.Event().wait())
-        return await super().start()
-
-
 class Deaf(Sound):
     """Leaves its listener."""
 
@@ -165,8 +157,6 @@ async def leftovers() -> AsyncIterator[None]:
         Sound.opened.pop().close()
     while Sound.made:
         shutil.rmtree(Sound.made.pop(), ignore_errors=True)
-    for task in asyncio.all_tasks() - {asyncio.current_task()}:
-        task.cancel()
 
 
 @pytest.mark.usefixtures("leftovers")
@@ -182,7 +172,6 @@ async def test_a_sound_broker_is_not_complained_of() -> None:
         (contract.does_nothing_before_start, Eager, "has not started writes no files"),
         (contract.says_where_it_is_reached, Nameless, "at least one endpoint"),
         (contract.says_where_it_is_reached, AtPortZero, "a port that is bound, not 0"),
-        (contract.stops_before_the_first_image, Lingering, "stop ends every task"),
         (contract.starts_again, Deaf, "stop closes the listeners"),
         (contract.follows_the_log, Failing, "`fail` was told .ValueError"),
         (contract.follows_the_log, PastTheRuntime, "through context.runtime.files only"),
