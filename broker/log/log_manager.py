@@ -58,6 +58,8 @@ class LogManager:
             for number, path in enumerate(directories)
         ]
         self._home: dict[TopicPartition, LogDirectory] = {}
+        self._is_open = False
+        """Whether all that is on disk has been opened, and recovered where that was needed."""
         self.housekeeping = Housekeeping(runtime, self._directories, self._settings, fail)
         """What happens to the logs by itself."""
 
@@ -72,16 +74,20 @@ class LogManager:
         for directory, logs in zip(self._directories, await asyncio.gather(*loading), strict=True):
             for log in logs:
                 self._adopt(directory, log)
+        self._is_open = True
         self.housekeeping.start()
 
     async def stop(self, broker_epoch: int = NO_EPOCH) -> None:
         """Makes everything durable, writes the checkpoints and the clean-shutdown marker.
 
-        The marker bears the epoch of the broker's incarnation, if it had one.
+        The marker bears the epoch of the broker's incarnation, if it had one. After a `start` that
+        failed or was cancelled the disk stays as it is: a marker would vouch for logs that nobody
+        has recovered, and the next start would take them for sound.
         """
         await self.housekeeping.stop()
         for directory in self._directories:
-            await self._close(directory, broker_epoch)
+            if self._is_open:
+                await self._close(directory, broker_epoch)
             directory.worker.close()
 
     @property

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
-import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import confluent_kafka
@@ -18,33 +15,18 @@ from confluent_kafka.cimpl import NewTopic
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.plugins import BROKER_GROUP
+from tests import example_broker
+from tests.example_broker import ROOT
 from tests.integration.clusters import running_cluster, wait_healthy, wait_until
 from tests.integration.kafka_clients import CLIENTS, Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/how-to/write-a-broker.md"
 TIMEOUT_S = 30
 VALUES = [b"%d" % number for number in range(300)]
 RECORDS = [Record(value, partition=number % 3) for number, value in enumerate(VALUES)]
-
-
-def _example() -> tuple[str, dict[str, str]]:
-    """The page's code and entry points."""
-    code, entry = (
-        re.search(rf"```{kind}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-        for kind in ("python", "toml")
-    )
-    assert code is not None
-    assert entry is not None
-    return code[1], _entry_points(f"[project]\nname = 'quiet'\n{entry[1]}")
-
-
-def _entry_points(pyproject: str) -> dict[str, str]:
-    found = tomllib.loads(pyproject)["project"]["entry-points"][BROKER_GROUP]
-    return {str(name): str(target) for name, target in found.items()}
 
 
 def _install(directory: Path, package: str, brokers: Mapping[str, str]) -> None:
@@ -63,10 +45,11 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """
     directory = tmp_path / "packages"
     directory.mkdir()
-    _install(directory, "raftctl", _entry_points((ROOT / "pyproject.toml").read_text()))
-    code, brokers = _example()
-    (directory / "quiet_broker.py").write_text(code)
-    _install(directory, "quiet-broker", brokers)
+    _install(
+        directory, "raftctl", example_broker.entry_points((ROOT / "pyproject.toml").read_text())
+    )
+    (directory / f"{example_broker.MODULE}.py").write_text(example_broker.code())
+    _install(directory, "quiet-broker", example_broker.brokers())
     monkeypatch.syspath_prepend(str(directory))
     earlier = [path for path in [os.environ.get("PYTHONPATH")] if path]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(directory), *earlier]))

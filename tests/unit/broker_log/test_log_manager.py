@@ -154,6 +154,39 @@ async def test_a_marker_that_tells_no_epoch_still_tells_of_a_clean_shutdown(mark
 
 
 @pytest.mark.req("L4")
+async def test_a_start_that_finds_damage_is_no_clean_shutdown() -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    log = manager.create(A, TOPIC_ID, TopicConfig())
+    append(manager, A, 5)
+    log.high_watermark = 5
+    await flush_all(manager)
+    await manager.housekeeping.checkpoint()
+    files.nodes["/d1/a-0/00000000000000000000.log"].data[70] ^= 1
+    for _ in range(2):
+        manager = LogManager(FakeRuntime(files), ["/d1"], TopicConfig(), never)
+        with pytest.raises(KafkaError, match="is damaged at byte 69"):
+            await manager.start()
+        await manager.stop()
+    assert not files.exists(f"/d1/{CLEAN_SHUTDOWN}")
+
+
+@pytest.mark.req("L4", "P1")
+async def test_a_stop_before_all_is_recovered_leaves_the_disk_as_it_is() -> None:
+    files = FakeFiles()
+    await (await started(files)).stop(broker_epoch=7)
+    manager = LogManager(FakeRuntime(files), ["/d1"], TopicConfig(), never)
+    await manager.stop(broker_epoch=8)
+    manager = LogManager(FakeRuntime(files), ["/d1"], TopicConfig(), never)
+    starting = asyncio.ensure_future(manager.start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await manager.stop(broker_epoch=9)
+    assert (await started(files)).clean_epoch == 7
+
+
+@pytest.mark.req("L4")
 async def test_after_a_crash_logs_are_checked_and_the_operator_is_told_of_a_cut() -> None:
     files = FakeFiles()
     manager = await started(files)

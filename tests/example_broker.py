@@ -1,0 +1,35 @@
+"""The plug-in that docs/how-to/write-a-broker.md shows, taken from the page."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from raftctl.plugins import BROKER_GROUP
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/how-to/write-a-broker.md"
+MODULE = "quiet_broker"
+
+
+def code() -> str:
+    """The page's broker."""
+    return _block("python")
+
+
+def brokers() -> dict[str, str]:
+    """The page's entry points."""
+    return entry_points(f"[project]\nname = 'quiet-broker'\n{_block('toml')}")
+
+
+def entry_points(pyproject: str) -> dict[str, str]:
+    """The plug-ins that a project file names."""
+    found = tomllib.loads(pyproject)["project"]["entry-points"][BROKER_GROUP]
+    return {str(name): str(target) for name, target in found.items()}
+
+
+def _block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
