@@ -35,22 +35,24 @@ class AbortedTransaction(NamedTuple):
 class AbortedIndex:
     """The aborted transactions of one segment. With a file, making one blocks, as does `sync`."""
 
-    def __init__(self, files: FileSystem, path: str) -> None:
+    def __init__(self, files: FileSystem, path: str, base_offset: int) -> None:
+        """`base_offset` is the segment's."""
         self._files = files
         self._path = path
         self._file: File | None = files.open(path) if files.exists(path) else None
         self._entries = bytearray()
+        self._is_durable = False
         self.is_damaged = False
         """Whether entries may be missing: the batches tell them."""
         if self._file is not None:
-            self._load(self._file.read_at(0, self._file.size()))
+            self._load(self._file.read_at(0, self._file.size()), base_offset - 1)
 
-    def _load(self, data: bytes) -> None:
-        last_offset = -1
+    def _load(self, data: bytes, last_offset: int) -> None:
         for at in range(0, len(data) - _ENTRY.size + 1, _ENTRY.size):
             version, *values = _ENTRY.unpack_from(data, at)
             entry = AbortedTransaction(*values)
-            if version != _VERSION or not 0 <= entry.first_offset <= entry.last_offset:
+            # What a loss of power tore is zeros from some byte on.
+            if version != _VERSION or not 0 <= entry.first_offset < entry.last_offset:
                 break
             if entry.last_offset <= last_offset:
                 break
@@ -78,6 +80,7 @@ class AbortedIndex:
             self._file = self._files.open(self._path, create=True)
         self._file.append([data])
         self._entries += data
+        self._is_durable = False
 
     def moved(self, path: str) -> None:
         """Where the file is to be found, or to be made, from now on."""
@@ -89,6 +92,7 @@ class AbortedIndex:
         self._entries = self._entries[:size]
         if self._file is not None and self._file.size() != size:
             self._file.truncate(size)
+            self._is_durable = False
         self.is_damaged = False
 
     def entries(self, offset: int = 0) -> Iterator[AbortedTransaction]:
@@ -111,7 +115,9 @@ class AbortedIndex:
 
     def sync(self) -> None:
         """Makes the entries durable. Blocks: for workers."""
-        if self._file is not None:
+        if self._file is not None and not self._is_durable:
+            # What is added meanwhile is for the next time.
+            self._is_durable = True
             self._file.sync()
 
     def close(self) -> None:

@@ -169,7 +169,7 @@ def _dump_snapshot(files: FileSystem, path: str) -> Iterator[Document]:
 
 
 def _dump_aborted(files: FileSystem, path: str) -> Iterator[Document | LogProblem]:
-    index = aborted_index.AbortedIndex(files, path)
+    index = aborted_index.AbortedIndex(files, path, _base_offset(path))
     try:
         for one in index.entries():
             yield {"file": path, **one._asdict()}
@@ -281,10 +281,9 @@ def _batch_problem(header: BatchHeader, data: bytes, next_offset: int) -> str | 
 
 def _entries(files: FileSystem, path: str, kind: str) -> list[tuple[int, int]]:
     """All entries; KafkaError(KAFKA_STORAGE_ERROR) if they are not in order."""
-    base = int(path.rpartition("/")[2].partition(".")[0])
     file = files.open(path)
     index_type = OffsetIndex if kind == "index" else TimeIndex
-    index = index_type(file, base, _INDEX_BYTES_MAX)
+    index = index_type(file, _base_offset(path), _INDEX_BYTES_MAX)
     try:
         problem = index.problem()
         if problem is not None:
@@ -292,3 +291,7 @@ def _entries(files: FileSystem, path: str, kind: str) -> list[tuple[int, int]]:
         return [(entry[0], entry[1]) for entry in index.entries()]
     finally:
         index.close()
+
+
+def _base_offset(path: str) -> int:
+    return int(path.rpartition("/")[2].partition(".")[0])

@@ -122,14 +122,16 @@ class Durability:
 
         def run() -> None:
             self._sync(whole, active)
-            if sync_names:
+            for path in obsolete:
+                if self._files.exists(path):
+                    self._files.remove(path)
+            # A snapshot of what was truncated must not come back: below the recovery point it
+            # would be trusted.
+            if sync_names or obsolete:
                 self._files.sync_directory(self._directory)
             if new_epochs:
                 path = f"{self._directory}/{checkpoints.LEADER_EPOCHS}"
                 checkpoints.write_epochs(self._files, path, epochs)
-            for path in obsolete:
-                if self._files.exists(path):
-                    self._files.remove(path)
             if due is not None:
                 producer_snapshot.write(self._files, self._path(due[0]), due[1])
 

@@ -97,7 +97,7 @@ class Segment:
         self._log = opened("log")
         self._offsets = OffsetIndex(opened("index"), base_offset, config.segment_index_bytes)
         self._times = TimeIndex(opened("timeindex"), base_offset, config.segment_index_bytes)
-        self.aborted = AbortedIndex(files, self._aborted_path)
+        self.aborted = AbortedIndex(files, self._aborted_path, base_offset)
         """The aborted transactions whose markers are here."""
         self.size = self._log.size()
         self._recent: dict[int, int] = {}
@@ -171,8 +171,12 @@ class Segment:
         self.aborted.sync()
 
     def sync_batches(self) -> None:
-        """Makes the batches durable; recovery would rebuild the indexes. Blocks: for workers."""
+        """Makes the batches durable; recovery would rebuild the indexes. Blocks: for workers.
+
+        But the aborted transactions below a snapshot of producers are not looked for again.
+        """
         self._log.sync()
+        self.aborted.sync()
 
     def truncate_to(self, offset: int) -> None:
         """Cuts the batch that holds `offset` and all after it."""

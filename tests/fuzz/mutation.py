@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from broker.protocol.schema import Field, Struct
 
 LENGTH_BYTES = 4
-_INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "timedelta_i32": 32}
+_INTEGER_BITS = {
+    "int8": 8,
+    "int16": 16,
+    "int32": 32,
+    "int64": 64,
+    "timedelta_i32": 32,
+    "timedelta_i64": 64,
+}
 _EDGES = (0, 1, -1, 2, 127, 128, 255, 2**15 - 1, -(2**15), 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 _WAIT_MS = 5
 """Where a message says how long the broker may wait: the run should not."""

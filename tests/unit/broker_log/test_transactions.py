@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.log import aborted_index, compaction, dump, markers, records
@@ -237,7 +237,7 @@ def test_a_damaged_index_is_made_anew() -> None:
     assert len(paths) > 2
     for path in paths[1:]:
         files.nodes[path].data[0] ^= 0x40
-        assert AbortedIndex(files, path).is_damaged
+        assert AbortedIndex(files, path, 0).is_damaged
     log = reopen(files, log.log_end_offset, clean=True)
     assert aborted(log) == expected
 
@@ -332,6 +332,11 @@ class Model:
 
 @pytest.mark.req("T4")
 @given(seed=st.integers(0, 2**32))
+# The snapshot of producers that a truncation made void came back in a loss of power.
+@example(seed=241875)
+# So did zeros for entries of an index that had not been synced.
+@example(seed=958199)
+@example(seed=5543300)
 @settings(max_examples=60, deadline=None)
 def test_what_is_stable_and_aborted_follows_from_the_batches(seed: int) -> None:
     model = Model(seed)

@@ -43,6 +43,7 @@ def _single(field: Field, *, nullable: bool) -> st.SearchStrategy[Any]:
         "float64": st.floats(allow_nan=False),
         "error_code": st.integers(-1, 120),
         "timedelta_i32": st.integers(-(2**31), 2**31 - 1),
+        "timedelta_i64": st.integers(-(2**63), 2**63 - 1),
         # Whole seconds: the oracle rounds timestamps to them.
         "datetime_i64": st.just(-1) | st.integers(0, 2**31).map(lambda second: second * 1000),
         "uuid": st.none() | st.uuids(),
