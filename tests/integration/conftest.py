@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.clusters import ANY_TIMESTAMP, running_cluster
+from tests.integration.clusters import ANY_TIMESTAMP, running_cluster, wait_healthy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,11 +15,19 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """3 controllers and 3 brokers, as real processes."""
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """3 controllers and 3 brokers, as real processes, for all tests of a module."""
     directory = tmp_path_factory.mktemp("nodes") / "cluster"
     with running_cluster(directory, overrides=ANY_TIMESTAMP) as running:
         yield running
+
+
+@pytest.fixture
+def cluster(shared_cluster: LocalCluster) -> LocalCluster:
+    """That cluster, with every node up: no test suffers from one that failed before it."""
+    if shared_cluster.start_all():
+        wait_healthy(shared_cluster)
+    return shared_cluster
 
 
 @pytest.fixture

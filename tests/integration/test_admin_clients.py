@@ -292,14 +292,14 @@ def place(cluster: LocalCluster, request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.fixture(scope="module")
-def confluent(cluster: LocalCluster) -> AdminClient:
-    return AdminClient({"bootstrap.servers": cluster.layout.bootstrap})
+def confluent(shared_cluster: LocalCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": shared_cluster.layout.bootstrap})
 
 
 @pytest.fixture(scope="module")
-def kafka_python(cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
+def kafka_python(shared_cluster: LocalCluster) -> Iterator[KafkaAdminClient]:
     with contextlib.closing(
-        KafkaAdminClient(bootstrap_servers=cluster.layout.bootstrap.split(","))
+        KafkaAdminClient(bootstrap_servers=shared_cluster.layout.bootstrap.split(","))
     ) as client:
         yield client
 

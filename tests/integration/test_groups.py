@@ -26,7 +26,7 @@ RECORDS = [Record(b"%d" % number, partition=number % PARTITIONS) for number in r
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Groups do not wait for members that may come."""
     directory = tmp_path_factory.mktemp("groups") / "cluster"
     overrides = {"group.initial.rebalance.delay.ms": "0"}

@@ -22,7 +22,7 @@ SMALL = {"segment.bytes": str(1 << 20)}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     often = {
         "log.cleaner.backoff.ms": "200",
         "log.retention.check.interval.ms": "200",

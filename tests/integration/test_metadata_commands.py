@@ -24,7 +24,7 @@ HOLD = "echo $RAFTCTL_LOCK_TOKEN; exec sleep 600"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """3 controllers, and a broker as their observer."""
     with running_cluster(tmp_path_factory.mktemp("nodes") / "cluster", brokers=1) as running:
         yield running
