@@ -45,7 +45,7 @@ class JavaTools:
         return run([*command, *arguments], stdin=stdin)
 
 
-@pytest.fixture(scope="module", params=["4.3.1", "3.9.1"])
+@pytest.fixture(scope="module", params=["4.1.0", "3.9.1"])
 def java(request: pytest.FixtureRequest) -> JavaTools:
     return JavaTools(request.param)
 

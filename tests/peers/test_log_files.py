@@ -51,7 +51,7 @@ class DumpTool:
 
 @pytest.fixture(scope="module")
 def dump() -> DumpTool:
-    return DumpTool("4.3.1")
+    return DumpTool("4.1.0")
 
 
 def written(directory: Path, *, compacted: bool) -> PartitionLog:
