@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from jepsen.checkers.verdict import verdict_document
 from jepsen.core import Run, RunSpec, failure_of_cluster, judge, overall
 from jepsen.env.external import ExternalEnvironment
 from jepsen.errors import InputError
@@ -65,8 +66,6 @@ def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, V
 
 def judge_folder(folder: RunFolder, trouble: str = "") -> dict[str, Verdict]:
     """Judges what is in the folder and keeps the verdicts there."""
-    from jepsen.cli.output import verdict_document
-
     history = folder.history()
     verdicts = judge(folder.spec, history)
     if trouble:

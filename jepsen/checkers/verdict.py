@@ -70,3 +70,28 @@ def merge_valid(verdicts: Iterable[Valid]) -> Valid:
         if valid == "unknown":
             merged = "unknown"
     return merged
+
+
+def verdict_document(verdict: Verdict) -> dict[str, Any]:
+    """The verdict for programs."""
+    document: dict[str, Any] = {
+        "valid": verdict.valid,
+        "anomalies": [_anomaly_document(one) for one in verdict.anomalies],
+        "notes": [_anomaly_document(one) for one in verdict.notes],
+        "statistics": with_text_keys(dict(verdict.statistics)),
+    }
+    if verdict.why_unknown:
+        document["why_unknown"] = verdict.why_unknown
+    return document
+
+
+def _anomaly_document(anomaly: Anomaly) -> dict[str, Any]:
+    detail = with_text_keys(dict(anomaly.detail))
+    return {"name": anomaly.name, **detail, "lines": list(anomaly.ops)}
+
+
+def with_text_keys(value: Any) -> Any:
+    """The value with text for the keys of its objects, as JSON has them."""
+    if isinstance(value, dict):
+        return {str(key): with_text_keys(item) for key, item in value.items()}
+    return [with_text_keys(one) for one in value] if isinstance(value, list | tuple) else value

@@ -12,7 +12,7 @@ from jepsen import edn
 from jepsen.checkers.linearizable import Budget
 from jepsen.checkers.list_append import CONSISTENCY
 from jepsen.checkers.registry import CHECKER_NAMES, LINEARIZABLE, MODELS, checker_named, model_named
-from jepsen.checkers.verdict import Verdict, merge_valid
+from jepsen.checkers.verdict import Verdict, merge_valid, verdict_document
 from jepsen.cli.output import (
     Output,
     OutputOption,
@@ -21,7 +21,6 @@ from jepsen.cli.output import (
     say,
     say_json,
     tell,
-    verdict_document,
     word,
 )
 from jepsen.errors import InputError

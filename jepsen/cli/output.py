@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jepsen.checkers.verdict import with_text_keys
+
 if TYPE_CHECKING:
     from jepsen.checkers.verdict import Anomaly, Valid, Verdict
 
@@ -59,31 +61,6 @@ def exit_status(valid: Valid) -> int:
     return {True: 0, False: 1, "unknown": 2}[valid]
 
 
-def verdict_document(verdict: Verdict) -> dict[str, Any]:
-    """The verdict for programs."""
-    document: dict[str, Any] = {
-        "valid": verdict.valid,
-        "anomalies": [_anomaly_document(one) for one in verdict.anomalies],
-        "notes": [_anomaly_document(one) for one in verdict.notes],
-        "statistics": _with_text_keys(dict(verdict.statistics)),
-    }
-    if verdict.why_unknown:
-        document["why_unknown"] = verdict.why_unknown
-    return document
-
-
-def _anomaly_document(anomaly: Anomaly) -> dict[str, Any]:
-    detail = _with_text_keys(dict(anomaly.detail))
-    return {"name": anomaly.name, **detail, "lines": list(anomaly.ops)}
-
-
-def _with_text_keys(value: Any) -> Any:
-    """Keys of objects are text in JSON."""
-    if isinstance(value, dict):
-        return {str(key): _with_text_keys(item) for key, item in value.items()}
-    return [_with_text_keys(one) for one in value] if isinstance(value, list | tuple) else value
-
-
 def anomaly_lines(verdict: Verdict) -> list[str]:
     """One line a kind of anomaly, with the first few of it."""
     by_name: dict[str, list[Anomaly]] = {}
@@ -92,7 +69,7 @@ def anomaly_lines(verdict: Verdict) -> list[str]:
     lines = []
     for name, found in by_name.items():
         shown = "; ".join(
-            json.dumps(_with_text_keys(dict(one.detail)), default=plain)[:200]
+            json.dumps(with_text_keys(dict(one.detail)), default=plain)[:200]
             for one in found[:NAMES_SHOWN_MAX]
         )
         more = f" and {len(found) - NAMES_SHOWN_MAX} more" if len(found) > NAMES_SHOWN_MAX else ""

@@ -18,7 +18,6 @@ from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
 from raftctl.localcluster.ports import free_ports
-from raftctl.localcluster.processes import wait_gone
 
 if TYPE_CHECKING:
     import random
@@ -140,11 +139,7 @@ class LocalEnvironment:
 
     async def terminate(self, node: str) -> None:
         """See `Environment`."""
-        process = self._cluster.process(self._cluster.layout.node(node))
-        if process is not None:
-            process.send(signal.SIGTERM)
-            if await asyncio.to_thread(wait_gone, [process], TERMINATE_S):
-                await self.kill(node)
+        await asyncio.to_thread(self._cluster.stop, self._cluster.layout.node(node), TERMINATE_S)
 
     async def start_node(self, node: str) -> None:
         """See `Environment`."""
