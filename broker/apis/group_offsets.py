@@ -35,11 +35,6 @@ def _name_of(context: ApiContext, topic: dict[str, Any]) -> str | None:
     return None if found is None else found.name
 
 
-def _exists(context: ApiContext, partition: TopicPartition) -> bool:
-    topic = context.metadata.image.topics.by_name(partition.topic)
-    return topic is not None and partition.partition in topic.partitions
-
-
 def _topic(topic: dict[str, Any], partitions: list[dict[str, Any]]) -> dict[str, Any]:
     """A topic of an answer, named as it was asked for."""
     named: dict[str, Any] = {key: topic[key] for key in ("name", "topic_id") if key in topic}
@@ -58,7 +53,7 @@ async def handle_commit(context: ApiContext, request: Request) -> Answer:
         name = _name_of(context, topic)
         for one in topic["partitions"]:
             partition = TopicPartition(name or "", one["partition_index"])
-            if _exists(context, partition):
+            if context.metadata.has(partition):
                 retention_ms = body.get("retention_time_ms", -1)
                 offsets.append((partition, _committed(one, wall_ms, retention_ms)))
     generation = body["generation_id_or_member_epoch"]
@@ -76,7 +71,7 @@ async def handle_commit_in_transaction(context: ApiContext, request: Request) ->
         (partition, _committed(one, wall_ms, -1))
         for topic in body["topics"]
         for one in topic["partitions"]
-        if _exists(context, partition := TopicPartition(topic["name"], one["partition_index"]))
+        if context.metadata.has(partition := TopicPartition(topic["name"], one["partition_index"]))
     ]
     caller = Caller(
         body.get("member_id", ""), body.get("group_instance_id"), body.get("generation_id", -1)
@@ -223,7 +218,7 @@ async def handle_delete(context: ApiContext, request: Request) -> Answer:
         partition
         for topic in body["topics"]
         for one in topic["partitions"]
-        if _exists(context, partition := TopicPartition(topic["name"], one["partition_index"]))
+        if context.metadata.has(partition := TopicPartition(topic["name"], one["partition_index"]))
     )
     delete = DeleteOffsets(body["group_id"], partitions)
     errors: Errors = await ask(context, delete, delete.group_id).future

@@ -14,6 +14,7 @@ from raftctl.metadata.image import EMPTY_IMAGE
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from broker.types import TopicPartition
     from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.metadata.records import Endpoint
 
@@ -51,6 +52,10 @@ class MetadataCache:
                 future.set_result(None)
             else:
                 self._waiters.append((condition, future))
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether there is such a partition, as far as this broker knows."""
+        return self.image.topics.partition(*partition) is not None
 
     async def until(self, condition: Callable[[MetadataImage], bool], timeout_ms: int) -> bool:
         """Waits for an image of which `condition` holds; False if none came in time."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
-from broker.coordinator.marker_sender import by_topic
 from broker.coordinator.transactions import AddPartitions, EndTransaction, InitProducer
-from broker.types import TopicPartition
+from broker.types import TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -110,17 +109,12 @@ async def _added_of(context: ApiContext, one: dict[str, Any]) -> dict[str, Any]:
 
 async def _add(context: ApiContext, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
     """All are added, or none: who could not write to one would not commit the others."""
-    unknown = [one for one in asked.partitions if not _exists(context, one)]
+    unknown = [one for one in asked.partitions if not context.metadata.has(one)]
     if unknown and not asked.verify_only:
         others = dict.fromkeys(asked.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
         return others | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     errors: dict[TopicPartition, ErrorCode] = await context.transactions.ask(asked)
     return errors
-
-
-def _exists(context: ApiContext, partition: TopicPartition) -> bool:
-    topic = context.metadata.image.topics.by_name(partition.topic)
-    return topic is not None and partition.partition in topic.partitions
 
 
 def _partitions(topics: list[dict[str, Any]]) -> frozenset[TopicPartition]:
@@ -145,7 +139,7 @@ def _by_topic(errors: dict[TopicPartition, ErrorCode], version: int) -> list[dic
                 for number in numbers
             ],
         }
-        for name, numbers in by_topic(frozenset(errors)).items()
+        for name, numbers in by_topic(errors).items()
     ]
 
 

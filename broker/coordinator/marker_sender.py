@@ -16,7 +16,7 @@ from broker.protocol.versions import ApiKey
 from broker.replication.background import Background
 from broker.replication.connection import BrokerConnection, connect
 from broker.replication.partition import NO_LEADER
-from broker.types import EndMarker, TopicPartition
+from broker.types import EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ class MarkerSender:
 
     def _leader(self, partition: TopicPartition) -> int | None:
         """The broker that leads it; -1 while none does, None if there is no such partition."""
-        topic = self._image().topics.by_name(partition.topic)
-        found = None if topic is None else topic.partitions.get(partition.partition)
+        found = self._image().topics.partition(*partition)
         return None if found is None else found.leader
 
     def _peer(self, broker_id: int) -> _Peer:
@@ -201,14 +200,6 @@ def _message(entry: _Entry) -> dict[str, Any]:
         "coordinator_epoch": marker.coordinator_epoch,
         "transaction_version": marker.transaction_version,
     }
-
-
-def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
-    """Topic to its partitions, both in order."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
-    return topics
 
 
 def _errors(marker: dict[str, Any]) -> dict[TopicPartition, ErrorCode]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from broker.coordinator.core import KeyValue
 from broker.coordinator.record_format import RecordFormat, field, table
 from broker.coordinator.transaction_state import Transaction, TransactionState
-from broker.types import TopicPartition
+from broker.types import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from broker.protocol.schema import Field, Struct
@@ -64,9 +64,7 @@ def written(transactional_id: str, transaction: Transaction | None) -> KeyValue:
 
 
 def _message(transaction: Transaction) -> dict[str, Any]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(transaction.partitions):
-        topics.setdefault(topic, []).append(partition)
+    topics = by_topic(transaction.partitions)
     return {
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.producer_epoch,

@@ -462,8 +462,7 @@ class ReplicaManager:
 
     def _absence(self, partition: TopicPartition) -> ErrorCode:
         """Why a partition is not here: somebody else's, or nobody's."""
-        topic = self._image.topics.by_name(partition.topic)
-        if topic is not None and partition.partition in topic.partitions:
+        if self._image.topics.partition(*partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

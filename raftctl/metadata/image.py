@@ -167,6 +167,11 @@ class TopicsImage:
         """The topic of this id."""
         return self.topics.get(topic_id)
 
+    def partition(self, name: str, number: int) -> PartitionImage | None:
+        """The partition of this number of the topic of this name."""
+        topic = self.by_name(name)
+        return None if topic is None else topic.partitions.get(number)
+
     def in_order(self) -> Iterator[TopicImage]:
         """The topics sorted by name."""
         return (self.topics[self.ids[name]] for name in sorted(self.ids))
