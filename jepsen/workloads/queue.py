@@ -24,7 +24,7 @@ from aiokafka.errors import (
 from jepsen.checkers.kafka.check import check_kafka
 from jepsen.checkers.simple import check_availability
 from jepsen.client import Completion, failed, ok, unknown
-from jepsen.generator.combinators import Cycle, Then, UntilOk, once, reserve
+from jepsen.generator.combinators import Cycle, UntilOk, once, phases, reserve
 from jepsen.generator.core import Endless, Numbered, Todo
 from jepsen.workloads.base import Workload, WorkloadOptions
 
@@ -256,6 +256,7 @@ def queue(options: WorkloadOptions) -> Workload:
         partial(_client, options),
         reserve(senders, sends, polls),
         {"kafka": check_kafka, "availability": check_availability},
-        final=Then((UntilOk(last_sends), UntilOk(Cycle(once("final-poll", [["poll"]]))))),
+        # What is acknowledged while it is polled for the last time would count as unseen.
+        final=phases(UntilOk(last_sends), UntilOk(Cycle(once("final-poll", [["poll"]])))),
         prepare=partial(create_topic, options=options),
     )

@@ -34,6 +34,8 @@ from jepsen.generator.combinators import (
 )
 from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Endless, Numbered, Thread, Todo
 from jepsen.history import Op, OpType
+from jepsen.workloads.base import WorkloadOptions
+from jepsen.workloads.queue import queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -216,3 +218,14 @@ def test_the_same_seed_does_the_same() -> None:
 
     assert made(3) == made(3)
     assert made(3) != made(4)
+
+
+def test_a_queue_is_polled_for_the_last_time_when_every_send_has_ended() -> None:
+    # Seen with three sends under way when a fourth was acknowledged: they counted as unseen.
+    takes_s = 0.5
+    final = queue(WorkloadOptions(concurrency=4)).final
+    found = run(clients(Stagger(0.1, final)), threads=4, takes_s=takes_s)
+    sent_s = [one.time_s for one in found if one.f == "send"]
+    polled_s = [one.time_s for one in found if one.f == "final-poll"]
+    assert len(sent_s) > 1
+    assert min(polled_s) >= max(sent_s) + takes_s
