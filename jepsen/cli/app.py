@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jepsen.cli import check, report, test
+from jepsen.cli import check, report, spark, test
 
 app = typer.Typer(
     name="jepsen",
@@ -25,3 +25,4 @@ app.command()(check.check)
 app.command(name="test")(test.run)
 app.command()(report.report)
 app.command()(report.serve)
+app.add_typer(spark.app, name="spark")
