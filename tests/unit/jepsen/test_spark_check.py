@@ -10,6 +10,7 @@ import pytest
 
 from jepsen.cli.main import run
 from jepsen.history import to_json, write_edn
+from tests import spark_logs
 from tests.spark_equality import compare, write_table
 from tests.unit.jepsen.histories import history
 
@@ -27,6 +28,9 @@ GOOD = history(
 )
 BAD = [*GOOD[:3], history(*[(1, "ok", "read", 2)] * 4)[3]]
 
+# A machine that is busy with other things gives a JVM its time late.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def session() -> Iterator[Any]:
@@ -36,8 +40,11 @@ def session() -> Iterator[Any]:
     missing = java_missing()
     if missing:
         pytest.skip(missing)
-    with spark_session("local[1]", "1g") as spark:
-        yield spark
+    with pytest.MonkeyPatch.context() as patch:
+        # A JVM that does not optimize is quicker with what takes moments.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        with spark_session("local[1]", "1g") as spark:
+            yield spark
 
 
 def _lines(path: Path, lines: list[Any]) -> str:
@@ -50,6 +57,51 @@ def test_random_histories_get_the_verdicts_of_one_process(tmp_path: Path) -> Non
     differing, methods = compare(200, 0, tmp_path)
     assert differing == {}
     assert min(methods["zones true"], methods["search true"], methods["search false"]) > 50
+
+
+@pytest.mark.req("J7")
+def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
+    differing, kinds = spark_logs.compare(spark_logs.random_logs(200, 0), tmp_path)
+    assert differing == []
+    assert kinds.keys() == {
+        "G1a",
+        "duplicate",
+        "inconsistent-offsets",
+        "int-nonmonotonic-poll",
+        "int-nonmonotonic-send",
+        "int-poll-skip",
+        "int-send-skip",
+        "lost-write",
+        "nonmonotonic-poll",
+        "nonmonotonic-send",
+        "poll-skip",
+        "precommitted-read",
+        "spurious-zero-offset",
+        "torn-transaction",
+        "unexpected",
+        "unseen",
+    }
+
+
+@pytest.mark.req("J7")
+def test_checkers_of_whole_histories_judge_many_at_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adds = [(0, "invoke", "add", 1), (0, "ok", "add", 1), (1, "invoke", "read", None)]
+    lines = {
+        "kept": history(*adds, (1, "ok", "read", [1])),
+        "lost": history(*adds, (1, "ok", "read", [])),
+        "unread": history(*adds[:2]),
+    }
+    table = str(tmp_path / "sets.parquet")
+    write_table(lines, tmp_path / "sets.parquet")
+    assert run(["spark", "check", table, "--checker", "set"]) == 1
+    said = capsys.readouterr()
+    words = {"kept": "valid", "lost": "invalid", "unread": "unknown"}
+    shown = [f"{table}:{name} {word}" for name, word in words.items()]
+    assert said.out.splitlines() == [*shown, "all invalid"]
+    assert "lost (1)" in said.err
+    assert "no read has succeeded" in said.err
 
 
 @pytest.mark.req("J6", "J7")
@@ -177,3 +229,22 @@ def test_known_histories_get_their_verdicts(
         run(["spark", "check", *files, "--model", model, "--print", "json"])
         found |= {one["file"]: one["valid"] for one in json.loads(capsys.readouterr().out)}
     assert found == wanted
+
+
+@pytest.mark.req("J7")
+@pytest.mark.parametrize("options", [[], ["--unique"]], ids=["cas", "unique"])
+def test_exactly_the_planted_faults_are_found(tmp_path: Path, options: list[str]) -> None:
+    import pyarrow.parquet as pq
+
+    made, found = tmp_path / "made", tmp_path / "found"
+    size = ["--ops", "2000", "--keys", "40", "--faults", "7", "--crashes", "0.1"]
+    assert run(["spark", "generate", str(made), *size, *options]) == 0
+    assert run(["spark", "check", str(made / "operations"), "--output", str(found)]) == 1
+    rows = pq.read_table(found / "verdicts").to_pylist()
+    wrong = {json.loads(row["key"]) for row in rows if row["valid"] == "false"}
+    wanted = json.loads((made / "expected.json").read_text())["invalid"]
+    assert wrong == {int(key) for key in wanted}
+    assert (len(wanted), len(rows)) == (7, 40)
+    assert sum(row["operations"] for row in rows) == 2000 + 3 * 7
+    assert run(["spark", "generate", str(made)]) == 254
+    assert run(["spark", "generate", str(tmp_path / "new"), "--keys", "1", "--faults", "2"]) == 254
