@@ -71,9 +71,9 @@ bench: setup
 bench-kafka: setup
 	$(BIN)/python -m tests.bench kafka --output out/bench-kafka.json $(if $(ONLY),--only $(ONLY)) $(if $(FULL),--full)
 
-# Controllers alone, up to two million partitions: make bench-scale PARTITIONS=100000.
+# Controllers alone, up to two million partitions: make bench-scale PARTITIONS=100000 OBSERVERS=30.
 bench-scale: setup
-	$(BIN)/python -m tests.bench.scale.main --output out/bench-scale.json $(if $(PARTITIONS),--up-to $(PARTITIONS))
+	$(BIN)/python -m tests.bench.scale.main --output out/bench-scale.json $(if $(PARTITIONS),--up-to $(PARTITIONS)) $(if $(OBSERVERS),--observers $(OBSERVERS))
 
 # Our checker beside Porcupine, which needs Go: make bench-check HISTORIES=DIR adds the logs of etcd.
 bench-check: setup

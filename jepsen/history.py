@@ -87,7 +87,11 @@ class Operation:
 
 def operations(history: Iterable[Op]) -> list[Operation]:
     """The clients' operations, in the order of their invocations. Raises HistoryError."""
-    found: dict[int, Operation] = {}
+    return sorted(ended_operations(history), key=lambda operation: operation.invoke.index)
+
+
+def ended_operations(history: Iterable[Op]) -> Iterator[Operation]:
+    """The clients' operations as they end; those that never do come last. Raises HistoryError."""
     open_calls: dict[int | str, Op] = {}
     for op in history:
         if not op.by_client:
@@ -96,13 +100,13 @@ def operations(history: Iterable[Op]) -> list[Operation]:
             if op.process in open_calls:
                 raise HistoryError(f"op {op.index}: process {op.process} has not finished another")
             open_calls[op.process] = op
-            found[op.index] = Operation(op, None)
         else:
             invoke = open_calls.pop(op.process, None)
             if invoke is None:
                 raise HistoryError(f"op {op.index}: process {op.process} has begun nothing")
-            found[invoke.index] = Operation(invoke, op)
-    return list(found.values())
+            yield Operation(invoke, op)
+    for invoke in open_calls.values():
+        yield Operation(invoke, None)
 
 
 # --- JSON lines -----------------------------------------------------------------------------------

@@ -79,10 +79,10 @@ def check(
     or with `--output json` all into one document. Exit status 0 all valid, 1 some invalid, else 2
     some unknown, 254 bad arguments.
     """
-    _one_of("--checker", checker, CHECKER_NAMES)
-    _one_of("--failures", failures, FAILURES)
-    _one_of("--consistency", consistency, CONSISTENCY)
-    name, initial = _model(model)
+    one_of("--checker", checker, CHECKER_NAMES)
+    one_of("--failures", failures, FAILURES)
+    one_of("--consistency", consistency, CONSISTENCY)
+    name, initial = model_option(model)
 
     def budget() -> Budget:
         return Budget(memory * MIB, time.monotonic() + time_limit, time.monotonic)
@@ -99,7 +99,7 @@ def check(
     for file, text in texts.items():
         verdicts[file] = _judge(file, text, form, checker_of)
         if output is Output.TABLE:
-            _show(file, verdicts[file])
+            show(file, verdicts[file])
     if output is Output.JSON:
         say_json([{"file": file, **verdict_document(one)} for file, one in verdicts.items()])
     raise typer.Exit(exit_status(merge_valid(one.valid for one in verdicts.values())))
@@ -127,7 +127,8 @@ def _judge(file: str, text: str, form: Format, checker_of: Any) -> Verdict:
     return verdict
 
 
-def _show(file: str, verdict: Verdict) -> None:
+def show(file: str, verdict: Verdict) -> None:
+    """Prints a history's verdict, and on stderr what was found."""
     say(f"{file} {word(verdict.valid)}")
     for line in anomaly_lines(verdict):
         tell(f"  {line}")
@@ -144,10 +145,10 @@ def _read(file: str) -> str:
         raise InputError(f"{file}: no history: it is not text") from None
 
 
-def _model(text: str) -> tuple[str, Any]:
-    """`name` or `name(initial value in EDN)`."""
+def model_option(text: str) -> tuple[str, Any]:
+    """(name, initial value) of `name` or `name(initial value in EDN)`. Raises InputError."""
     name, bracket, rest = text.partition("(")
-    _one_of("--model", name, MODELS)
+    one_of("--model", name, MODELS)
     if not bracket:
         return name, None
     try:
@@ -159,6 +160,7 @@ def _model(text: str) -> tuple[str, Any]:
     return name, values[0]
 
 
-def _one_of(option: str, given: str, known: Any) -> None:
+def one_of(option: str, given: str, known: Any) -> None:
+    """Raises InputError unless the option's value is one of those known."""
     if given not in known:
         raise InputError(f"{option} {given}: choose one of {', '.join(known)}")

@@ -123,6 +123,7 @@ DURABLE = (
         "a restarted voter does not read its quorum-state file",
         ("epoch_never_goes_back", "one_leader_per_epoch", "no_epoch_is_led_twice"),
         Patch(QuorumStateStore, "load", _forget_state),
+        scenario="controllers_restart_amid_elections",
     ),
 )
 

@@ -12,7 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.chaos_clients import create_topic
-from tests.simulation.cluster_chaos import chaos, controllers_disks_fail
+from tests.simulation.cluster_chaos import (
+    chaos,
+    controllers_disks_fail,
+    controllers_restart_amid_elections,
+)
 from tests.simulation.cluster_scenarios import snapshots_bring_back_who_was_away
 from tests.simulation.group_scenarios import coordinator_dies, coordinator_is_isolated
 from tests.simulation.kv_scenarios import keys_stay_linearizable
@@ -183,6 +187,7 @@ SCENARIOS: dict[str, Scenario] = {
     for one in (
         chaos,
         controllers_disks_fail,
+        controllers_restart_amid_elections,
         coordinator_dies,
         coordinator_is_isolated,
         partition_leader_is_isolated,

@@ -92,6 +92,12 @@ async def controllers_lose_power(world: World) -> None:
     await Chaos(world, tuple(plan)).run()
 
 
+async def controllers_restart_amid_elections(world: World) -> None:
+    """One controller after the other loses power, sooner than an epoch is known everywhere."""
+    nodes = ("controller-101", "controller-102", "controller-103")
+    await Chaos(world, _in_turn("power_off", nodes * 8, 400, 100)).run()
+
+
 async def controllers_disks_fail(world: World) -> None:
     """An fsync of each controller fails, and right afterwards its power."""
     nodes = ("controller-101", "controller-102", "controller-103")

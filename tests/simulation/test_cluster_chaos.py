@@ -35,6 +35,7 @@ def test_every_property_holds_whatever_goes_wrong(simulator: WarmInterpreters, s
     [
         "brokers_lose_power",
         "controllers_lose_power",
+        "controllers_restart_amid_elections",
         "controllers_disks_fail",
         "brokers_disks_fail",
         "bits_flip",

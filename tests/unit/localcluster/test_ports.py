@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from raftctl.errors import ConfigError
 from raftctl.localcluster.ports import free_ports, is_free, serves
 
 TIMEOUT_S = 0.1
@@ -14,6 +19,34 @@ def test_a_port_where_nobody_listens_serves_nothing() -> None:
     (port,) = free_ports(1)
     assert is_free(port)
     assert not serves(port, TIMEOUT_S)
+
+
+def test_processes_side_by_side_are_given_different_ports() -> None:
+    """Also those on which nothing listens yet."""
+    program = (
+        "from raftctl.localcluster.ports import free_ports\n"
+        "print(*free_ports(240), flush=True)\n"
+        "input()"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        theirs = {int(port) for port in other.stdout.readline().split()}
+        ours = free_ports(240)
+        other.communicate("\n")
+    assert len(theirs) == len(set(ours)) == 240
+    assert not theirs.intersection(ours)
+
+
+def test_a_process_is_given_a_port_again_only_after_all_others() -> None:
+    assert not set(free_ports(120)).intersection(free_ports(120))
+
+
+def test_more_ports_than_there_are_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no 250 free ports between 20000 and 32000"):
+        free_ports(250)
 
 
 def test_a_broker_that_keeps_its_clients_waiting_does_not_serve_yet() -> None:
