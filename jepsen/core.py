@@ -88,6 +88,24 @@ class RunSpec:
         return cls(**{**document, "nemesis": tuple(document.get("nemesis", ()))})
 
 
+FAULTS = {
+    "local": ("kill", "pause", "restart", "partition"),
+    "sim": ("kill", "pause", "restart", "partition"),
+    "external": (),
+}
+"""What can be done to the clusters of each environment."""
+
+
+def workloads_in(env: str) -> tuple[str, ...]:
+    """The workloads that the environment's clusters can serve."""
+    return KAFKA_WORKLOADS if env == "external" else tuple(WORKLOADS)
+
+
+def faults_in(env: str) -> tuple[str, ...]:
+    """The faults that the environment's clusters can be given."""
+    return FAULTS[env]
+
+
 def check_spec(spec: RunSpec) -> None:
     """InputError for what cannot be run."""
     if spec.workload not in WORKLOADS:
@@ -95,6 +113,9 @@ def check_spec(spec: RunSpec) -> None:
     for name in spec.nemesis:
         if name not in PACKAGES:
             raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
+        if name not in faults_in(spec.env):
+            known = ", ".join(faults_in(spec.env)) or "nothing"
+            raise InputError(f"--nemesis {name}: in --env {spec.env} it can be {known}")
     if spec.client not in CLIENTS:
         raise InputError(f"--client {spec.client}: choose one of {', '.join(CLIENTS)}")
     if spec.env == "sim" and spec.client != "aiokafka":
@@ -104,8 +125,6 @@ def check_spec(spec: RunSpec) -> None:
             raise InputError("--env external: say where with --bootstrap-servers HOST:PORT,...")
         if spec.workload not in KAFKA_WORKLOADS:
             raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
-        if spec.nemesis:
-            raise InputError("--env external: its nodes cannot be broken from here: no --nemesis")
     elif spec.bootstrap_servers:
         raise InputError(f"--bootstrap-servers: only with --env external, not {spec.env}")
     if spec.workload == "queue" and spec.replication > spec.brokers and spec.env != "external":

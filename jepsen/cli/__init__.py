@@ -1,1 +1,1 @@
-"""The command line of the harness: `jepsen test`, `check`, `report`, `serve`."""
+"""The command line of the harness: `jepsen test`, `test-all`, `check`, `report`, `serve`."""

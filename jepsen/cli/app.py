@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jepsen.cli import check, report, test
+from jepsen.cli import check, report, spark, test, test_all
 
 app = typer.Typer(
     name="jepsen",
@@ -23,5 +23,7 @@ def _commands() -> None:
 
 app.command()(check.check)
 app.command(name="test")(test.run)
+app.command(name="test-all")(test_all.run)
 app.command()(report.report)
 app.command()(report.serve)
+app.add_typer(spark.app, name="spark")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.cli.main import run
-from jepsen.cli.test import rerun_command
+from jepsen.cli.options import rerun_command
 from jepsen.core import RunSpec
 from jepsen.errors import InputError
 from jepsen.history import Op, OpType

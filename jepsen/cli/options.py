@@ -1,0 +1,140 @@
+"""The options that commands which run tests have in common, and the test they make together."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jepsen.cli.output import tell
+from jepsen.core import CLIENTS, RunSpec, check_spec
+from jepsen.errors import InputError
+from jepsen.running import ENVIRONMENTS, run_and_judge
+from jepsen.store import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from jepsen.checkers.verdict import Verdict
+
+SEED_MAX = 1_000_000
+ACKS = ("all", "1", "0")
+
+EnvOption = Annotated[
+    str, typer.Option(metavar="|".join(ENVIRONMENTS), help="Where the cluster is.")
+]
+TimeLimitOption = Annotated[float, typer.Option(min=0.1, help="Seconds, without the end.")]
+RateOption = Annotated[float, typer.Option(min=0.01, help="Operations a second, of all.")]
+ConcurrencyOption = Annotated[int, typer.Option(min=1, max=1000, help="Clients.")]
+IntervalOption = Annotated[
+    float, typer.Option(min=0.01, help="Seconds between faults, and that one lasts, about.")
+]
+SeedOption = Annotated[int | None, typer.Option(min=0, help="Of all chance; else a new one.")]
+ControllersOption = Annotated[int, typer.Option(min=1, max=9, help="Of a new cluster.")]
+BrokersOption = Annotated[int, typer.Option(min=1, max=100, help="Of a new cluster.")]
+KeysOption = Annotated[int, typer.Option(min=1, max=1000, help="Partitions of the topic.")]
+ReplicationOption = Annotated[int, typer.Option(min=1, max=100, help="Replicas of each.")]
+AcksOption = Annotated[str, typer.Option(metavar="|".join(ACKS), help="What producers wait for.")]
+ClientOption = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(CLIENTS), help="The library that talks to Kafka; sim: aiokafka only."
+    ),
+]
+BootstrapOption = Annotated[
+    str, typer.Option(metavar="HOST:PORT,...", help="Of an external cluster.")
+]
+OverrideOption = Annotated[
+    list[str] | None,
+    typer.Option("--override", "-o", metavar="KEY=VALUE", help="A configuration key of nodes."),
+]
+StoreOption = Annotated[str, typer.Option(metavar="DIR", help="Where runs are kept.")]
+
+
+def check_words(env: str, acks: str) -> None:
+    """InputError for what is none of the words that an option takes."""
+    if acks not in ACKS:
+        raise InputError(f"--acks {acks}: choose one of {', '.join(ACKS)}")
+    if env not in ENVIRONMENTS:
+        raise InputError(f"--env {env}: choose one of {', '.join(ENVIRONMENTS)}")
+
+
+def default_client(env: str) -> str:
+    """The library that a test uses if none is named."""
+    return "aiokafka" if env == "sim" else "librdkafka"
+
+
+def new_seed(given: int | None) -> int:
+    """The seed that was asked for, else one by chance."""
+    return random.randrange(SEED_MAX) if given is None else given
+
+
+def comma_separated(text: str) -> tuple[str, ...]:
+    """The words between commas."""
+    return tuple(word for word in text.split(",") if word)
+
+
+def overrides_of(given: Sequence[str]) -> dict[str, str]:
+    """The configuration keys with their values; InputError."""
+    found = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not (key and equals):
+            raise InputError(f"-o {one}: write KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
+    """Runs and judges a test in a new folder of the store. InputError, before there is one."""
+    check_spec(spec)
+    folder = RunFolder.create(store, spec, rerun_command(spec))
+    with _progress() as told:
+        return folder, run_and_judge(folder, told)
+
+
+def rerun_command(spec: RunSpec) -> str:
+    """The command line that runs the same again."""
+    options = {
+        "--env": spec.env,
+        "--nemesis": ",".join(spec.nemesis),
+        "--time-limit": f"{spec.time_limit_s:g}",
+        "--rate": f"{spec.rate:g}",
+        "--concurrency": str(spec.concurrency),
+        "--interval": f"{spec.interval_s:g}",
+        "--seed": str(spec.seed),
+        "--controllers": str(spec.controllers),
+        "--brokers": str(spec.brokers),
+        "--keys": str(spec.keys),
+        "--replication": str(spec.replication),
+        "--acks": spec.acks,
+        "--client": spec.client,
+        "--topic": spec.topic,
+        "--bootstrap-servers": spec.bootstrap_servers,
+    }
+    words = ["jepsen", "test", spec.workload]
+    for option, value in options.items():
+        words += [option, value] if value else []
+    for key, value in spec.overrides.items():
+        words += ["-o", f"{key}={value}"]
+    return shlex.join(words)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line that is written over on a terminal, else lines one after the other."""
+    if not sys.stderr.isatty():
+        yield tell
+        return
+
+    def over(line: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{line[:150]}")
+        sys.stderr.flush()
+
+    yield over
+    sys.stderr.write("\n")
