@@ -2,125 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import Any
 
 import pytest
 
 from broker.coordinator.transaction_state import TransactionState
-from broker.coordinator.transactions import AddPartitions, InitProducer, ProducerGoesOn
+from broker.coordinator.transactions import ProducerGoesOn
 from broker.protocol.versions import ApiKey
 from broker.replication.transaction_guards import Sender, TransactionGuards
 from broker.types import EndMarker, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.records import PartitionRecord, TopicRecord
 from tests.unit.broker_log.batches import make_batch
-from tests.unit.broker_replication.world import P0, Node, World, eventually
-from tests.unit.broker_server.fakes import Client, connected, produce_message
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from broker.coordinator.transaction_state import Transaction
+from tests.unit.broker_replication.transaction_world import (
+    OFFSETS,
+    P1,
+    STATES,
+    records,
+    transactions,
+)
+from tests.unit.broker_replication.world import P0, World, eventually
+from tests.unit.broker_server.fakes import produce_message
 
 pytestmark = pytest.mark.req("T3")
-TRANSACTIONAL = 0x10
-P1 = TopicPartition("t", 1)
-STATES, OFFSETS = "__transaction_state", "__consumer_offsets"
-
-
-def records(producer: ProducerGoesOn, sequence: int, count: int = 1) -> bytes:
-    """A batch of a transaction."""
-    return make_batch(
-        [b"v"] * count,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        sequence=sequence,
-        attributes=TRANSACTIONAL,
-    )
-
-
-class Cluster:
-    """Broker 1 leads the topic and the groups' offsets, broker 2 is every coordinator of ids."""
-
-    def __init__(self, world: World, leader: Client, coordinator: Client) -> None:
-        self.world = world
-        self.leader = leader
-        self.coordinator = coordinator
-
-    @property
-    def node(self) -> Node:
-        """The leader."""
-        return self.world.nodes[1]
-
-    def transaction(self) -> Transaction:
-        """What the id has come to."""
-        return self.world.nodes[2].transactions.core_of("x").known["x"]
-
-    async def begin(self) -> ProducerGoesOn:
-        """A producer's id and epoch."""
-        request = InitProducer("x", 60_000, fresh_id=9)
-        found: ProducerGoesOn = await self.world.nodes[2].transactions.ask(request)
-        return found
-
-    async def add(self, producer: ProducerGoesOn, *partitions: TopicPartition) -> None:
-        """As clients before version 2 do."""
-        request = AddPartitions("x", *producer, frozenset(partitions))
-        await self.world.nodes[2].transactions.ask(request)
-
-    async def produce(
-        self, version: int, producer: ProducerGoesOn, sequence: int, *partitions: TopicPartition
-    ) -> list[int]:
-        """The error of each partition."""
-        batch = records(producer, sequence)
-        data = [{"index": one.partition, "records": batch} for one in partitions or (P0,)]
-        message = {
-            "transactional_id": "x",
-            "acks": -1,
-            "timeout_ms": 5_000,
-            "topic_data": [{"name": "t", "partition_data": data}],
-        }
-        answer = await self.leader.ask(ApiKey.PRODUCE, version, message)
-        (topic,) = answer["responses"]
-        return [one["error_code"] for one in topic["partition_responses"]]
-
-    async def end(self, version: int, producer: ProducerGoesOn, *, commit: bool) -> dict[str, Any]:
-        """The answer of EndTxn."""
-        message = {"transactional_id": "x", "committed": commit, **producer._asdict()}
-        return await self.coordinator.ask(ApiKey.END_TXN, version, message)
-
-    async def ended(self) -> None:
-        """Until every partition has its marker."""
-        await eventually(
-            lambda: (
-                self.transaction().state
-                in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
-            )
-        )
-
-    @property
-    def is_open(self) -> bool:
-        """Whether readers of committed records wait for a transaction in partition 0."""
-        return self.node.hosted().log.producers.first_unstable_offset is not None
-
-
-@asynccontextmanager
-async def cluster(**keys: str) -> AsyncIterator[Cluster]:
-    async with World(2, listen=True, **keys) as world:
-        world.create_topic(partitions=2)
-        for number, (name, leader) in enumerate({STATES: 2, OFFSETS: 1}.items(), start=50):
-            topic_id = UUID(int=number)
-            record = PartitionRecord(topic_id, 0, (1, 2), (1, 2), leader, 0, 0)
-            world.controller.commit(TopicRecord(name, topic_id), record)
-        shard = world.nodes[2].transactions.shards.shard_of("x")
-        await eventually(lambda: shard.is_loaded)
-        async with connected(world.nodes[1]) as leader, connected(world.nodes[2]) as coordinator:
-            yield Cluster(world, leader, coordinator)
 
 
 async def test_a_leader_adds_its_partition_for_producers_of_version_2() -> None:
-    async with cluster(add_partitions_to_txn_retry_backoff_max_ms="60000") as found:
+    async with transactions(add_partitions_to_txn_retry_backoff_max_ms="60000") as found:
         producer = await found.begin()
         assert await found.produce(12, producer, 0, P0, P1) == [0, 0]
         assert found.transaction().state is TransactionState.ONGOING
@@ -136,7 +43,7 @@ async def test_a_leader_adds_its_partition_for_producers_of_version_2() -> None:
 
 
 async def test_what_is_late_cannot_touch_the_next_transaction_of_version_2() -> None:
-    async with cluster() as found:
+    async with transactions() as found:
         first = await found.begin()
         await found.produce(12, first, 0)
         answer = await found.end(5, first, commit=True)
@@ -160,7 +67,7 @@ async def test_what_is_late_cannot_touch_the_next_transaction_of_version_2() -> 
 async def test_records_of_older_clients_are_refused_outside_a_transaction(
     version: int, error: ErrorCode
 ) -> None:
-    async with cluster() as found:
+    async with transactions() as found:
         producer = await found.begin()
         assert await found.produce(version, producer, 0) == [error]
         await found.add(producer, P0)
@@ -175,14 +82,14 @@ async def test_records_of_older_clients_are_refused_outside_a_transaction(
 
 
 async def test_without_verification_a_late_batch_begins_a_transaction() -> None:
-    async with cluster(transaction_partition_verification_enable="false") as found:
+    async with transactions(transaction_partition_verification_enable="false") as found:
         producer = await found.begin()
         assert await found.produce(9, producer, 0) == [0]
         assert found.is_open
 
 
 async def test_while_the_coordinator_is_away_records_are_to_be_sent_again() -> None:
-    async with cluster() as found:
+    async with transactions() as found:
         producer = await found.begin()
         await found.world.nodes[2].stop()
         found.world.set_isr(1)
@@ -192,7 +99,7 @@ async def test_while_the_coordinator_is_away_records_are_to_be_sent_again() -> N
 
 @pytest.mark.req("N3")
 async def test_a_transactions_records_need_its_id() -> None:
-    async with cluster() as found:
+    async with transactions() as found:
         message = produce_message("t", records(ProducerGoesOn(9, 0), 0))
         answer = await found.leader.ask(0, 9, message)
         (partition,) = answer["responses"][0]["partition_responses"]
@@ -202,7 +109,7 @@ async def test_a_transactions_records_need_its_id() -> None:
 @pytest.mark.req("N3")
 @pytest.mark.parametrize("name", [STATES, OFFSETS])
 async def test_clients_cannot_write_to_internal_topics(name: str) -> None:
-    async with cluster() as found:
+    async with transactions() as found:
         partition = {"index": 0, "records": make_batch([b"v"])}
         topics = [
             {"name": name, "partition_data": [partition]},
@@ -219,7 +126,7 @@ async def test_clients_cannot_write_to_internal_topics(name: str) -> None:
     ("version", "error"), [(3, ErrorCode.INVALID_TXN_STATE), (4, 120), (5, ErrorCode.NONE)]
 )
 async def test_offsets_belong_to_the_transaction_too(version: int, error: int) -> None:
-    async with cluster() as found:
+    async with transactions() as found:
         await eventually(lambda: found.node.groups.shard_of("g").is_loaded)
         producer = await found.begin()
         partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
@@ -288,7 +195,7 @@ def test_guards_are_of_one_leader_epoch_and_bounded() -> None:
 
 
 async def test_pipelined_batches_begin_a_transaction_in_order() -> None:
-    async with cluster() as found:
+    async with transactions() as found:
         producer = await found.begin()
         asked = [found.leader.send(0, 12, _message(producer, number)) for number in range(4)]
         answers = [await found.leader.receive(0, 12) for _ in asked]
