@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import io
 import json
 import re
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from jepsen.history import HistoryError, Op, from_json, read_edn, read_jepsen_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 class Format(enum.StrEnum):
@@ -47,15 +48,17 @@ def read_text(text: str, form: Format = Format.AUTO) -> list[Op]:
             return read_edn(text)
         case Format.LOG:
             return read_jepsen_log(text)
-    return list(_json_lines(text.split("\n")))
+    return list(json_lines(io.StringIO(text, newline="\n")))
 
 
-def _json_lines(lines: list[str]) -> Iterator[Op]:
-    """A last line that a crash has cut short is left out."""
-    *whole, last = lines
-    if last and _is_json_object(last):
-        whole.append(last)
-    for number, line in enumerate(whole):
+def json_lines(lines: Iterable[str]) -> Iterator[Op]:
+    """The operations of lines with their line feeds, as they are read. Raises HistoryError.
+
+    A last line that a crash has cut short is left out.
+    """
+    for number, line in enumerate(lines):
+        if not line.endswith("\n") and not _is_json_object(line):
+            return
         op = from_json(line)
         if op.index != number:
             raise HistoryError(f"line {number + 1} has index {op.index}")

@@ -83,7 +83,7 @@ def linearizable(model: Model, budget: Callable[[], Budget] = Budget) -> Checker
             "configurations_peak": max((key.configurations_peak for key in result.keys), default=0),
         }
         unknown = "; ".join(sorted(reasons)) if result.valid == "unknown" else ""
-        found = tuple(_nonlinearizable(key) for key in result.failures)
+        found = tuple(nonlinearizable(key) for key in result.failures)
         return Verdict(result.valid, found, (), statistics, unknown)
 
     return check
@@ -96,7 +96,8 @@ def checker_named(name: str, model: Model, budget: Callable[[], Budget], **optio
     return partial(CHECKERS[name], **options)
 
 
-def _nonlinearizable(result: KeyResult) -> Anomaly:
+def nonlinearizable(result: KeyResult) -> Anomaly:
+    """The anomaly that a key's result shows."""
     example = result.counterexample
     if example is None:
         return Anomaly("nonlinearizable", {"key": result.key})

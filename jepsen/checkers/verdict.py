@@ -95,3 +95,8 @@ def with_text_keys(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): with_text_keys(item) for key, item in value.items()}
     return [with_text_keys(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def plain(value: Any) -> Any:
+    """What JSON has no form for, as something close to it."""
+    return sorted(value, key=repr) if isinstance(value, set | frozenset) else repr(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jepsen.cli import check, report, test, test_all
+from jepsen.cli import check, report, spark, test, test_all
 
 app = typer.Typer(
     name="jepsen",
@@ -26,3 +26,4 @@ app.command(name="test")(test.run)
 app.command(name="test-all")(test_all.run)
 app.command()(report.report)
 app.command()(report.serve)
+app.add_typer(spark.app, name="spark")

@@ -26,9 +26,13 @@ from jepsen.cli.output import (
 from jepsen.errors import InputError
 from jepsen.formats import Format, detect, read_text
 from jepsen.history import HistoryError
+from jepsen.parquet import is_parquet, read_parquet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jepsen.checkers.verdict import Checker
+    from jepsen.history import Op
 
 FAILURES = ("auto", "observe", "ignore")
 MIB = 1 << 20
@@ -73,33 +77,33 @@ def check(
     ] = 1024,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Judges histories: JSON lines, EDN, or Jepsen's log, told apart by what is in them.
+    """Judges histories: JSON lines, Parquet, EDN, Jepsen's log, told apart by what is in them.
 
     Prints `FILE valid`, `FILE invalid` or `FILE unknown` for each; what was found goes to stderr,
     or with `--output json` all into one document. Exit status 0 all valid, 1 some invalid, else 2
     some unknown, 254 bad arguments.
     """
-    _one_of("--checker", checker, CHECKER_NAMES)
-    _one_of("--failures", failures, FAILURES)
-    _one_of("--consistency", consistency, CONSISTENCY)
-    name, initial = _model(model)
+    one_of("--checker", checker, CHECKER_NAMES)
+    one_of("--failures", failures, FAILURES)
+    one_of("--consistency", consistency, CONSISTENCY)
+    name, initial = model_option(model)
 
     def budget() -> Budget:
         return Budget(memory * MIB, time.monotonic() + time_limit, time.monotonic)
 
     options = _options(checker, consistency, ww_deps=ww_deps)
 
-    def checker_of(text: str) -> Checker:
-        lenient = failures == "ignore" or (failures == "auto" and detect(text) is Format.EDN)
+    def checker_of(lenient: bool) -> Checker:
+        lenient = failures == "ignore" or (failures == "auto" and lenient)
         held_against = model_named(name, lenient=lenient, initial=initial)
         return checker_named(checker, held_against, budget, **options)
 
-    texts = {file: _read(file) for file in files}
+    sources = {file: _read(file) for file in files}
     verdicts = {}
-    for file, text in texts.items():
-        verdicts[file] = _judge(file, text, form, checker_of)
+    for file, source in sources.items():
+        verdicts[file] = _judge(file, source, form, checker_of)
         if output is Output.TABLE:
-            _show(file, verdicts[file])
+            show(file, verdicts[file])
     if output is Output.JSON:
         say_json([{"file": file, **verdict_document(one)} for file, one in verdicts.items()])
     raise typer.Exit(exit_status(merge_valid(one.valid for one in verdicts.values())))
@@ -114,9 +118,12 @@ def _options(checker: str, consistency: str, *, ww_deps: bool) -> dict[str, Any]
     return by_name.get(checker, {})
 
 
-def _judge(file: str, text: str, form: Format, checker_of: Any) -> Verdict:
+def _judge(
+    file: str, source: str | Path, form: Format, checker_of: Callable[[bool], Checker]
+) -> Verdict:
     try:
-        verdict: Verdict = checker_of(text)(read_text(text, form))
+        history, lenient = _history(source, form)
+        verdict: Verdict = checker_of(lenient)(history)
     except HistoryError as error:
         raise InputError(f"{file}: {error}") from None
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
@@ -127,7 +134,8 @@ def _judge(file: str, text: str, form: Format, checker_of: Any) -> Verdict:
     return verdict
 
 
-def _show(file: str, verdict: Verdict) -> None:
+def show(file: str, verdict: Verdict) -> None:
+    """Prints a history's verdict, and on stderr what was found."""
     say(f"{file} {word(verdict.valid)}")
     for line in anomaly_lines(verdict):
         tell(f"  {line}")
@@ -135,8 +143,18 @@ def _show(file: str, verdict: Verdict) -> None:
         tell(f"  {verdict.why_unknown}")
 
 
-def _read(file: str) -> str:
+def _history(source: str | Path, form: Format) -> tuple[list[Op], bool]:
+    """(the history, whether in its form failed cas and reads of nil say nothing)."""
+    if isinstance(source, Path):
+        return read_parquet(source)
+    return read_text(source, form), detect(source) is Format.EDN
+
+
+def _read(file: str) -> str | Path:
+    """The text; of Parquet the path."""
     try:
+        if is_parquet(Path(file)):
+            return Path(file)
         return Path(file).read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
@@ -144,10 +162,10 @@ def _read(file: str) -> str:
         raise InputError(f"{file}: no history: it is not text") from None
 
 
-def _model(text: str) -> tuple[str, Any]:
-    """`name` or `name(initial value in EDN)`."""
+def model_option(text: str) -> tuple[str, Any]:
+    """(name, initial value) of `name` or `name(initial value in EDN)`. Raises InputError."""
     name, bracket, rest = text.partition("(")
-    _one_of("--model", name, MODELS)
+    one_of("--model", name, MODELS)
     if not bracket:
         return name, None
     try:
@@ -159,6 +177,7 @@ def _model(text: str) -> tuple[str, Any]:
     return name, values[0]
 
 
-def _one_of(option: str, given: str, known: Any) -> None:
+def one_of(option: str, given: str, known: Any) -> None:
+    """Raises InputError unless the option's value is one of those known."""
     if given not in known:
         raise InputError(f"{option} {given}: choose one of {', '.join(known)}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jepsen.checkers.verdict import with_text_keys
+from jepsen.checkers.verdict import plain, with_text_keys
 
 if TYPE_CHECKING:
     from jepsen.checkers.verdict import Anomaly, Valid, Verdict
@@ -44,11 +44,6 @@ def tell(text: str) -> None:
 def say_json(document: Any) -> None:
     """Prints a document."""
     say(json.dumps(document, indent=2, default=plain, ensure_ascii=False))
-
-
-def plain(value: Any) -> Any:
-    """What JSON has no form for, as something close to it."""
-    return sorted(value, key=repr) if isinstance(value, set | frozenset) else repr(value)
 
 
 def word(valid: Valid) -> str:

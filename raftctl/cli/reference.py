@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from raftctl.cli.app import app
+from raftctl.cli.app import make_app
 from raftctl.config.keys import INT_MAX, LONG_MAX, key_of
 from raftctl.config.model import SECTIONS
 from raftctl.config.unused import explained_keys
@@ -133,7 +133,7 @@ def _cli_page() -> Iterator[str]:
         "interrupted. Results go to stdout, everything else to stderr. `--output json` prints the "
         "result for programs."
     )
-    yield from _command("raftctl", typer.main.get_command(app))
+    yield from _command("raftctl", typer.main.get_command(make_app()))
 
 
 def _command(path: str, command: Any) -> Iterator[str]:

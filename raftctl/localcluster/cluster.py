@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from raftctl.config import make_config, warn_on_stderr, write_properties
 from raftctl.errors import ConfigError
 from raftctl.localcluster.layout import (
     ClusterLayout,
@@ -102,6 +101,9 @@ class LocalCluster:
         return cluster
 
     def _create(self, format_storage: Callable[[NodeConfig, str], object]) -> None:
+        # Those who only look at a cluster need no configuration.
+        from raftctl.config import make_config, warn_on_stderr, write_properties
+
         values = {node: self._values(node) for node in self.layout.nodes}
         warned: list[str] = []
         configs = {node: make_config(of_node, warned.append) for node, of_node in values.items()}

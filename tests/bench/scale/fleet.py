@@ -53,12 +53,19 @@ class Controllers:
 
     async def find_active(self) -> int:
         """Asks until a controller says that it is active, and remembers it; its node id."""
+        asking = [asyncio.create_task(self._until_active(one)) for one in self._clients.values()]
+        done, waiting = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        self.active = done.pop().result()
+        return self.active
+
+    async def _until_active(self, client: RpcClient) -> int:
         while True:
-            for node_id, client in self._clients.items():
-                with contextlib.suppress(RpcError):
-                    answer = await client.call(DescribeQuorumRequest(), 500)
-                    self.active = answer.leader_id
-                    return node_id
+            with contextlib.suppress(RpcError):
+                answer = await client.call(DescribeQuorumRequest(), 500)
+                return int(answer.leader_id)
             await asyncio.sleep(RETRY_S)
 
     async def ping(self) -> None:

@@ -36,7 +36,7 @@ def main() -> None:
     read_s = perf_counter() - began
     image = image_of(snapshot)
     figures = {
-        "snapshot_mib": round(path.stat().st_size / 2**20, 1),
+        "mib": round(path.stat().st_size / 2**20, 1),
         "topics_loaded": len(image.topics.topics),
         "read_s": round(read_s, 2),
         "load_s": round(perf_counter() - began, 2),

@@ -1,7 +1,7 @@
 """`python -m tests.bench.scale.main`: one quorum that grows to millions of partitions (row C13).
 
 Three controllers with their disks, and brokers that are only heard of (`fleet.py`). Prints a line
-for each size and writes JSON.
+for each size and a table at the end, and writes JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from raftctl.bench.figures import report
 from raftctl.cli.storage import format_storage, random_uuid_text
@@ -22,8 +22,10 @@ from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.metadata.admin_requests import DescribeQuorumRequest
 from raftctl.metadata.requests import CreateTopicsRequest, NewTopic
 from tests.bench.scale.fleet import SESSION_MS, Controllers, Pings, SilentBroker
-from tests.bench.scale.loading import resident_mib
+from tests.bench.scale.observers import Observers
+from tests.bench.scale.records import NOTED_S, WatchedNode, launch
 from tests.bench.scale.snapshots import measure_snapshot
+from tests.bench.scale.table import table
 
 SIZES = (1_000, 10_000, 100_000, 500_000, 1_000_000, 2_000_000)
 BROKERS = 30
@@ -36,32 +38,50 @@ SINGLE_TOPICS = 500
 SINGLE_UNDER_WAY = 16
 QUIET_S = 3.0
 """For what follows from brokers that came back."""
-TIMEOUTS = {
+OVERRIDES = {
     "broker.session.timeout.ms": str(SESSION_MS),
     "broker.heartbeat.interval.ms": "500",
+    "metadata.max.retention.bytes": "0",
 }
+"""Nothing before the newest snapshot is kept, so that whoever joins is sent that."""
+
+
+class Options(NamedTuple):
+    """What to measure."""
+
+    sizes: list[int]
+    brokers: int
+    observers: int
+    output: Path
 
 
 class Scale:
     """One quorum and what was measured of it."""
 
-    def __init__(
-        self, cluster: LocalCluster, controllers: Controllers, directory: Path, brokers: int
-    ) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: LocalCluster, controllers: Controllers, options: Options) -> None:
+        layout = cluster.layout
         self._controllers = controllers
-        self._directory = directory
-        self._brokers = [SilentBroker(controllers, number) for number in range(1, brokers + 1)]
+        self._nodes = [WatchedNode(cluster, node) for node in layout.controllers]
+        self._brokers = [
+            SilentBroker(controllers, number) for number in range(1, options.brokers + 1)
+        ]
+        self._observers = Observers(
+            controllers, [WatchedNode(cluster, node) for node in layout.brokers]
+        )
+        self._follow = options.observers > 0
         self._pings = Pings(controllers)
         self._topics = 0
+        self._empty_mib = self._resident_mib()[0]
         self.rows: list[dict[str, Any]] = []
 
     async def run(self, sizes: list[int]) -> None:
         """Grows to each size in turn and measures there."""
         await asyncio.gather(*(broker.start() for broker in self._brokers))
+        if self._follow:
+            self._observers.start()
         for size in sizes:
-            row = {"partitions": size, **await self._grow(size)}
-            row |= await self._measure()
+            row = {"partitions": size, "topics": size // PARTITIONS, **await self._grow(size)}
+            row |= await self._measure(size)
             row["live_brokers_fenced"] = sum(len(one.fenced_s) for one in self._brokers)
             self.rows.append(row)
             sys.stdout.write(json.dumps(row) + "\n")
@@ -85,14 +105,22 @@ class Scale:
                     raise RuntimeError(f"{failed[0]}")
 
         await asyncio.gather(*(create() for _ in range(REQUESTS_UNDER_WAY)))
-        taken_s = perf_counter() - began
-        return {
-            "created_per_s": round((self._topics - before) * PARTITIONS / taken_s),
+        ended = perf_counter()
+        found = {
+            "created_per_s": round((self._topics - before) * PARTITIONS / (ended - began)),
             "create_longest_wait_ms": round(self._pings.longest_ms(), 1),
         }
+        if self._follow:
+            found |= await self._observers.measure_following(began, ended)
+        return found
 
-    async def _measure(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"rss_mib": self._resident_mib()}
+    async def _measure(self, size: int) -> dict[str, Any]:
+        rss_mib = self._resident_mib()
+        grown_bytes = (rss_mib[0] - self._empty_mib) * 2**20
+        found: dict[str, Any] = {
+            "rss_mib": rss_mib,
+            "rss_bytes_per_partition": round(grown_bytes / size),
+        }
         self._pings.longest_ms()
         for count in CRASHES:
             if count < len(self._brokers) - 2:
@@ -105,24 +133,17 @@ class Scale:
         await self._brokers[1].start()
         found["one_topic_ms"] = round(await self._one_topic_ms(), 1)
         found["topics_per_s"] = round(await self._topics_per_s())
-        found |= await measure_snapshot(
-            self._controllers,
-            self._pings,
-            self._directory,
-            len(self._cluster.layout.controllers),
-        )
+        found |= await measure_snapshot(self._controllers, self._nodes)
+        if not self._follow:
+            found |= await self._observers.measure_joining()
         found |= await self._fail_over()
         found["rss_at_the_end_mib"] = self._resident_mib()
         return found
 
     def _resident_mib(self) -> list[float]:
         """Of each controller, the active one first."""
-        nodes = sorted(
-            self._cluster.layout.controllers,
-            key=lambda one: one.node_id != self._controllers.active,
-        )
-        processes = [self._cluster.process(node) for node in nodes]
-        return [resident_mib(one.pid) for one in processes if one is not None]
+        nodes = sorted(self._nodes, key=lambda one: one.node_id != self._controllers.active)
+        return [node.resident_mib() for node in nodes]
 
     async def _crash(self, brokers: list[SilentBroker]) -> float:
         """Seconds from the end of the sessions until no partition counts on the dead any more.
@@ -161,24 +182,34 @@ class Scale:
 
     async def _fail_over(self) -> dict[str, Any]:
         """Kills the active controller; then starts it again."""
-        node = self._cluster.layout.node(self._controllers.active)
+        killed = next(one for one in self._nodes if one.node_id == self._controllers.active)
         began = perf_counter()
-        self._cluster.kill(node)
+        killed.kill()
         await self._controllers.find_active()
         elected_s = perf_counter() - began
         await self._controllers.call(CreateTopicsRequest((NewTopic(f"after-{began}", 1, 3),)))
-        committed_s = perf_counter() - began
-        began = perf_counter()
-        self._cluster.start(node)
-        await self._caught_up(node.address)
+        served = perf_counter()
+        led = await self._led_since(began)
+        restarted = perf_counter()
+        killed.start()
+        await self._caught_up()
         return {
             "kill_to_active_s": round(elected_s, 2),
-            "kill_to_commit_s": round(committed_s, 2),
-            "restart_s": round(perf_counter() - began, 2),
+            "kill_to_commit_s": round(served - began, 2),
+            "takeover_ms": round((served - led) * 1000, 1),
+            "restart_s": round(perf_counter() - restarted, 2),
         }
 
-    async def _caught_up(self, address: str) -> None:
-        """Waits until the leader counts the node's replica at its own end of the log."""
+    async def _led_since(self, began: float) -> float:
+        """When the election was won of which the newest leader came."""
+        while True:
+            await asyncio.sleep(NOTED_S)
+            led = [note["at"] for node in self._nodes for note in node.notes("leads", began)]
+            if led:
+                return float(max(led))
+
+    async def _caught_up(self) -> None:
+        """Waits until the leader counts all controllers at its own end of the log."""
         while True:
             answer = await self._controllers.call(DescribeQuorumRequest())
             ends = sorted(one.log_end_offset for one in answer.voters)
@@ -187,23 +218,23 @@ class Scale:
             await asyncio.sleep(0.05)
 
 
-async def _run(sizes: list[int], directory: Path, brokers: int) -> list[dict[str, Any]]:
+async def _run(options: Options, directory: Path) -> list[dict[str, Any]]:
     cluster = LocalCluster.open(
         directory / "cluster",
-        ClusterSpec(3, 1, overrides=TIMEOUTS),
+        ClusterSpec(3, max(1, options.observers), overrides=OVERRIDES),
         random_uuid_text,
         format_storage,
     )
     layout = cluster.layout
     try:
         for node in layout.controllers:
-            cluster.start(node)
+            cluster.start(node, launch)
         addresses = {node.node_id: node.address for node in layout.controllers}
         controllers = Controllers(addresses, layout.cluster_id)
         await controllers.find_active()
-        scale = Scale(cluster, controllers, directory, brokers)
+        scale = Scale(cluster, controllers, options)
         try:
-            await scale.run(sizes)
+            await scale.run(options.sizes)
         finally:
             await controllers.close()
         return scale.rows
@@ -211,21 +242,32 @@ async def _run(sizes: list[int], directory: Path, brokers: int) -> list[dict[str
         cluster.kill_all()
 
 
-def main() -> None:
-    """Measures at growing sizes."""
+def _options() -> Options:
     parser = argparse.ArgumentParser(prog="tests.bench.scale", description=__doc__)
     parser.add_argument("--up-to", type=int, default=SIZES[-1], metavar="PARTITIONS")
     parser.add_argument("--from", type=int, default=0, metavar="PARTITIONS", dest="first")
+    parser.add_argument("--partitions", type=int, help="measure at this one size instead")
     parser.add_argument("--brokers", type=int, default=BROKERS)
-    parser.add_argument("--output", type=Path, default=Path("out/bench-scale.json"))
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="raftctl-scale-") as directory:
-        sizes = [size for size in SIZES if arguments.first <= size <= arguments.up_to]
-        rows = asyncio.run(_run(sizes, Path(directory), arguments.brokers))
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(
-        json.dumps({**report({}), "brokers": arguments.brokers, "rows": rows}, indent=2)
+    parser.add_argument(
+        "--observers", type=int, default=0, help="so many replay the log while it grows"
     )
+    parser.add_argument("--output", type=Path, default=Path("out/bench-scale.json"))
+    given = parser.parse_args()
+    sizes = [size for size in SIZES if given.first <= size <= given.up_to]
+    if given.partitions is not None:
+        sizes = [given.partitions]
+    return Options(sizes, given.brokers, given.observers, given.output)
+
+
+def main() -> None:
+    """Measures at growing sizes."""
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="raftctl-scale-") as directory:
+        rows = asyncio.run(_run(options, Path(directory)))
+    setup = {"brokers": options.brokers, "observers": options.observers}
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps({**report({}), **setup, "rows": rows}, indent=2))
+    sys.stdout.write(table(rows))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,121 @@
+"""A Spark session for checking: what it needs on the machine, how it is set up, and its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jepsen.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+JAVA_MIN = 17
+ARROW_BATCH_ROWS = 50_000
+_JAVA_WAIT_S = 30
+_LOOPBACK = "127.0.0.1"
+_LOGGING = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %m%n%ex
+"""
+
+
+def java_missing() -> str:
+    """What is wrong with the machine's Java, with its remedy; empty if nothing is."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    remedy = f"install Java {JAVA_MIN} or newer and put it on the PATH, or set JAVA_HOME"
+    if java is None:
+        return f"Spark needs Java: {remedy}"
+    try:
+        run = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_WAIT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"Spark needs Java, but {java} does not run ({error}): {remedy}"
+    version = re.search(r'version "(\d+)', run.stderr + run.stdout)
+    if version is None or int(version[1]) < JAVA_MIN:
+        return f"Spark needs Java {JAVA_MIN}, {java} is older: {remedy}"
+    return ""
+
+
+@contextmanager
+def spark_session(
+    master: str, memory: str = "2g", scratch: Path | None = None
+) -> Iterator[SparkSession]:
+    """A session on `master` (`local[*]`, `spark://host:port`), ended afterwards.
+
+    `memory` is the driver's, and each executor's; shuffles spill to `scratch`. A session that this
+    process has already is used as it is and lives on. Raises InputError without Java or PySpark.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise InputError("Spark is not installed: pip install 'raftctl[spark]'") from None
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    missing = java_missing()
+    if missing:
+        raise InputError(missing)
+    # Workers run the interpreter that has the packages, not the first python3 of the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    with tempfile.TemporaryDirectory(prefix="jepsen-spark-", dir=scratch) as folder:
+        builder = SparkSession.builder.master(master).appName("jepsen")
+        for key, value in _settings(master, memory, folder).items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+        try:
+            if not master.startswith("local["):
+                spark.sparkContext.addPyFile(_zipped(Path(folder)))
+            yield spark
+        finally:
+            spark.stop()
+
+
+def _settings(master: str, memory: str, folder: str) -> dict[str, Any]:
+    logging = Path(folder) / "log4j2.properties"
+    logging.write_text(_LOGGING)
+    settings: dict[str, Any] = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
+        "spark.driver.memory": memory,
+        "spark.executor.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        "spark.local.dir": folder,
+        "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": ARROW_BATCH_ROWS,
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if master.startswith("local"):
+        # Nobody else has to reach the driver.
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    return settings
+
+
+def _zipped(folder: Path) -> str:
+    """This package as a file that executors on other machines import it from."""
+    package = Path(__file__).parents[1]
+    path = folder / "jepsen.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted(package.rglob("*.py")):
+            archive.write(source, source.relative_to(package.parent))
+    return str(path)

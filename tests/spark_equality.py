@@ -1,0 +1,150 @@
+"""Random histories, judged on Spark and in one process: the verdicts must be the same key by key.
+
+`python -m tests.spark_equality --count 5000 --seed 1` tells how many were compared and which
+differ. Half of the keys are registers whose writes are unique, which Spark judges in SQL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jepsen.checkers.linearizable import check_linearizable
+from jepsen.checkers.registry import model_named
+from jepsen.cli.main import run
+from jepsen.history import OpType, operations
+from tests.unit.jepsen.histories import made_history, spoiled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jepsen.history import Op
+
+Verdicts = dict[tuple[str, str], str]
+"""(history, key as text) to the verdict."""
+
+
+def random_history(rng: random.Random) -> list[Op]:
+    """One to five keys, the first hot; crashes, and in half of the keys something that is wrong."""
+    parts = {}
+    for number in range(rng.randint(1, 5)):
+        unique = rng.random() < 0.5
+        lines = made_history(
+            rng,
+            operation_count=rng.randint(1, 60 if number == 0 else 12),
+            concurrency=rng.randint(1, 5),
+            domain=100_000 if unique else 3,
+            crashes=rng.choice((0.0, 0.05, 0.3)),
+            functions=("read", "write") if unique else ("read", "write", "cas"),
+        )
+        if rng.random() < 0.5:
+            lines = _misread(rng, lines) if unique else spoiled(rng, lines)
+        parts[f"key {number}"] = lines
+    return interleaved(rng, parts)
+
+
+def _misread(rng: random.Random, lines: list[Op]) -> list[Op]:
+    """One read returns what another operation wrote or read."""
+    reads = [op for op in lines if op.type is OpType.OK and op.f == "read"]
+    values = [op.value for op in lines if op.type is not OpType.FAIL]
+    if not reads:
+        return lines
+    wrong = rng.choice(reads)
+    value = rng.choice(values)
+    return [replace(op, value=value) if op is wrong else op for op in lines]
+
+
+def interleaved(rng: random.Random, parts: Mapping[Any, Sequence[Op]]) -> list[Op]:
+    """The histories as one, each with a key of its own and processes of its own."""
+    turns = [key for key, lines in parts.items() for _ in lines]
+    rng.shuffle(turns)
+    left = {key: iter(lines) for key, lines in parts.items()}
+    place = {key: number * 1_000_000 for number, key in enumerate(parts)}
+    history = []
+    for index, key in enumerate(turns):
+        op = next(left[key])
+        process = place[key] + int(op.process)
+        history.append(replace(op, index=index, time=index, process=process, key=key))
+    return history
+
+
+def write_table(histories: Mapping[str, Sequence[Op]], path: Path) -> None:
+    """The histories as one Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from jepsen.spark.schema import batch_of, row_of
+
+    rows = [
+        row_of(name, False, one) for name, lines in histories.items() for one in operations(lines)
+    ]
+    pq.write_table(pa.Table.from_batches([batch_of(rows)]), path)
+
+
+def verdicts_in_one_process(histories: Mapping[str, Sequence[Op]]) -> Verdicts:
+    """What `jepsen check` says of each key."""
+    from jepsen.spark.schema import text_of
+
+    words = {True: "true", False: "false", "unknown": "unknown"}
+    model = model_named("cas-register")
+    return {
+        (name, text_of(key.key)): words[key.valid]
+        for name, lines in histories.items()
+        for key in check_linearizable(lines, model).keys
+    }
+
+
+def verdicts_on_spark(path: Path, folder: Path, *options: str) -> tuple[Verdicts, Counter[str]]:
+    """What `jepsen spark check` says of each key of the file, and how often it knew by what."""
+    import pyarrow.parquet as pq
+
+    run(["spark", "check", str(path), "--output", str(folder), *options])
+    rows = pq.read_table(folder / "verdicts").to_pylist()
+    found = {(row["history"].removeprefix(f"{path}:"), row["key"]): row["valid"] for row in rows}
+    if len(found) != len(rows):
+        raise AssertionError("a key was judged twice")
+    return found, Counter(f"{row['method']} {row['valid']}" for row in rows)
+
+
+def compare(
+    count: int, seed: int, folder: Path, *options: str
+) -> tuple[dict[Any, Any], Counter[str]]:
+    """(what differs, how the verdicts came about) of so many random histories."""
+    histories = {
+        f"{seed + number}": random_history(random.Random(seed + number)) for number in range(count)
+    }
+    write_table(histories, folder / "histories.parquet")
+    wanted = verdicts_in_one_process(histories)
+    found, methods = verdicts_on_spark(folder / "histories.parquet", folder / "found", *options)
+    keys = wanted.keys() | found.keys()
+    differing = {
+        key: (wanted.get(key), found.get(key)) for key in keys if wanted.get(key) != found.get(key)
+    }
+    return differing, methods
+
+
+def main() -> None:
+    """Compares; exit status 1 if a verdict differs."""
+    parser = argparse.ArgumentParser(prog="tests.spark_equality", description=__doc__)
+    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--master", default="local[*]")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        differing, methods = compare(
+            arguments.count, arguments.seed, Path(folder), "--master", arguments.master
+        )
+    sys.stdout.write(f"{methods.total()} keys: {dict(methods)}; {len(differing)} differ\n")
+    for (history, key), (wanted, found) in sorted(differing.items()):
+        sys.stdout.write(f"seed {history} {key}: in one process {wanted}, on Spark {found}\n")
+    sys.exit(bool(differing))
+
+
+if __name__ == "__main__":
+    main()

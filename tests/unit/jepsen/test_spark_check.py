@@ -1,0 +1,179 @@
+"""`jepsen spark check` as people use it: the verdicts of one process, key by key."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jepsen.cli.main import run
+from jepsen.history import to_json, write_edn
+from tests.spark_equality import compare, write_table
+from tests.unit.jepsen.histories import history
+
+pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+GOOD = history(
+    (0, "invoke", "write", 1),
+    (0, "ok", "write", 1),
+    (1, "invoke", "read", None),
+    (1, "ok", "read", 1),
+)
+BAD = [*GOOD[:3], history(*[(1, "ok", "read", 2)] * 4)[3]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session() -> Iterator[Any]:
+    """All commands of this file find it running, which saves each the start of a JVM."""
+    from jepsen.spark.session import java_missing, spark_session
+
+    missing = java_missing()
+    if missing:
+        pytest.skip(missing)
+    with spark_session("local[1]", "1g") as spark:
+        yield spark
+
+
+def _lines(path: Path, lines: list[Any]) -> str:
+    path.write_text("".join(to_json(op) + "\n" for op in lines))
+    return str(path)
+
+
+@pytest.mark.req("J7")
+def test_random_histories_get_the_verdicts_of_one_process(tmp_path: Path) -> None:
+    differing, methods = compare(200, 0, tmp_path)
+    assert differing == {}
+    assert min(methods["zones true"], methods["search true"], methods["search false"]) > 50
+
+
+@pytest.mark.req("J6", "J7")
+def test_every_form_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = _lines(tmp_path / "good.jsonl", GOOD)
+    edn = tmp_path / "bad.edn"
+    edn.write_text(write_edn(BAD))
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+    (run_folder / "test.json").write_text("{}")
+    _lines(run_folder / "history.jsonl", GOOD)
+    table = tmp_path / "table.parquet"
+    write_table({"a": GOOD, "b": BAD}, table)
+    files = [good, str(edn), str(run_folder), str(table)]
+    assert run(["spark", "check", *files]) == 1
+    said = capsys.readouterr()
+    assert sorted(said.out.splitlines()) == sorted(
+        [
+            f"{good} valid",
+            f"{edn} invalid",
+            f"{run_folder} valid",
+            f"{table}:a valid",
+            f"{table}:b invalid",
+            "all invalid",
+        ]
+    )
+    assert said.err.count("nonlinearizable (1)") == 2
+
+
+@pytest.mark.req("J7")
+def test_what_is_found_is_told_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import pyarrow.parquet as pq
+
+    bad = _lines(tmp_path / "bad", BAD)
+    assert run(["check", bad, "--output", "json"]) == 1
+    (in_one_process,) = json.loads(capsys.readouterr().out)
+    kept = tmp_path / "kept"
+    assert run(["spark", "check", bad, "--output", str(kept), "--print", "json"]) == 1
+    (on_spark,) = json.loads(capsys.readouterr().out)
+    assert on_spark["anomalies"] == in_one_process["anomalies"]
+    assert pq.read_table(kept / "anomalies").column("name").to_pylist() == ["nonlinearizable"]
+    assert run(["spark", "check", bad, "--output", str(kept)]) == 254
+    assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.req("J7")
+def test_a_search_that_runs_out_is_unknown(tmp_path: Path) -> None:
+    lines: list[tuple[Any, ...]] = [
+        (number, "invoke", "cas", [number, number + 1]) for number in range(14)
+    ]
+    lines += [(number + 20, "invoke", "write", number) for number in range(14)]
+    lines += [(number + 20, "ok", "write", number) for number in range(14)]
+    wide = _lines(tmp_path / "wide", history(*lines))
+    assert run(["spark", "check", wide, "--time-limit", "0"]) == 2
+
+
+@pytest.mark.req("J7")
+def test_a_history_without_operations_is_valid(tmp_path: Path) -> None:
+    nemesis = history(("nemesis", "info", "kill", None))
+    assert run(["spark", "check", _lines(tmp_path / "idle", nemesis)]) == 0
+
+
+@pytest.mark.req("J7")
+def test_what_cannot_be_judged_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    other = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"key": ["1"]}), other)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    good = _lines(tmp_path / "good", GOOD)
+    for arguments, word in (
+        ([str(other)], "lacks the column process"),
+        ([str(empty)], "neither a run"),
+        ([str(tmp_path / "absent")], "no such file"),
+        ([good, "--checker", "nonsense"], "--checker nonsense"),
+        ([good, "--model", "mutex"], "choose another --checker or --model"),
+    ):
+        assert run(["spark", "check", *arguments]) == 254
+        assert word in capsys.readouterr().err
+
+
+@pytest.mark.req("J7")
+def test_a_machine_without_java_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jepsen.spark.session import java_missing
+
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "install Java 17" in java_missing()
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    assert "is older: install Java 17" in java_missing()
+
+
+@pytest.mark.req("J7")
+@pytest.mark.parametrize(
+    ("origin", "column", "models"),
+    [
+        ("porcupine", "linearizable", {"kv_string_append_per_key": "kv"}),
+        ("knossos", "valid", {"mutex(false)": "mutex"}),
+    ],
+)
+def test_known_histories_get_their_verdicts(
+    histories: Path,
+    origin: str,
+    column: str,
+    models: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with (histories / origin / "expected.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    wanted = {str(histories / row["file"]): row[column] == "true" for row in rows}
+    by_model: dict[str, list[str]] = {}
+    for row in rows:
+        name = row["model"].replace("register_cas_nil_init", "cas-register")
+        by_model.setdefault(models.get(name, name), []).append(str(histories / row["file"]))
+    found: dict[str, object] = {}
+    for model, files in by_model.items():
+        run(["spark", "check", *files, "--model", model, "--print", "json"])
+        found |= {one["file"]: one["valid"] for one in json.loads(capsys.readouterr().out)}
+    assert found == wanted
