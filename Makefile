@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-check properties-linearizable docs clean
 
 setup: .venv/.dev
 
@@ -52,6 +52,10 @@ sim-ci: setup
 properties: setup
 	$(BIN)/python -m tests.properties --sequences $(or $(SEQUENCES),2000) --seed $(or $(SEED),0)
 
+# The checker of linearizability beside trying everything, on small histories.
+properties-linearizable: setup
+	$(BIN)/python -m tests.properties.linearizability --histories $(or $(COUNT),20000) --seed $(or $(SEED),0)
+
 # Plants known bugs, one after the other, and shows which property catches each.
 mutants: setup
 	$(BIN)/python -m tests.mutants
@@ -70,6 +74,10 @@ bench-kafka: setup
 # Controllers alone, up to two million partitions: make bench-scale PARTITIONS=100000 OBSERVERS=30.
 bench-scale: setup
 	$(BIN)/python -m tests.bench.scale.main --output out/bench-scale.json $(if $(PARTITIONS),--up-to $(PARTITIONS)) $(if $(OBSERVERS),--observers $(OBSERVERS))
+
+# Our checker beside Porcupine, which needs Go: make bench-check HISTORIES=DIR adds the logs of etcd.
+bench-check: setup
+	$(BIN)/python -m tests.bench.checking --output out/bench-check.json $(if $(HISTORIES),--histories $(HISTORIES)) $(if $(KEYS),--keys $(KEYS))
 
 docs: setup
 	$(BIN)/python -m raftctl.cli.reference

@@ -29,9 +29,13 @@ WORKLOADS = {
     "set": "jepsen.workloads.kv:set_workload",
     "lock": "jepsen.workloads.kv:lock",
     "queue": "jepsen.workloads.queue:queue",
+    "queue-txn": "jepsen.workloads.queue:queue_txn",
+    "list-append": "jepsen.workloads.list_append:list_append",
+    "bank": "jepsen.workloads.bank:bank",
+    "group": "jepsen.workloads.group:group",
 }
 """Loaded when needed, as each needs libraries of its own."""
-KAFKA_WORKLOADS = ("queue",)
+KAFKA_WORKLOADS = ("queue", "queue-txn", "list-append", "bank", "group")
 """Those that any Kafka cluster can be tested with."""
 CLIENTS = ("aiokafka", "librdkafka")
 SETTLE_S = 3.0
@@ -127,7 +131,11 @@ def check_spec(spec: RunSpec) -> None:
             raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
     elif spec.bootstrap_servers:
         raise InputError(f"--bootstrap-servers: only with --env external, not {spec.env}")
-    if spec.workload == "queue" and spec.replication > spec.brokers and spec.env != "external":
+    if (
+        spec.workload in KAFKA_WORKLOADS
+        and spec.replication > spec.brokers
+        and spec.env != "external"
+    ):
         raise InputError(f"--replication {spec.replication}: there are {spec.brokers} brokers")
 
 

@@ -61,6 +61,7 @@ def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, V
     """
     spec = folder.spec
     trouble = _RUNNERS[spec.env](folder, spec, tell)
+    folder.write_parquet()
     return judge_folder(folder, trouble)
 
 

@@ -128,7 +128,7 @@ async def _fetch(context: ApiContext, request: Request, group: dict[str, Any]) -
     wanted = None if asked is None else tuple(_wanted(context, asked))
     try:
         stable = request.body.get("require_stable", False)
-        fetch = FetchOffsets(group["group_id"], wanted, stable)
+        fetch = FetchOffsets(group["group_id"], wanted, stable, _fetcher(group))
         found: dict[TopicPartition, CommittedOffset | None]
         found = await ask(context, fetch, fetch.group_id).future
     except KafkaError as error:
@@ -137,6 +137,12 @@ async def _fetch(context: ApiContext, request: Request, group: dict[str, Any]) -
         asked = _all_topics(context, request, found)
     topics = [_fetched(context, topic, found) for topic in asked]
     return {"group_id": group["group_id"], "topics": topics, "error_code": ErrorCode.NONE}
+
+
+def _fetcher(group: dict[str, Any]) -> Caller | None:
+    """The member of a KIP-848 group that asks, from version 9 on."""
+    member_id, epoch = group.get("member_id"), group.get("member_epoch", -1)
+    return None if member_id is None and epoch < 0 else Caller(member_id or "", None, epoch)
 
 
 def _wanted(context: ApiContext, topics: Sequence[dict[str, Any]]) -> list[TopicPartition]:

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker.coordinator.consumer_records import KINDS, ConsumerKey, consumer_key_of
 from broker.coordinator.core import KeyValue
 from broker.coordinator.record_format import RecordFormat, field, table, version_of
 
@@ -106,14 +107,14 @@ class CommittedOffset:
     expire_timestamp: int = NO_EXPIRY
 
 
-def key_of(data: bytes) -> OffsetKey | GroupKey | None:
+def key_of(data: bytes) -> OffsetKey | GroupKey | ConsumerKey | None:
     """What a record is about; None for kinds that are not known here. ValueError if malformed."""
     version = version_of(data)
     if version in _OFFSET_KEYS:
         return _offset_key(data)
     if version == _GROUP_KEY:
         return GroupKey(GROUP_KEY.decode(data)["group"])
-    return None
+    return consumer_key_of(version, data) if version in KINDS else None
 
 
 def _offset_key(data: bytes) -> OffsetKey:

@@ -62,6 +62,8 @@ class ApiKey(enum.IntEnum):
     UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -114,6 +116,8 @@ SERVED: dict[int, range] = {
     ApiKey.UNREGISTER_BROKER: range(1),
     ApiKey.DESCRIBE_TRANSACTIONS: range(1),
     ApiKey.LIST_TRANSACTIONS: range(2),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: range(2),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: range(2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
 }
 """Api key to the versions that are answered."""
