@@ -132,9 +132,16 @@ class LocalEnvironment:
 
     async def leader(self) -> str | None:
         """See `Environment`."""
+        found = await self.leadership()
+        return None if found is None else found[0]
+
+    async def leadership(self) -> tuple[str, int] | None:
+        """See `Environment`."""
         status = await asyncio.to_thread(self._cluster.status)
         found = status.leader
-        return None if found is None else self._cluster.layout.node(found["node_id"]).name
+        if found is None:
+            return None
+        return self._cluster.layout.node(found["node_id"]).name, found["epoch"]
 
     async def kill(self, node: str) -> None:
         """See `Environment`."""
