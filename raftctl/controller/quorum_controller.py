@@ -92,7 +92,6 @@ __all__ = ["ControllerConfig", "ControllerResult", "QuorumController"]
 
 _ADMINISTRATION: Mapping[type, Callable[[MetadataImage, Any, TopicConfig], ControllerResult]] = {
     AlterClientQuotasRequest: alter_client_quotas,
-    AlterConfigsRequest: alter_configs,
     AlterReassignmentsRequest: alter_reassignments,
     AlterScramRequest: alter_scram,
     AssignReplicasToDirsRequest: assign_replicas,
@@ -204,6 +203,9 @@ class QuorumController:
                 return self._topics.delete(self.image, request)
             case CreatePartitionsRequest():
                 return self._topics.create_partitions(self.image, request)
+            case AlterConfigsRequest():
+                defaults = self._config.topic_defaults
+                return alter_configs(self.image, request, defaults, self._settler)
             case UnregisterBrokerRequest():
                 return self._cluster.unregister(self.image, request)
             case _:
