@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-spark spark-equality docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-check properties-linearizable bench-spark spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -52,6 +52,10 @@ sim-ci: setup
 properties: setup
 	$(BIN)/python -m tests.properties --sequences $(or $(SEQUENCES),2000) --seed $(or $(SEED),0)
 
+# The checker of linearizability beside trying everything, on small histories.
+properties-linearizable: setup
+	$(BIN)/python -m tests.properties.linearizability --histories $(or $(COUNT),20000) --seed $(or $(SEED),0)
+
 # Plants known bugs, one after the other, and shows which property catches each.
 mutants: setup
 	$(BIN)/python -m tests.mutants
@@ -80,8 +84,13 @@ spark-equality: setup
 	$(BIN)/python -m tests.spark_equality --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.spark_logs --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 
+# Our checker beside Porcupine, which needs Go: make bench-check HISTORIES=DIR adds the logs of etcd.
+bench-check: setup
+	$(BIN)/python -m tests.bench.checking --output out/bench-check.json $(if $(HISTORIES),--histories $(HISTORIES)) $(if $(KEYS),--keys $(KEYS))
+
 docs: setup
 	$(BIN)/python -m raftctl.cli.reference
+	$(BIN)/python -m tests.jepsen_reference
 	$(BIN)/python -m tests.requirements
 
 clean:

@@ -114,25 +114,25 @@ def ended_operations(history: Iterable[Op]) -> Iterator[Operation]:
 
 def to_json(op: Op) -> str:
     """One line, without the line feed; `key` and `error` only where there is one."""
-    fields = {
-        "index": op.index,
-        "time": op.time,
-        "process": op.process,
-        "type": op.type,
-        "f": op.f,
-        "value": op.value,
-    }
+    process = op.process if isinstance(op.process, int) else _encode(op.process)
+    line = (
+        f'{{"index":{op.index},"time":{op.time},"process":{process},"type":"{op.type}",'
+        f'"f":{_encode(op.f)},"value":{_encode(op.value)}'
+    )
     if op.key is not None:
-        fields["key"] = op.key
+        line += f',"key":{_encode(op.key)}'
     if op.error is not None:
-        fields["error"] = op.error
-    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_plain)
+        line += f',"error":{_encode(op.error)}'
+    return line + "}"
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value, key=repr)
     raise TypeError(f"{type(value).__name__} has no form in a history")
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_plain).encode
 
 
 def from_json(line: str) -> Op:
@@ -157,7 +157,7 @@ class HistoryWriter:
     """Appends operations to a file. Each is with the operating system when `append` returns."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("x", encoding="utf-8")
+        self._file = path.open("xb")
         self._unsynced = 0
         self.count = 0
         """Operations written, which is the next one's index."""
@@ -166,7 +166,7 @@ class HistoryWriter:
         """Writes the operation. Raises ValueError if its index is not the next one."""
         if op.index != self.count:
             raise ValueError(f"op {op.index} is written as number {self.count}")
-        self._file.write(to_json(op) + "\n")
+        self._file.write(f"{to_json(op)}\n".encode())
         self._file.flush()
         self.count += 1
         self._unsynced += 1

@@ -2,6 +2,7 @@
 
 <store>/<test>/<time>/test.json       all that makes the run again
 <store>/<test>/<time>/history.jsonl   written while it runs
+<store>/<test>/<time>/history.parquet what clients did; only where pyarrow is
 <store>/<test>/<time>/results.json    the verdicts, once judged
 <store>/<test>/<time>/nodes/          data and logs of a local cluster
 <store>/<test>/latest, <store>/latest  the newest run
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from jepsen.core import RunSpec
 from jepsen.errors import InputError
 from jepsen.history import HistoryWriter, read_history
+from jepsen.parquet import available, write_parquet
 
 if TYPE_CHECKING:
     from jepsen.history import Op
@@ -78,6 +80,11 @@ class RunFolder:
         """What was written so far."""
         path = self.path / "history.jsonl"
         return list(read_history(path)) if path.exists() else []
+
+    def write_parquet(self) -> None:
+        """Keeps what clients did as a table too, where pyarrow is installed."""
+        if available():
+            write_parquet(self.path / "history.parquet", self.spec.name, self.history())
 
     def write_results(self, document: dict[str, Any]) -> None:
         """Keeps the verdicts."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
+    from raftctl.metadata.topic_config import TopicKey
 
 _DYNAMIC_TOPIC_CONFIG = 1
 _DYNAMIC_BROKER_CONFIG = 2
@@ -95,26 +96,36 @@ def _entries(context: ApiContext, resource: dict[str, Any]) -> Iterator[dict[str
 def _topic_entries(
     context: ApiContext, overrides: Mapping[str, str], keys: Collection[str] | None
 ) -> Iterator[dict[str, Any]]:
-    defaults = topic_defaults(context.config)
     for name, key in TOPIC_KEYS.items():
         if keys is not None and name not in keys:
             continue
-        synonyms = []
-        if name in overrides:
-            value = text_of(key.parse(overrides[name].strip()))
-            synonyms.append(_synonym(name, value, _DYNAMIC_TOPIC_CONFIG))
-        for source, values in _dynamic_broker_configs(context):
-            for broker_key, factor in key.broker_keys:
-                if broker_key in values:
-                    value = text_of(scaled(key, values[broker_key], factor))
-                    synonyms.append(_synonym(broker_key, value, source))
-        for broker_key, _ in key.broker_keys:
-            if broker_key.replace(".", "_") in context.config.model_fields_set:
-                value = text_of(getattr(defaults, name.replace(".", "_")))
-                synonyms.append(_synonym(broker_key, value, _STATIC_BROKER_CONFIG))
-        default_name = key.broker_keys[0][0] if key.broker_keys else name
-        synonyms.append(_synonym(default_name, text_of(key.default), _DEFAULT_CONFIG))
-        yield _entry(name, key.type, key.description, synonyms, read_only=False)
+        found = list(_topic_synonyms(context, overrides, key))
+        synonyms = [synonym for synonym, _ in found]
+        entry = _entry(name, key.type, key.description, synonyms, read_only=False)
+        yield entry | {"value": found[0][1]}
+
+
+def _topic_synonyms(
+    context: ApiContext, overrides: Mapping[str, str], key: TopicKey
+) -> Iterator[tuple[dict[str, Any], str | None]]:
+    """(synonym, its value in the unit of the topic's key); a broker key has a unit of its own."""
+    if key.name in overrides:
+        value = text_of(key.parse(overrides[key.name].strip()))
+        yield _synonym(key.name, value, _DYNAMIC_TOPIC_CONFIG), value
+    for source, values in _dynamic_broker_configs(context):
+        for broker_key, factor in key.broker_keys:
+            if broker_key in values:
+                value = text_of(scaled(key, values[broker_key], factor))
+                yield _synonym(broker_key, values[broker_key], source), value
+    static = getattr(topic_defaults(context.config), key.name.replace(".", "_"))
+    for broker_key, _ in key.broker_keys:
+        attribute = broker_key.replace(".", "_")
+        if attribute in context.config.model_fields_set:
+            own = _broker_text(getattr(context.config, attribute))
+            yield _synonym(broker_key, own, _STATIC_BROKER_CONFIG), text_of(static)
+    default_name = key.broker_keys[0][0] if key.broker_keys else key.name
+    default = text_of(key.default)
+    yield _synonym(default_name, default, _DEFAULT_CONFIG), default
 
 
 def _dynamic_broker_configs(context: ApiContext) -> list[tuple[int, Mapping[str, str]]]:

@@ -54,6 +54,9 @@ class Model(Protocol):
         A write of the value that is there already does not qualify: later it may be another.
         """
 
+    def overwrites(self, call: Call) -> bool:
+        """Whether the call is legal in every state, and the state after it always the same."""
+
     def step(self, state: Any, call: Call) -> Any:
         """The state after the call, or ILLEGAL. Raises ValueError for a function it lacks."""
 
@@ -81,6 +84,10 @@ class Register:
         if call.f == "cas":
             return call.type is OpType.FAIL or call.argument[0] == call.argument[1]
         return call.f == "read"
+
+    def overwrites(self, call: Call) -> bool:
+        """See `Model`."""
+        return call.f == "write"
 
     def step(self, state: Any, call: Call) -> Any:
         """See `Model`."""
@@ -113,6 +120,10 @@ class StringValue:
         """See `Model`."""
         return call.f == "get"
 
+    def overwrites(self, call: Call) -> bool:
+        """See `Model`."""
+        return call.f in ("put", "delete")
+
     def step(self, state: Any, call: Call) -> Any:
         """See `Model`."""
         match call.f:
@@ -138,6 +149,10 @@ class Mutex:
         """See `Model`."""
         return False
 
+    def overwrites(self, call: Call) -> bool:
+        """See `Model`."""
+        return False
+
     def step(self, state: Any, call: Call) -> Any:
         """See `Model`."""
         if call.f not in ("acquire", "release"):
@@ -159,6 +174,10 @@ class Queue:
     def only_reads(self, call: Call) -> bool:
         """See `Model`."""
         return call.f == "dequeue" and call.type is OpType.OK and call.result is None
+
+    def overwrites(self, call: Call) -> bool:
+        """See `Model`."""
+        return False
 
     def step(self, state: Any, call: Call) -> Any:
         """See `Model`."""
@@ -187,6 +206,10 @@ class MultiRegister:
     def only_reads(self, call: Call) -> bool:
         """See `Model`."""
         return all(what == "read" for what, _, _ in call.argument)
+
+    def overwrites(self, call: Call) -> bool:
+        """See `Model`."""
+        return False
 
     def step(self, state: Any, call: Call) -> Any:
         """See `Model`."""

@@ -26,9 +26,13 @@ from jepsen.cli.output import (
 from jepsen.errors import InputError
 from jepsen.formats import Format, detect, read_text
 from jepsen.history import HistoryError
+from jepsen.parquet import is_parquet, read_parquet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jepsen.checkers.verdict import Checker
+    from jepsen.history import Op
 
 FAILURES = ("auto", "observe", "ignore")
 MIB = 1 << 20
@@ -73,7 +77,7 @@ def check(
     ] = 1024,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Judges histories: JSON lines, EDN, or Jepsen's log, told apart by what is in them.
+    """Judges histories: JSON lines, Parquet, EDN, Jepsen's log, told apart by what is in them.
 
     Prints `FILE valid`, `FILE invalid` or `FILE unknown` for each; what was found goes to stderr,
     or with `--output json` all into one document. Exit status 0 all valid, 1 some invalid, else 2
@@ -89,15 +93,15 @@ def check(
 
     options = _options(checker, consistency, ww_deps=ww_deps)
 
-    def checker_of(text: str) -> Checker:
-        lenient = failures == "ignore" or (failures == "auto" and detect(text) is Format.EDN)
+    def checker_of(lenient: bool) -> Checker:
+        lenient = failures == "ignore" or (failures == "auto" and lenient)
         held_against = model_named(name, lenient=lenient, initial=initial)
         return checker_named(checker, held_against, budget, **options)
 
-    texts = {file: _read(file) for file in files}
+    sources = {file: _read(file) for file in files}
     verdicts = {}
-    for file, text in texts.items():
-        verdicts[file] = _judge(file, text, form, checker_of)
+    for file, source in sources.items():
+        verdicts[file] = _judge(file, source, form, checker_of)
         if output is Output.TABLE:
             show(file, verdicts[file])
     if output is Output.JSON:
@@ -114,9 +118,12 @@ def _options(checker: str, consistency: str, *, ww_deps: bool) -> dict[str, Any]
     return by_name.get(checker, {})
 
 
-def _judge(file: str, text: str, form: Format, checker_of: Any) -> Verdict:
+def _judge(
+    file: str, source: str | Path, form: Format, checker_of: Callable[[bool], Checker]
+) -> Verdict:
     try:
-        verdict: Verdict = checker_of(text)(read_text(text, form))
+        history, lenient = _history(source, form)
+        verdict: Verdict = checker_of(lenient)(history)
     except HistoryError as error:
         raise InputError(f"{file}: {error}") from None
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
@@ -136,8 +143,18 @@ def show(file: str, verdict: Verdict) -> None:
         tell(f"  {verdict.why_unknown}")
 
 
-def _read(file: str) -> str:
+def _history(source: str | Path, form: Format) -> tuple[list[Op], bool]:
+    """(the history, whether in its form failed cas and reads of nil say nothing)."""
+    if isinstance(source, Path):
+        return read_parquet(source)
+    return read_text(source, form), detect(source) is Format.EDN
+
+
+def _read(file: str) -> str | Path:
+    """The text; of Parquet the path."""
     try:
+        if is_parquet(Path(file)):
+            return Path(file)
         return Path(file).read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None

@@ -78,7 +78,7 @@ def _batches(batches: Iterable[pa.RecordBatch], *, recipe: Recipe) -> Iterator[p
     keys = (key for batch in batches for key in batch.column(0).to_pylist())
     rows = (row for key in keys for row in key_rows(recipe, key))
     while chunk := list(islice(rows, _BATCH_ROWS)):
-        columns = dict(zip(_COLUMNS, zip(*chunk, strict=True), strict=True))
+        columns: dict[str, Any] = dict(zip(_COLUMNS, zip(*chunk, strict=True), strict=True))
         columns["invoke_time"] = columns["invoke_index"]
         columns["complete_time"] = columns["complete_index"]
         columns["lenient"] = [False] * len(chunk)

@@ -43,10 +43,17 @@ def open_admin(bootstrap: str, timeout_s: float) -> Iterator[KafkaAdminClient]:
         client.close()
 
 
-def send(client: KafkaAdminClient, request: Any) -> dict[str, Any]:
-    """Sends what the client has a message for but no method; any broker must be able to answer."""
+def send(client: KafkaAdminClient, request: Any, broker_id: int | None = None) -> dict[str, Any]:
+    """Sends what the client has a message for but no method, to this broker or else to any.
+
+    KafkaError(BROKER_NOT_AVAILABLE) if the cluster has no such broker now.
+    """
     manager = client._manager
-    answer: dict[str, Any] = manager.run(manager.send, request).to_dict()
+    if broker_id is not None and manager.cluster.broker_metadata(broker_id) is None:
+        known = ", ".join(map(str, sorted(one.node_id for one in manager.cluster.brokers())))
+        message = f"there is no broker {broker_id} now; there are {known}"
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, message)
+    answer: dict[str, Any] = manager.run(manager.send, request, broker_id).to_dict()
     return answer
 
 

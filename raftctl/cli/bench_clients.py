@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftctl.cli.bench import app
 from raftctl.cli.files import parse_overrides
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, say_progress, show
 from raftctl.errors import ConfigError
@@ -39,6 +40,7 @@ PropertyOption = Annotated[
 ]
 
 
+@app.command()
 def produce(
     bootstrap_server: BootstrapOption,
     topic: TopicOption,
@@ -73,6 +75,7 @@ def produce(
     _show(output, run(plan, say_progress), f"{RATES}, {LATENCIES}")
 
 
+@app.command()
 def consume(
     bootstrap_server: BootstrapOption,
     topic: TopicOption,
@@ -109,6 +112,7 @@ def consume(
     _show(output, run(plan, say_progress), RATES)
 
 
+@app.command(name="end-to-end")
 def end_to_end(
     bootstrap_server: BootstrapOption,
     topic: TopicOption,

@@ -1,18 +1,22 @@
-"""`raftctl configs`: over the Kafka protocol (row C9), as kafka-configs.sh."""
+"""`raftctl configs`: over the Kafka protocol (row C9), as kafka-configs.sh.
+
+Asked by kafka-python's messages: no client's own methods can name what is set for all brokers.
+"""
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from raftctl.cli.admin_client import check, open_admin, send
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
-from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
+from raftctl.cli.topics import TIMEOUT_S, TimeoutOption
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin._config import ConfigResource
+    from collections.abc import Sequence
 
 app = typer.Typer(
     help="Shows and alters configs of topics, brokers and groups.", no_args_is_help=True
@@ -27,12 +31,31 @@ class Entity(enum.StrEnum):
     GROUP = "group"
 
 
-EntityOption = Annotated[
-    Entity, typer.Option("--entity-type", metavar="topic|broker|group", help="Whose configs.")
-]
-NameOption = Annotated[
-    str, typer.Option("--entity-name", help="The topic, the broker's id or the group.")
-]
+class Operation(enum.IntEnum):
+    """What is done to a config (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Resource(NamedTuple):
+    """Whose configs; the empty name stands for all brokers."""
+
+    entity: Entity
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.entity} {self.name}" if self.name else "all brokers"
+
+
+Change = tuple[Operation, str, str | None]
+"""(operation, key, value); the value is None for DELETE."""
+
+RESOURCE_TYPES = {Entity.TOPIC: 2, Entity.BROKER: 4, Entity.GROUP: 32}
+"""Kafka's numbers."""
+BROKER_ID_MAX = 2**31 - 1
 SOURCES = {
     1: "topic",
     2: "broker",
@@ -43,39 +66,89 @@ SOURCES = {
 }
 
 
+def entity_of(text: str) -> Entity:
+    """Also the plurals that Apache Kafka's tool takes."""
+    try:
+        return Entity(text.lower().removesuffix("s"))
+    except ValueError:
+        known = ", ".join(Entity)
+        raise typer.BadParameter(f"{text!r} has no configs here: name one of {known}") from None
+
+
+def complete_entity(incomplete: str) -> list[str]:
+    """For the shell's completion."""
+    return [one for one in Entity if one.startswith(incomplete)]
+
+
+EntityOption = Annotated[
+    Entity,
+    typer.Option(
+        "--entity-type",
+        metavar="topic|broker|group",
+        parser=entity_of,
+        autocompletion=complete_entity,
+        help="Whose configs.",
+    ),
+]
+NameOption = Annotated[
+    str | None, typer.Option("--entity-name", help="The topic, the broker's id or the group.")
+]
+DefaultOption = Annotated[
+    bool,
+    typer.Option("--entity-default", help="All brokers, where one has no config of its own."),
+]
+
+
 @app.command()
 def describe(
     bootstrap_server: BootstrapOption,
     entity_type: EntityOption,
-    entity_name: NameOption,
+    entity_name: NameOption = None,
+    entity_default: DefaultOption = False,
     every: Annotated[bool, typer.Option("--all", help="Also what nobody has set.")] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows what is in force and where each value comes from."""
-    resource = _resource(entity_type, entity_name)
-    client = admin_client(bootstrap_server)
-    futures = client.describe_configs([resource], request_timeout=timeout)
-    entries = wait_for(futures[resource], timeout)
+    """Shows what is in force and where each value comes from.
+
+    The synonyms of a config are the values it has from one place or another, the one in force
+    first; if that is reset, the next is.
+    """
+    from kafka.protocol.admin import DescribeConfigsRequest as Ask
+
+    resource = resource_of(entity_type, entity_name, default=entity_default)
+    asked = Ask.DescribeConfigsResource(
+        resource_type=RESOURCE_TYPES[resource.entity],
+        resource_name=resource.name,
+        configuration_keys=None,
+    )
+    request = Ask(resources=[asked], include_synonyms=True, include_documentation=False)
+    told = _ask(bootstrap_server, timeout, resource, request)["results"][0]
+    check(told)
     found = [
         {
-            "name": name,
-            "value": entry.value,
-            "source": SOURCES.get(entry.source, str(entry.source)),
-            "read_only": bool(entry.is_read_only),
+            "name": one["name"],
+            "value": one["value"],
+            "source": _source(one["config_source"]),
+            "read_only": one["read_only"],
+            "synonyms": [_synonym(synonym) for synonym in one["synonyms"] or ()],
         }
-        for name, entry in sorted(entries.items())
-        if every or SOURCES.get(entry.source) not in ("default", "broker's file")
+        for one in sorted(told["configs"], key=lambda one: str(one["name"]))
+        if every or _source(one["config_source"]) not in ("default", "broker's file")
     ]
-    rows = [list(one.values()) for one in found]
-    show(output, found, table(("NAME", "VALUE", "SOURCE", "READ-ONLY"), rows))
+    rows = [
+        [one["name"], one["value"], one["source"], one["read_only"], _text(one["synonyms"])]
+        for one in found
+    ]
+    show(output, found, table(("NAME", "VALUE", "SOURCE", "READ-ONLY", "SYNONYMS"), rows))
 
 
 @app.command()
 def alter(
     bootstrap_server: BootstrapOption,
     entity_type: EntityOption,
-    entity_name: NameOption,
+    entity_name: NameOption = None,
+    entity_default: DefaultOption = False,
     add: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Sets a config.")
     ] = None,
@@ -93,43 +166,89 @@ def alter(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Changes configs, all or none of them; in force at once."""
-    operations = [
-        *(("SET", *_pair(one)) for one in add or ()),
-        *(("DELETE", key, None) for key in delete or ()),
-        *(("APPEND", *_pair(one)) for one in append or ()),
-        *(("SUBTRACT", *_pair(one)) for one in subtract or ()),
+    changes: list[Change] = [
+        *((Operation.SET, *_pair("--set", one)) for one in add or ()),
+        *((Operation.DELETE, _key(key), None) for key in delete or ()),
+        *((Operation.APPEND, *_pair("--append", one)) for one in append or ()),
+        *((Operation.SUBTRACT, *_pair("--subtract", one)) for one in subtract or ()),
     ]
-    if not operations:
-        raise ConfigError("nothing to change: give --set, --delete, --append or --subtract")
-    resource = _resource(entity_type, entity_name, operations)
-    client = admin_client(bootstrap_server)
-    futures = client.incremental_alter_configs(
-        [resource], validate_only=validate_only, request_timeout=timeout
-    )
-    wait_for(futures[resource], timeout)
-    whose = f"{entity_type} {entity_name}"
+    resource = resource_of(entity_type, entity_name, default=entity_default)
+    keys = [key for _, key, _ in changes]
+    _check_changes(keys)
+    request = _altering(resource, changes, validate_only=validate_only)
+    check(_ask(bootstrap_server, timeout, resource, request)["responses"][0])
     done = "could alter" if validate_only else "altered"
-    keys = [key for _, key, _ in operations]
-    show(output, {"altered": not validate_only, "keys": keys}, f"{done} {whose}: {', '.join(keys)}")
+    document = {"altered": not validate_only, "keys": keys}
+    show(output, document, f"{done} {resource}: {', '.join(keys)}")
 
 
-def _pair(text: str) -> tuple[str, str]:
+def resource_of(entity: Entity, name: str | None, *, default: bool) -> Resource:
+    """What the options name; ConfigError says what is amiss."""
+    if default and entity is not Entity.BROKER:
+        message = f"--entity-default: a {entity} has none; set it for all brokers, or by name"
+        raise ConfigError(message)
+    if default == (name is not None):
+        or_default = " or --entity-default" if entity is Entity.BROKER else ""
+        raise ConfigError(f"name the {entity}: give --entity-name NAME{or_default}")
+    if name == "":
+        raise ConfigError(f"--entity-name is empty: name the {entity}")
+    if name and entity is Entity.BROKER:
+        if not name.isascii() or not name.isdecimal() or int(name) > BROKER_ID_MAX:
+            raise ConfigError(f"--entity-name {name}: a broker is named by its id, a number")
+        name = str(int(name))
+    return Resource(entity, name or "")
+
+
+def _check_changes(keys: Sequence[str]) -> None:
+    if not keys:
+        raise ConfigError("nothing to change: give --set, --delete, --append or --subtract")
+    twice = sorted({key for key in keys if keys.count(key) > 1})
+    if twice:
+        raise ConfigError(f"{', '.join(twice)}: named twice; change a config once in a command")
+
+
+def _altering(resource: Resource, changes: Sequence[Change], *, validate_only: bool) -> Any:
+    from kafka.protocol.admin import IncrementalAlterConfigsRequest as Ask
+
+    configs = [
+        Ask.AlterConfigsResource.AlterableConfig(name=key, config_operation=operation, value=value)
+        for operation, key, value in changes
+    ]
+    altered = Ask.AlterConfigsResource(
+        resource_type=RESOURCE_TYPES[resource.entity],
+        resource_name=resource.name,
+        configs=configs,
+    )
+    return Ask(resources=[altered], validate_only=validate_only)
+
+
+def _ask(bootstrap: str, timeout_s: float, resource: Resource, request: Any) -> dict[str, Any]:
+    """The answer of the broker that is named, or else of any."""
+    by_itself = int(resource.name) if resource.entity is Entity.BROKER and resource.name else None
+    with open_admin(bootstrap, timeout_s) as client:
+        return send(client, request, by_itself)
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key:
-        raise ConfigError(f"{text!r} sets nothing: write KEY=VALUE")
+        raise ConfigError(f"{option} {text!r} sets nothing: write KEY=VALUE")
     return key, value
 
 
-def _resource(
-    kind: Entity, name: str, operations: list[tuple[Any, ...]] | None = None
-) -> ConfigResource:
-    from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
-    from confluent_kafka.admin._resource import ResourceType
+def _key(text: str) -> str:
+    if "=" in text or not text:
+        raise ConfigError(f"--delete {text!r}: write the KEY alone")
+    return text
 
-    if not name:
-        raise ConfigError(f"--entity-name is empty: name the {kind}")
-    entries = [
-        ConfigEntry(key, value, incremental_operation=AlterConfigOpType[operation])
-        for operation, key, value in operations or ()
-    ]
-    return ConfigResource(ResourceType[kind.name], name, incremental_configs=entries or None)
+
+def _source(number: int) -> str:
+    return SOURCES.get(number, str(number))
+
+
+def _synonym(told: dict[str, Any]) -> dict[str, Any]:
+    return {"name": told["name"], "value": told["value"], "source": _source(told["source"])}
+
+
+def _text(synonyms: Sequence[dict[str, Any]]) -> str:
+    return "; ".join(f"{one['source']}: {one['name']}={one['value']}" for one in synonyms)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from raftctl.config import NodeConfig, load_config
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from raftctl.config import NodeConfig
+
 
 def read_config_file(path: str, overrides: Iterable[str] = ()) -> NodeConfig:
     """The node's configuration with absolute directories; ConfigError names the file or key."""
+    from raftctl.config import load_config
+
     given = parse_overrides(overrides)
     try:
         text = Path(path).read_text(encoding="utf-8")

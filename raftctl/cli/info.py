@@ -7,11 +7,12 @@ from importlib.metadata import entry_points
 
 import raftctl
 from raftctl.cli.output import Output, OutputOption, show, table
-from raftctl.plugins import BROKER_GROUP
 
 
 def plugins(output: OutputOption = Output.TABLE) -> None:
     """Lists the installed broker plug-ins: what `broker.plugin` can name."""
+    from raftctl.plugins import BROKER_GROUP
+
     rows = [
         {"name": point.name, "object": point.value, "package": point.dist and point.dist.name}
         for point in sorted(entry_points(group=BROKER_GROUP), key=lambda point: point.name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from raftctl.cli.controllers import TIMEOUT_S, ControllersOption, TimeoutOption, parse_controllers
-from raftctl.cli.kv import utf8
+from raftctl.cli.kv import app, utf8
 from raftctl.cli.output import Output, OutputOption, say, say_progress, show, table
 from raftctl.cli.termination import terminate_as_interrupt
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
@@ -48,6 +48,7 @@ CountOption = Annotated[
 ]
 
 
+@app.command(name="list")
 def list_keys(
     controllers: ControllersOption,
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Else all keys.")] = "",
@@ -74,6 +75,7 @@ async def _entries(client: Client, prefix: str, limit: int | None) -> tuple[list
     return entries[:limit], offset
 
 
+@app.command()
 def watch(
     key: Annotated[str, typer.Argument(metavar="KEY", help="A key, or a prefix.")],
     controllers: ControllersOption,
@@ -114,6 +116,7 @@ def _event_line(event: Event, output: Output) -> str:
     return f"{event.version} put {event.key} {event.value.decode(errors='backslashreplace')}"
 
 
+@app.command()
 def lock(
     name: Annotated[str, typer.Argument(metavar="LOCK")],
     controllers: ControllersOption,
@@ -131,6 +134,7 @@ def lock(
     _hold(name, b"", controllers, command, session_timeout, wait, timeout, output)
 
 
+@app.command()
 def elect(
     name: Annotated[str, typer.Argument(metavar="ELECTION")],
     controllers: ControllersOption,

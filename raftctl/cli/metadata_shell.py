@@ -114,7 +114,7 @@ class Shell:
 
 def load_live(controllers: str, timeout_s: float) -> MetadataImage:
     """The newest committed image of the controller to believe most."""
-    from raftctl.localcluster.status import fetch_image
+    from raftctl.localcluster.image import fetch_image
 
     status = ask(controllers, timeout_s)
     for address in parse_controllers(controllers):

@@ -8,16 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from raftctl.codec import CodecError
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.record_codec import RECORD_CODEC
-from raftctl.server.admin_api import METADATA_PATH, PROVENANCE_HEADER
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from raftctl.metadata.image import MetadataImage
 
 _LIMIT_BYTES = 64 << 20
 STATUS_PATH = "/api/v1/status"
@@ -51,26 +43,6 @@ class ClusterStatus:
 
 def _credibility(answer: dict[str, Any]) -> tuple[int, bool, int]:
     return answer["epoch"], answer["role"] == "leader", answer.get("metadata_offset") or -1
-
-
-def fetch_image(address: str, timeout_s: float) -> MetadataImage | None:
-    """One controller's newest committed image; None if it does not answer with one in time."""
-    host, _, port = address.rpartition(":")
-    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
-    try:
-        connection.request("GET", METADATA_PATH)
-        response = connection.getresponse()
-        if response.status != 200:
-            return None
-        offset, epoch, timestamp_ms = map(int, response.headers[PROVENANCE_HEADER].split())
-        delta = MetadataDelta(EMPTY_IMAGE)
-        for record in RECORD_CODEC.unpack_all(response.read()):
-            delta.replay(record, offset)
-        return delta.apply(offset, epoch, timestamp_ms)
-    except (OSError, ValueError, CodecError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
 
 
 def ask_controllers(addresses: Sequence[str], timeout_s: float = 1.0) -> ClusterStatus:

@@ -117,6 +117,33 @@ def test_configs_take_effect_on_every_broker(bootstrap: str) -> None:
     assert client.write(bootstrap, "configured", [Record(b"small", partition=3)]) == [0]
 
 
+@pytest.mark.req("C9")
+def test_what_is_set_for_all_brokers_takes_effect_on_each(bootstrap: str) -> None:
+    create(bootstrap, "defaulted", 3, 3)
+    client = CLIENTS[0]
+    every = ("configs", "alter", "--entity-type", "brokers", "--entity-default")
+    server = ("--bootstrap-server", bootstrap)
+
+    def takes(partition: int) -> bool:
+        try:
+            client.write(bootstrap, "defaulted", [Record(b"x" * 5_000, partition=partition)])
+        except KafkaException as error:
+            return "MSG_SIZE_TOO_LARGE" not in str(error)
+        return True
+
+    def refuses(partition: int) -> bool:
+        return not takes(partition)
+
+    assert raftctl(*every, "--set", "message.max.bytes=1000", *server).status == 0
+    try:
+        for partition in range(3):
+            wait_until(partial(refuses, partition), f"{partition} refuses", TIMEOUT_S)
+    finally:
+        assert raftctl(*every, "--delete", "message.max.bytes", *server).status == 0
+    for partition in range(3):
+        wait_until(partial(takes, partition), f"{partition} takes it again", TIMEOUT_S)
+
+
 @pytest.mark.req("Q5", "N1")
 def test_the_quorum_is_described_over_the_kafka_protocol(
     cluster: LocalCluster, bootstrap: str

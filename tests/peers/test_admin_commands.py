@@ -91,6 +91,22 @@ def test_configs(raftctl: Raftctl) -> None:
     assert "INVALID_CONFIG" in raftctl("configs", "alter", *topic, *wrong, status=FAILED)
 
 
+def test_configs_of_all_brokers(raftctl: Raftctl) -> None:
+    every = ("--entity-type", "brokers", "--entity-default")
+    name = "log.cleaner.threads"
+    assert raftctl("configs", "alter", *every, "--set", f"{name}=2")["altered"]
+
+    def found() -> list[tuple[str, str]]:
+        entries = raftctl("configs", "describe", *every)
+        return [(one["value"], one["source"]) for one in entries if one["name"] == name]
+
+    wait_until(lambda: found() == [("2", "all brokers")], "a config of all brokers")
+    raftctl("configs", "alter", *every, "--delete", name)
+    wait_until(lambda: not found(), "none of all brokers")
+    read_only = ("--set", "node.id=7")
+    raftctl("configs", "alter", *every, *read_only, status=FAILED)
+
+
 def test_the_cluster(raftctl: Raftctl) -> None:
     assert len(raftctl("cluster-id")["cluster_id"]) == 22
     (broker,) = raftctl("brokers", "list")

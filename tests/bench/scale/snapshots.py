@@ -22,6 +22,7 @@ FILLING_BYTES = 1024 * 1024 - 1024
 FILLING_COUNT = 25
 """Together more than `metadata.log.max.record.bytes.between.snapshots` by default."""
 LOOK_S = 0.005
+REST_S = 2.0
 PATIENCE_S = 600.0
 
 
@@ -55,7 +56,9 @@ async def measure_snapshot(
     controllers: Controllers, nodes: Sequence[WatchedNode]
 ) -> dict[str, Any]:
     """Fills the log until all controllers have written a new snapshot; then loads one."""
-    writings = [Writing(node.log_directory()) for node in nodes]
+    directories = [node.log_directory() for node in nodes]
+    await asyncio.wait_for(_rest(directories), PATIENCE_S)
+    writings = [Writing(directory) for directory in directories]
     filling = asyncio.create_task(_fill(controllers))
     await asyncio.wait_for(_all_written(writings), PATIENCE_S)
     await filling
@@ -68,6 +71,15 @@ async def measure_snapshot(
     }
     newest = writings[0].newest()
     return figures | (await _load(newest) if newest is not None else {})
+
+
+async def _rest(directories: Sequence[Path]) -> None:
+    """Waits until nobody has written a snapshot of what came before for a while."""
+    quiet_since = perf_counter()
+    while perf_counter() - quiet_since < REST_S:
+        if any(any(one.glob("*.checkpoint.part")) for one in directories):
+            quiet_since = perf_counter()
+        await asyncio.sleep(LOOK_S)
 
 
 async def _fill(controllers: Controllers) -> None:

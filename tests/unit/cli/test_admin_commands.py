@@ -14,6 +14,9 @@ from tests.unit.cli.command_line import CommandLine
 if TYPE_CHECKING:
     from pathlib import Path
 
+HOURS = "log.retention.hours"
+HOUR_MS = str(60 * 60 * 1000)
+
 
 @pytest.mark.req("C3", "A1")
 async def test_topics_alter(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,6 +91,89 @@ async def test_configs(capsys: pytest.CaptureFixture[str]) -> None:
         status, _, err = await raftctl.status("configs", "describe", *nobody)
         assert status == BAD_INPUT
         assert "--entity-name" in err
+
+
+@pytest.mark.req("C9", "A1")
+async def test_configs_of_all_brokers(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        broker.cluster.assign("t", (1, 2))
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        every = ("--entity-type", "brokers", "--entity-default")
+        status, out, err = await raftctl.status("configs", "alter", *every, "--set", f"{HOURS}=2")
+        assert (status, out) == (0, f"altered all brokers: {HOURS}\n"), err
+        assert dict(broker.cluster.image.config(4, "")) == {HOURS: "2"}
+        assert await raftctl.json("configs", "describe", *every) == [
+            {
+                "name": HOURS,
+                "value": "2",
+                "source": "all brokers",
+                "read_only": False,
+                "synonyms": [{"name": HOURS, "value": "2", "source": "all brokers"}],
+            }
+        ]
+        one = ("--entity-type", "broker", "--entity-name", "1")
+        await raftctl.status("configs", "alter", *one, "--set", f"{HOURS}=1")
+        (found,) = await raftctl.json("configs", "describe", *one)
+        assert [(one["value"], one["source"]) for one in found["synonyms"]] == [
+            ("1", "broker"),
+            ("2", "all brokers"),
+            ("168", "default"),
+        ]
+        topic = ("--entity-type", "topics", "--entity-name", "t")
+        (kept,) = await raftctl.json("configs", "describe", *topic)
+        assert (kept["name"], kept["value"], kept["source"]) == ("retention.ms", HOUR_MS, "broker")
+        status, out, _ = await raftctl.status("configs", "describe", *topic)
+        assert f"broker: {HOURS}=1; all brokers: {HOURS}=2; default: log.retention.ms=" in out
+        await raftctl.status("configs", "alter", *one, "--delete", HOURS)
+        await raftctl.status("configs", "alter", *every, "--delete", HOURS)
+        assert await raftctl.json("configs", "describe", *every) == []
+        assert await raftctl.json("configs", "describe", *topic) == []
+
+
+@pytest.mark.req("C9", "A2")
+async def test_configs_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        broker.cluster.assign("t", (1, 2))
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        brokers, topic = ("--entity-type", "broker"), ("--entity-type", "topic")
+        every, t = (*brokers, "--entity-default"), (*topic, "--entity-name", "t")
+        one = (*brokers, "--entity-name", "1")
+        some = ("--set", f"{HOURS}=2")
+        for arguments, expected, told in [
+            ((*every, "--set", "node.id=2"), FAILED, "node.id cannot change while brokers run"),
+            ((*every, "--set", "no.such=2"), FAILED, "no.such cannot change"),
+            ((*every, "--set", f"{HOURS}=x"), FAILED, f"Invalid value 'x' for {HOURS}"),
+            ((*one, "--set", "min.insync.replicas=2"), FAILED, "the same for all brokers"),
+            ((*t, *some), FAILED, f"Unknown topic config name: {HOURS}"),
+            ((*every, "--entity-name", "1", *some), BAD_INPUT, "or --entity-default"),
+            ((*brokers, *some), BAD_INPUT, "give --entity-name NAME or --entity-default"),
+            ((*topic, "--entity-default", *some), BAD_INPUT, "a topic has none"),
+            ((*brokers, "--entity-name", "x", *some), BAD_INPUT, "named by its id"),
+            ((*brokers, "--entity-name", "9", *some), FAILED, "there is no broker 9 now"),
+            (("--entity-type", "users", *some), BAD_INPUT, "name one of topic, broker, group"),
+            ((*t, "--set", "retention.ms=1", "--delete", "retention.ms"), BAD_INPUT, "named twice"),
+            ((*t, "--delete", "retention.ms=1"), BAD_INPUT, "write the KEY alone"),
+            ((*t, "--append", "retention.ms"), BAD_INPUT, "--append 'retention.ms' sets nothing"),
+        ]:
+            status, out, err = await raftctl.status("configs", "alter", *arguments)
+            assert (status, out) == (expected, ""), err
+            assert told in " ".join(err.split()), err
+        assert not broker.cluster.image.config(4, "")
+        assert not broker.cluster.image.config(2, "t")
+
+
+@pytest.mark.req("C9", "A1")
+async def test_configs_of_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        raftctl = CommandLine(capsys, broker)
+        group = ("--entity-type", "group", "--entity-name", "g")
+        change = ("--set", "consumer.session.timeout.ms=50000")
+        status, _, err = await raftctl.status("configs", "alter", *group, *change)
+        assert status == 0, err
+        (found,) = await raftctl.json("configs", "describe", *group)
+        assert (found["value"], found["source"]) == ("50000", "group")
 
 
 @pytest.mark.req("C7", "A1")

@@ -56,6 +56,19 @@ def test_plain_start(arguments: list[str], expected: tuple[str, list[str]] | Non
     assert plain_start(arguments) == expected
 
 
+def test_a_command_imports_nothing_for_others() -> None:
+    """Each `raftctl topics list` of a script would pay for the node, the logs and the shell."""
+    script = (
+        "import sys; from raftctl.cli.main import run\n"
+        "assert run(['topics', '--help']) == run(['status', '--help']) == 0\n"
+        "import raftctl.localcluster.status, raftctl.localcluster.cluster\n"
+        "heavy = ('aiohttp', 'asyncio', 'structlog', 'raftctl.config', 'raftctl.metadata')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.stdout.splitlines()[-1] == "[]", result.stderr
+
+
 def test_the_command_line_of_a_node_is_light() -> None:
     """Libraries that only other commands need cost each node memory and time."""
     script = (

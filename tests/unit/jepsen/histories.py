@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.linearizable import _call, _observed
+from jepsen.checkers.machine import call_of, observed
 from jepsen.checkers.models import ILLEGAL
 from jepsen.history import Op, OpType, operations
 
@@ -104,7 +104,7 @@ def linearizable_by_force(lines: Iterable[Op], model: Model) -> bool:
     relevant = [
         operation
         for operation in operations(lines)
-        if _observed(operation, model) or operation.type is OpType.INFO
+        if observed(operation, model) or operation.type is OpType.INFO
     ]
     return _fits(model.initial, relevant, model)
 
@@ -116,7 +116,7 @@ def _fits(state: Any, left: list[Operation], model: Model) -> bool:
     for index, operation in enumerate(left):
         if operation.invoke.index > first_return:
             continue
-        after = model.step(state, _call(operation))
+        after = model.step(state, call_of(operation))
         rest = left[:index] + left[index + 1 :]
         if after is not ILLEGAL and _fits(after, rest, model):
             return True

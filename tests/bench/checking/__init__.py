@@ -1,0 +1,1 @@
+"""How fast histories are judged, beside Porcupine; how fast they are written."""
