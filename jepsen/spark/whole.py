@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,43 +14,44 @@ from jepsen.spark.schema import READ_COLUMNS, operations_of
 from jepsen.spark.search import VERDICTS, VERDICTS_SQL, anomaly_row, verdict_word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
-    from jepsen.history import Op
+    from jepsen.history import Op, Operation
 
 NO_KEY = "null"
 
 
 def check_histories(operations: DataFrame, checker: str) -> DataFrame:
     """A row of `VERDICTS` for each history. One task holds a history as a whole."""
-
-    def checked(table: pa.Table) -> pa.Table:
-        # Spark wants a function with annotations.
-        return _checked(table, checker)
-
-    grouped = operations.select(*READ_COLUMNS).groupBy("history")
-    return grouped.applyInArrow(checked, VERDICTS_SQL)
+    together = operations.select(*READ_COLUMNS).repartition("history")
+    ordered = together.sortWithinPartitions("history", "invoke_index")
+    return ordered.mapInArrow(partial(_checked, checker=checker), VERDICTS_SQL)
 
 
-def _checked(table: pa.Table, checker: str) -> pa.Table:
-    history = table.column("history")[0].as_py()
+def _checked(batches: Iterable[pa.RecordBatch], *, checker: str) -> Iterator[pa.RecordBatch]:
+    for history, group in groupby(operations_of(batches), key=itemgetter(0)):
+        row = _row(history, [operation for *_, operation in group], checker)
+        yield pa.RecordBatch.from_pylist([row], VERDICTS)
+
+
+def _row(history: str, mine: list[Operation], checker: str) -> dict[str, Any]:
     row: dict[str, Any] = {"history": history, "key": NO_KEY, "method": "whole", "refused": ""}
-    row |= {"valid": "unknown", "why_unknown": "", "anomalies": [], "operations": table.num_rows}
+    row |= {"valid": "unknown", "why_unknown": "", "anomalies": [], "operations": len(mine)}
     try:
-        verdict = CHECKERS[checker](sorted(_lines(table), key=lambda op: op.index))
+        verdict = CHECKERS[checker](sorted(_lines(mine), key=lambda op: op.index))
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
         row["refused"] = str(error) or "its values are others"
     else:
         row |= {"valid": verdict_word(verdict.valid), "why_unknown": verdict.why_unknown}
         row["anomalies"] = [anomaly_row(one) for one in verdict.anomalies]
         row["anomalies"] += [anomaly_row(one, allowed=True) for one in verdict.notes]
-    return pa.Table.from_pylist([row], VERDICTS)
+    return row
 
 
-def _lines(table: pa.Table) -> Iterator[Op]:
-    for _, _, _, operation in operations_of(table.to_batches()):
+def _lines(mine: list[Operation]) -> Iterator[Op]:
+    for operation in mine:
         yield operation.invoke
         if operation.completion is not None:
             yield operation.completion
