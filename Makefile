@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-check properties-linearizable bench-spark spark-equality docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-check properties-linearizable spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -74,10 +74,6 @@ bench-kafka: setup
 # Controllers alone, up to two million partitions: make bench-scale PARTITIONS=100000 OBSERVERS=30.
 bench-scale: setup
 	$(BIN)/python -m tests.bench.scale.main --output out/bench-scale.json $(if $(PARTITIONS),--up-to $(PARTITIONS)) $(if $(OBSERVERS),--observers $(OBSERVERS))
-
-# Histories of 1 and 10 million operations on Spark, which needs Java: make bench-spark SIZES=100000000.
-bench-spark: setup
-	$(BIN)/python -m tests.bench.spark --output out/bench-spark.json $(if $(SIZES),--sizes $(SIZES))
 
 # Random histories, judged on Spark and in one process: make spark-equality COUNT=5000 SEED=1
 spark-equality: setup

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
 from jepsen.checkers.registry import LINEARIZABLE, MODELS
 from jepsen.checkers.verdict import merge_valid, verdict_document
 from jepsen.cli.check import FAILURES, MIB, model_option, one_of, show
@@ -16,7 +15,7 @@ from jepsen.cli.output import Output, exit_status, say, say_json, word
 from jepsen.errors import InputError
 
 app = typer.Typer(help="Judges histories that are too large for one process.")
-CHECKERS = (LINEARIZABLE, "kafka-log", *(name for name in ALL_CHECKERS if name != "kafka"))
+CHECKERS = (LINEARIZABLE, "kafka-log")
 ALL_CORES = "local[*]"
 
 MasterOption = Annotated[
@@ -99,39 +98,3 @@ def check(
     if shown is Output.TABLE and len(verdicts) > 1:
         say(f"all {word(valid)}")
     raise typer.Exit(exit_status(valid))
-
-
-@app.command()
-def generate(
-    output: Annotated[Path, typer.Argument(metavar="DIR", help="A folder to be made.")],
-    ops: Annotated[int, typer.Option(min=1, help="Operations in all, roughly.")] = 1_000_000,
-    keys: Annotated[int, typer.Option(min=1, help="Registers.")] = 10_000,
-    faults: Annotated[int, typer.Option(min=0, help="Keys that are not linearizable.")] = 0,
-    processes: Annotated[int, typer.Option(min=1, help="How many use a key at a time.")] = 5,
-    crashes: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of operations that end unknown.")
-    ] = 0.01,
-    unique: Annotated[
-        bool, typer.Option("--unique", help="Reads and writes only, each value written once.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="The same seed, the same history.")] = 0,
-    master: MasterOption = ALL_CORES,
-    driver_memory: DriverMemoryOption = "2g",
-) -> None:
-    """Makes a history of registers of which it is known what is wrong.
-
-    Writes `DIR/operations`, which `jepsen spark check` reads, and `DIR/expected.json` with the keys
-    that are not linearizable.
-    """
-    if output.exists():
-        raise InputError(f"{output}: it is there already; name a folder to be made")
-    if faults > keys:
-        raise InputError(f"--faults {faults}: at most one a key, and there are {keys} --keys")
-    from jepsen.spark.session import spark_session
-
-    with spark_session(master, driver_memory) as spark:
-        from jepsen.spark.generate import Recipe
-        from jepsen.spark.generate import generate as make
-
-        make(spark, Recipe(ops, keys, faults, processes, crashes, unique, seed), output)
-    say(f"{output / 'operations'}")

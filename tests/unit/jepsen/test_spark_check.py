@@ -83,27 +83,6 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.req("J7")
-def test_checkers_of_whole_histories_judge_many_at_a_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    adds = [(0, "invoke", "add", 1), (0, "ok", "add", 1), (1, "invoke", "read", None)]
-    lines = {
-        "kept": history(*adds, (1, "ok", "read", [1])),
-        "lost": history(*adds, (1, "ok", "read", [])),
-        "unread": history(*adds[:2]),
-    }
-    table = str(tmp_path / "sets.parquet")
-    write_table(lines, tmp_path / "sets.parquet")
-    assert run(["spark", "check", table, "--checker", "set"]) == 1
-    said = capsys.readouterr()
-    words = {"kept": "valid", "lost": "invalid", "unread": "unknown"}
-    shown = [f"{table}:{name} {word}" for name, word in words.items()]
-    assert said.out.splitlines() == [*shown, "all invalid"]
-    assert "lost (1)" in said.err
-    assert "no read has succeeded" in said.err
-
-
 @pytest.mark.req("J6", "J7")
 def test_every_form_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = _lines(tmp_path / "good.jsonl", GOOD)
@@ -229,22 +208,3 @@ def test_known_histories_get_their_verdicts(
         run(["spark", "check", *files, "--model", model, "--print", "json"])
         found |= {one["file"]: one["valid"] for one in json.loads(capsys.readouterr().out)}
     assert found == wanted
-
-
-@pytest.mark.req("J7")
-@pytest.mark.parametrize("options", [[], ["--unique"]], ids=["cas", "unique"])
-def test_exactly_the_planted_faults_are_found(tmp_path: Path, options: list[str]) -> None:
-    import pyarrow.parquet as pq
-
-    made, found = tmp_path / "made", tmp_path / "found"
-    size = ["--ops", "2000", "--keys", "40", "--faults", "7", "--crashes", "0.1"]
-    assert run(["spark", "generate", str(made), *size, *options]) == 0
-    assert run(["spark", "check", str(made / "operations"), "--output", str(found)]) == 1
-    rows = pq.read_table(found / "verdicts").to_pylist()
-    wrong = {json.loads(row["key"]) for row in rows if row["valid"] == "false"}
-    wanted = json.loads((made / "expected.json").read_text())["invalid"]
-    assert wrong == {int(key) for key in wanted}
-    assert (len(wanted), len(rows)) == (7, 40)
-    assert sum(row["operations"] for row in rows) == 2000 + 3 * 7
-    assert run(["spark", "generate", str(made)]) == 254
-    assert run(["spark", "generate", str(tmp_path / "new"), "--keys", "1", "--faults", "2"]) == 254
