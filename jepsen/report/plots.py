@@ -8,9 +8,9 @@ from html import escape
 from math import log10
 from typing import TYPE_CHECKING
 
+from jepsen.faults import HEAL, PACKAGES
 from jepsen.generator.core import NEMESIS, SECOND_NS
 from jepsen.history import OpType, operations
-from jepsen.nemesis import HEAL, PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,8 +23,19 @@ POINTS_MAX = 4_000
 BUCKETS = 120
 LATENCY_MS_MIN = 0.1
 COLOURS = {OpType.OK: "#2a78d6", OpType.FAIL: "#d98324", OpType.INFO: "#b3261e"}
-SHADES = {"kill": "#e57373", "pause": "#ffb74d", "partition": "#9575cd", "restart": "#4db6ac"}
-_ENDS = {end: begin for begin, end, _ in PACKAGES.values() if end}
+SHADES = {
+    "kill": "#e57373",
+    "pause": "#ffb74d",
+    "restart": "#4db6ac",
+    "rolling": "#81c784",
+    "partition": "#9575cd",
+    "slow": "#64b5f6",
+    "reassign": "#a1887f",
+    "skew": "#f06292",
+    "break-disk": "#90a4ae",
+}
+"""By the operation that begins a fault."""
+_ENDS = {one.end: one.begin for one in PACKAGES.values() if one.end}
 
 
 @dataclass(frozen=True, slots=True)
