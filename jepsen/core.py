@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib
 import random
 from collections.abc import Callable, Mapping
@@ -44,6 +46,8 @@ KAFKA_FAULTS = ("reassign",)
 CLIENTS = ("aiokafka", "librdkafka")
 SETTLE_S = 3.0
 FINAL_S = 60.0
+LEADER = "leader"
+LEADER_POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +202,26 @@ class Run:
     async def run(self) -> None:
         """From a cluster that is ready to the last operation."""
         await self._workload.prepare(self._environment)
+        watch = asyncio.get_running_loop().create_task(self._watch_leader())
         try:
             await self.interpreter.run(self._main())
             self.interpreter.stopped = False
             await self.interpreter.run(self._ending())
         finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
             await self.interpreter.close()
+
+    async def _watch_leader(self) -> None:
+        """Notes who is the active controller whenever it is another, for the report."""
+        last = None
+        while True:
+            with contextlib.suppress(Exception):
+                found = await self._environment.leadership()
+                if found not in (None, last):
+                    last = found
+                    self.interpreter.observe(LEADER, list(found or ()))
+            await asyncio.sleep(LEADER_POLL_S)
 
     def _main(self) -> Generator:
         spec = self._spec

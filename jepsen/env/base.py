@@ -66,6 +66,9 @@ class Environment(Protocol):
     async def settled(self) -> bool:
         """Whether every broker is active and every replica in sync, as far as anybody says."""
 
+    async def leadership(self) -> tuple[str, int] | None:
+        """That node and the epoch in which it leads."""
+
     async def kill(self, node: str) -> None:
         """Ends its process at once; what it had written stays."""
 

@@ -38,6 +38,10 @@ class ExternalEnvironment:
         """As far as anybody knows."""
         return True
 
+    async def leadership(self) -> tuple[str, int] | None:
+        """Nobody that is known."""
+        return None
+
     async def kill(self, node: str) -> None:
         """There is no node to be named."""
 

@@ -72,6 +72,9 @@ class Cluster:
     async def mend_disks(self) -> None:
         self.disks.clear()
 
+    async def leadership(self) -> tuple[str, int] | None:
+        return "controller-2", 1
+
     async def kill(self, node: str) -> None:
         self.down.add(node)
 
