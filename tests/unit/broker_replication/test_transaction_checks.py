@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.transaction_state import TransactionState
+from broker.coordinator.transaction_state import Transaction, TransactionState
 from broker.coordinator.transactions import ProducerGoesOn
 from broker.protocol.versions import ApiKey
 from broker.replication.transaction_guards import Sender, TransactionGuards
@@ -58,6 +58,26 @@ async def test_what_is_late_cannot_touch_the_next_transaction_of_version_2() -> 
             assert answer["error_code"] == ErrorCode.PRODUCER_FENCED
         assert found.transaction().state is TransactionState.ONGOING
         assert found.is_open
+
+
+async def test_nothing_but_the_epoch_protects_the_next_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decided = Transaction.decided
+
+    def keeps_epoch(self: Transaction, **how: Any) -> Transaction:
+        return decided(self, **{**how, "bump": False})
+
+    monkeypatch.setattr(Transaction, "decided", keeps_epoch)
+    async with transactions() as found:
+        producer = await found.begin()
+        await found.produce(12, producer, 0)
+        await found.end(3, producer, commit=True)
+        await found.ended()
+        assert await found.produce(12, producer, 1) == [0]
+        # Late, and of another transaction.
+        assert (await found.end(5, producer, commit=True))["error_code"] == 0
+        assert found.transaction().state.is_commit
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TRANSACTIONAL = 0x10
 P1 = TopicPartition("t", 1)
 STATES, OFFSETS = "__transaction_state", "__consumer_offsets"
+STATES_ID, OFFSETS_ID = UUID(int=50), UUID(int=51)
 
 
 def records(producer: ProducerGoesOn, sequence: int, count: int = 1) -> bytes:
@@ -105,8 +106,7 @@ async def transactions(**keys: str) -> AsyncIterator[TransactionWorld]:
     """Starts and stops it; keys with underscores for dots."""
     async with World(2, listen=True, controller=None, **keys) as world:
         world.create_topic(partitions=2)
-        for number, (name, leader) in enumerate({STATES: 2, OFFSETS: 1}.items(), start=50):
-            topic_id = UUID(int=number)
+        for name, topic_id, leader in ((STATES, STATES_ID, 2), (OFFSETS, OFFSETS_ID, 1)):
             record = PartitionRecord(topic_id, 0, (1, 2), (1, 2), leader, 0, 0)
             world.controller.commit(TopicRecord(name, topic_id), record)
         shard = world.nodes[2].transactions.shards.shard_of("x")
