@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from raftctl.cli.main import BAD_INPUT, FAILED
+from raftctl.config import make_config
+from raftctl.controller.config import ControllerConfig
 from raftctl.ids import uuid_text
 from tests.unit.broker_apis.controlled import listening
 from tests.unit.cli.command_line import CommandLine
+from tests.unit.controller.cluster import CLUSTER_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +64,27 @@ async def test_topics_create_describe_and_delete(capsys: pytest.CaptureFixture[s
         assert uuid_text(broker.cluster.topic("t").topic_id) == topic_id
         assert await raftctl.json("topics", "delete", "t") == {"deleted": "t"}
         assert await raftctl.json("topics", "delete", "t", "--if-exists") == {"deleted": None}
+
+
+@pytest.mark.req("C3")
+async def test_topics_take_their_counts_from_the_controllers_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = {
+        "process.roles": "controller",
+        "node.id": "101",
+        "controller.quorum.voters": "101@127.0.0.1:7101",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://127.0.0.1:7101",
+        "log.dirs": "/nowhere",
+        "num.partitions": "4",
+        "default.replication.factor": "2",
+    }
+    async with listening(ControllerConfig.of(make_config(values), CLUSTER_ID)) as broker:
+        raftctl = CommandLine(capsys, broker)
+        await raftctl.json("topics", "create", "t")
+        topic = broker.cluster.topic("t")
+        assert [len(one.replicas) for _, one in topic.items()] == [2] * 4
 
 
 @pytest.mark.req("C3", "A2")
