@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     import asyncio
     import random
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from structlog.typing import FilteringBoundLogger
@@ -188,17 +188,31 @@ def replace_file(files: FileSystem, path: str, data: bytes) -> None:
 
     Writes a temporary file, syncs it, renames it over `path` and syncs the directory. Blocks.
     """
-    temporary = path + ".tmp"
-    if files.exists(temporary):
-        files.remove(temporary)
-    file = files.open(temporary, create=True)
+    replace_files(files, {path: data})
+
+
+def replace_files(files: FileSystem, contents: Mapping[str, bytes]) -> None:
+    """Replaces each of the files as `replace_file` does. After an error it may be repeated.
+
+    The directories are synced last: the first sync of many makes most of the others' work durable.
+    """
+    for path, data in contents.items():
+        _write_temporary(files, path + ".tmp", data)
+    for path in contents:
+        files.rename(path + ".tmp", path)
+    for directory in dict.fromkeys(path.rpartition("/")[0] for path in contents):
+        files.sync_directory(directory)
+
+
+def _write_temporary(files: FileSystem, path: str, data: bytes) -> None:
+    if files.exists(path):
+        files.remove(path)
+    file = files.open(path, create=True)
     try:
         file.append([data])
         file.sync()
     finally:
         file.close()
-    files.rename(temporary, path)
-    files.sync_directory(path.rpartition("/")[0])
 
 
 def read_file(files: FileSystem, path: str) -> bytes:
