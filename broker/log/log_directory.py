@@ -116,11 +116,14 @@ class LogDirectory:
     def identify(self, log: PartitionLog, topic_id: UUID) -> None:
         """Writes soon whose partition the log's directory holds, and makes that durable."""
         self._unidentified.append((log, topic_id))
-        self.worker.submit(self._write_topic_ids).add_done_callback(self._identified)
+        if len(self._unidentified) == 1:
+            self.worker.submit(self._write_topic_ids).add_done_callback(self._identified)
 
     def _write_topic_ids(self) -> list[tuple[PartitionLog, OSError]]:
         """On the worker: for all logs that wait, since they share their syncs. Returns failures."""
-        waiting = [self._unidentified.popleft() for _ in range(len(self._unidentified))]
+        waiting = []
+        while self._unidentified:
+            waiting.append(self._unidentified.popleft())
         try:
             self._write_together(waiting)
         except OSError:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 T = TypeVar("T")
+_MANY = 16
+"""Files that are replaced together, from which on to sync a whole volume is cheaper."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -114,6 +116,13 @@ class FileSystem(Protocol):
     def sync_directory(self, path: str) -> None:
         """Makes creations, renames and removals in this directory durable."""
 
+    def sync_volume(self, directory: str) -> bool:
+        """Makes all files and names of the volume durable that holds a directory; blocks.
+
+        For very many of them that is quicker than one by one. False, with nothing done, where it
+        cannot be had.
+        """
+
     def space(self, directory: str) -> tuple[int, int]:
         """Bytes of the volume that holds a directory: all, and those free for use; blocks."""
 
@@ -192,24 +201,36 @@ def replace_file(files: FileSystem, path: str, data: bytes) -> None:
 
 
 def replace_files(files: FileSystem, contents: Mapping[str, bytes]) -> None:
-    """Replaces each of the files as `replace_file` does. After an error it may be repeated.
-
-    The directories are synced last: the first sync of many makes most of the others' work durable.
-    """
+    """Replaces each of the files as `replace_file` does. After an error it may be repeated."""
+    many = len(contents) >= _MANY
     for path, data in contents.items():
-        _write_temporary(files, path + ".tmp", data)
+        _write_temporary(files, path + ".tmp", data, sync=not many)
+    directories = list(dict.fromkeys(path.rpartition("/")[0] for path in contents))
+    if many and not files.sync_volume(directories[0]):
+        for path in contents:
+            _sync(files, path + ".tmp")
     for path in contents:
         files.rename(path + ".tmp", path)
-    for directory in dict.fromkeys(path.rpartition("/")[0] for path in contents):
-        files.sync_directory(directory)
+    if not (many and files.sync_volume(directories[0])):
+        for directory in directories:
+            files.sync_directory(directory)
 
 
-def _write_temporary(files: FileSystem, path: str, data: bytes) -> None:
+def _write_temporary(files: FileSystem, path: str, data: bytes, *, sync: bool) -> None:
     if files.exists(path):
         files.remove(path)
     file = files.open(path, create=True)
     try:
         file.append([data])
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+
+
+def _sync(files: FileSystem, path: str) -> None:
+    file = files.open(path)
+    try:
         file.sync()
     finally:
         file.close()

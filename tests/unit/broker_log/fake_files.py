@@ -168,6 +168,9 @@ class FakeFiles:
         kept = {p: n for p, n in self._durable_names.items() if not here(p)}
         self._durable_names = kept | {p: n for p, n in self.nodes.items() if here(p)}
 
+    def sync_volume(self, directory: str) -> bool:
+        return False
+
     def space(self, directory: str) -> tuple[int, int]:
         self.check(directory)
         return 1_000, 10
