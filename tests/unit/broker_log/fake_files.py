@@ -117,7 +117,8 @@ class FakeFiles:
         if path not in self.nodes:
             if not create:
                 raise FileNotFoundError(path)
-            assert path.rpartition("/")[0] in self.directories, path
+            if path.rpartition("/")[0] not in self.directories:
+                raise FileNotFoundError(path)
             self.nodes[path] = _Node()
         return FakeFile(self, self.nodes[path], path)
 
