@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib
 import random
 from collections.abc import Callable, Mapping
@@ -29,13 +31,19 @@ WORKLOADS = {
     "set": "jepsen.workloads.kv:set_workload",
     "lock": "jepsen.workloads.kv:lock",
     "queue": "jepsen.workloads.queue:queue",
+    "queue-txn": "jepsen.workloads.queue:queue_txn",
+    "list-append": "jepsen.workloads.list_append:list_append",
+    "bank": "jepsen.workloads.bank:bank",
+    "group": "jepsen.workloads.group:group",
 }
 """Loaded when needed, as each needs libraries of its own."""
-KAFKA_WORKLOADS = ("queue",)
+KAFKA_WORKLOADS = ("queue", "queue-txn", "list-append", "bank", "group")
 """Those that any Kafka cluster can be tested with."""
 CLIENTS = ("aiokafka", "librdkafka")
 SETTLE_S = 3.0
 FINAL_S = 60.0
+LEADER = "leader"
+LEADER_POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +135,11 @@ def check_spec(spec: RunSpec) -> None:
             raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
     elif spec.bootstrap_servers:
         raise InputError(f"--bootstrap-servers: only with --env external, not {spec.env}")
-    if spec.workload == "queue" and spec.replication > spec.brokers and spec.env != "external":
+    if (
+        spec.workload in KAFKA_WORKLOADS
+        and spec.replication > spec.brokers
+        and spec.env != "external"
+    ):
         raise InputError(f"--replication {spec.replication}: there are {spec.brokers} brokers")
 
 
@@ -170,12 +182,26 @@ class Run:
     async def run(self) -> None:
         """From a cluster that is ready to the last operation."""
         await self._workload.prepare(self._environment)
+        watch = asyncio.get_running_loop().create_task(self._watch_leader())
         try:
             await self.interpreter.run(self._main())
             self.interpreter.stopped = False
             await self.interpreter.run(self._ending())
         finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
             await self.interpreter.close()
+
+    async def _watch_leader(self) -> None:
+        """Notes who is the active controller whenever it is another, for the report."""
+        last = None
+        while True:
+            with contextlib.suppress(Exception):
+                found = await self._environment.leadership()
+                if found not in (None, last):
+                    last = found
+                    self.interpreter.observe(LEADER, list(found or ()))
+            await asyncio.sleep(LEADER_POLL_S)
 
     def _main(self) -> Generator:
         spec = self._spec

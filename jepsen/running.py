@@ -13,6 +13,7 @@ from jepsen.checkers.verdict import verdict_document
 from jepsen.core import Run, RunSpec, failure_of_cluster, judge, overall
 from jepsen.env.external import ExternalEnvironment
 from jepsen.errors import InputError
+from jepsen.generator.core import NEMESIS
 from jepsen.history import Op, OpType
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Progress:
         """Counts an operation."""
         if op.by_client:
             self._counts[op.type] += 1
-        elif op.type is not OpType.INVOKE:
+        elif op.process == NEMESIS and op.type is not OpType.INVOKE:
             self._fault = (
                 f", last fault: {op.f} {op.value if op.value is not None else ''}".rstrip()
             )

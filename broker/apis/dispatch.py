@@ -17,6 +17,7 @@ from broker.apis import (
     alter_configs,
     cluster,
     configs,
+    consumer_groups,
     coordinators,
     elections,
     fetch,
@@ -131,6 +132,12 @@ APIS: dict[int, Api] = {
     ApiKey.UPDATE_FEATURES: Api(quorum.handle_features, quorum.refuse_features),
     ApiKey.UNREGISTER_BROKER: Api(quorum.handle_unregister, quorum.refuse_unregister),
     ApiKey.DELETE_GROUPS: Api(group_admin.handle_delete, group_admin.refuse_delete),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(
+        consumer_groups.handle_heartbeat, consumer_groups.refuse_heartbeat
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Api(
+        consumer_groups.handle_describe, consumer_groups.refuse_describe
+    ),
     ApiKey.ELECT_LEADERS: Api(elections.handle, elections.refuse),
     ApiKey.DESCRIBE_CLUSTER: Api(cluster.handle_describe_cluster, cluster.refuse_describe_cluster),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(

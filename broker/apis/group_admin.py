@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ALL_GROUP_OPERATIONS = 0b1_0100_1000
 """Read, delete, describe."""
-_OPERATIONS_NOT_ASKED = -(2**31)
+OPERATIONS_NOT_ASKED = -(2**31)
 _TELLS_WHAT_IS_MISSING = 6
 
 
@@ -36,7 +36,7 @@ async def _describe(context: ApiContext, request: Request, group_id: str) -> dic
             return _absent(group_id, ErrorCode.NONE, State.DEAD.value)
         return _absent(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
     asked = request.body.get("include_authorized_operations", False)
-    operations = ALL_GROUP_OPERATIONS if asked else _OPERATIONS_NOT_ASKED
+    operations = ALL_GROUP_OPERATIONS if asked else OPERATIONS_NOT_ASKED
     return {**found, "authorized_operations": operations}
 
 

@@ -170,6 +170,16 @@ class Group:
             topics |= found
         return topics
 
+    def offsets_kept(self) -> tuple[set[str] | None, int]:
+        """The topics whose offsets are in use, None: all; and since when the group is without
+        members, -1 if it never had any.
+        """
+        if self.is_in(State.PREPARING, State.COMPLETING):
+            return None, -1
+        if self.members:
+            return self.subscribed_topics(), -1
+        return set(), self.state_wall_ms if self.protocol_type else -1
+
     def members_for_leader(self) -> list[dict[str, Any]]:
         """What the leader is told of the members."""
         return [

@@ -1,22 +1,41 @@
 """The core of one partition of `__consumer_offsets`: consumer groups, their offsets.
 
-Written is what must survive the coordinator: the members of a generation with their assignments,
-groups that have become empty, offsets. A rebalance under way is not: members join again.
+A group is of the classic protocol or of KIP-848; one without members becomes of the other kind when
+a member of that comes, and keeps its offsets. Of the classic protocol written is what must survive
+the coordinator: the members of a generation with their assignments, groups that have become empty,
+offsets. A rebalance under way is not: members join again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.coordinator.consumer_groups import (
+    REVOCATION,
+    SESSION,
+    ConsumerGroups,
+    ConsumerGroupSettings,
+)
+from broker.coordinator.consumer_records import ConsumerKey
 from broker.coordinator.core import NOBODY, Answer, Now
 from broker.coordinator.group import CONSUMER_PROTOCOL, Group, State
 from broker.coordinator.group_limits import GroupLimits
 from broker.coordinator.group_offsets import GroupOffsets
-from broker.coordinator.group_records import GROUP_VALUE, UNSTABLE, GroupKey, OffsetKey, key_of
+from broker.coordinator.group_records import (
+    GROUP_VALUE,
+    OFFSET_KEYS,
+    UNSTABLE,
+    GroupKey,
+    group_record,
+    key_of,
+    offset_key_of,
+)
 from broker.coordinator.group_requests import (
     Commit,
+    ConsumerHeartbeat,
     DeleteGroup,
     DeleteOffsets,
+    DescribeConsumerGroup,
     DescribeGroup,
     FetchOffsets,
     ForgetTopics,
@@ -32,18 +51,25 @@ from broker.log.record_batch import NO_PRODUCER
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from broker.coordinator.core import Effect, Journal
+    from broker.coordinator.consumer_group import ConsumerGroup
+    from broker.coordinator.core import Effect, Journal, KeyValue
     from broker.coordinator.group_requests import GroupRequest
+    from broker.types import TopicPartition
 
 CLASSIC = "classic"
+CONSUMER = "consumer"
 _MINUTE_MS = 60_000
 _EXPIRY = ("expiry",)
 
 
-class GroupSettings(GroupLimits, Protocol):
+class GroupSettings(GroupLimits, ConsumerGroupSettings, Protocol):
     """What the configuration says of groups and offsets."""
+
+    @property
+    def group_coordinator_rebalance_protocols(self) -> tuple[str, ...]:
+        """The kinds of groups there may be."""
 
     @property
     def offset_metadata_max_bytes(self) -> int:
@@ -70,15 +96,23 @@ class GroupCore:
         self._groups: dict[str, Group] = {}
         self._is_loaded = False
         self._offsets = GroupOffsets(journal, settings.offset_metadata_max_bytes)
+        self._journal = journal
         self._members = Rebalancer(self._groups, journal, self._timers, settings, new_uuid)
+        self._consumers = ConsumerGroups(journal, self._timers, settings, new_uuid)
 
     # --- records --------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER) -> None:
         """Takes a record of the log; kinds that are not known here stay as they are."""
+        if key[:2] in OFFSET_KEYS:
+            # Nearly all: quickly.
+            self._offsets.replay(offset_key_of(key), value, producer_id)
+            return
         about = key_of(key)
-        if isinstance(about, OffsetKey):
-            self._offsets.replay(about, value, producer_id)
+        if isinstance(about, ConsumerKey):
+            self._consumers.replay(about, value)
+            if about.group in self._consumers.groups:
+                self._groups.pop(about.group, None)
         elif isinstance(about, GroupKey) and not self._is_loaded:
             # Later it is this core that writes them, of groups that it has.
             self._groups.pop(about.group, None)
@@ -88,8 +122,13 @@ class GroupCore:
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
         """The offsets of a producer's transaction count now, or never."""
-        for group_id in self._offsets.ended(producer_id, commit=commit):
-            self._groups.setdefault(group_id, Group(group_id))
+        self._with_offsets(self._offsets.ended(producer_id, commit=commit))
+
+    def _with_offsets(self, group_ids: Iterable[str]) -> None:
+        """Whoever has committed offsets is a group."""
+        for group_id in group_ids:
+            if group_id not in self._consumers.groups:
+                self._groups.setdefault(group_id, Group(group_id))
 
     def loaded(self, now: Now) -> list[Effect]:
         """Members are given the time of a session to be heard of again."""
@@ -98,8 +137,8 @@ class GroupCore:
         for group in self._groups.values():
             for member in group.members.values():
                 self._members.touch(group, member)
-        for group_id in self._offsets.group_ids():
-            self._groups.setdefault(group_id, Group(group_id))
+        self._consumers.loaded(now)
+        self._with_offsets(self._offsets.group_ids())
         self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
         return self._taken()
 
@@ -109,7 +148,29 @@ class GroupCore:
         """Begins a request."""
         self._members.now = now
         match request:
+            case Join() | Sync() | Heartbeat() | Leave():
+                self._handle_classic(ticket, request)
+            case ConsumerHeartbeat():
+                self._answer(ticket, self._consumer_heartbeat(request))
+            case Commit():
+                self._answer(ticket, self._commit(request))
+            case FetchOffsets():
+                self._answer(ticket, self._fetch(request))
+            case DescribeGroup(group_id):
+                self._answer(ticket, self._describe(group_id), settled=False)
+            case DescribeConsumerGroup(group_id, topics):
+                described = self._consumers.describe(group_id, topics)
+                self._answer(ticket, described, settled=False)
+            case ListGroups():
+                self._answer(ticket, self._list(request), settled=False)
+            case DeleteOffsets() | ForgetTopics() | DeleteGroup():
+                self._answer(ticket, self._handle_deletion(request))
+        return self._taken()
+
+    def _handle_classic(self, ticket: int, request: Join | Sync | Heartbeat | Leave) -> None:
+        match request:
             case Join():
+                self._make_classic(request.group_id)
                 self._members.join(ticket, request)
             case Sync():
                 self._members.sync(ticket, request)
@@ -117,23 +178,18 @@ class GroupCore:
                 self._members.heartbeat(ticket, request)
             case Leave():
                 self._members.leave(ticket, request)
-            case Commit():
-                self._answer(ticket, self._commit(request))
-            case FetchOffsets():
-                self._answer(ticket, self._fetch(request))
+
+    def _handle_deletion(
+        self, request: DeleteOffsets | ForgetTopics | DeleteGroup
+    ) -> dict[Any, ErrorCode] | None:
+        match request:
             case DeleteOffsets():
-                self._answer(ticket, self._delete_offsets(request))
+                return self._delete_offsets(request)
             case ForgetTopics():
                 self._forget_topics(request)
-                self._answer(ticket, None)
             case DeleteGroup():
                 self._delete(request.group_id)
-                self._answer(ticket, None)
-            case DescribeGroup():
-                self._answer(ticket, self._describe(request.group_id), settled=False)
-            case ListGroups():
-                self._answer(ticket, self._list(request), settled=False)
-        return self._taken()
+        return None
 
     def _answer(self, ticket: int, response: Any, *, settled: bool = True) -> None:
         self._members.effects.append(Answer(ticket, response, settled))
@@ -142,8 +198,42 @@ class GroupCore:
         effects, self._members.effects = self._members.effects, []
         return effects
 
+    # --- of which kind a group is ---------------------------------------------------------------
+
+    def _make_classic(self, group_id: str) -> None:
+        """A group of KIP-848 without members is no more one when a classic member comes."""
+        group = self._consumers.groups.get(group_id)
+        if group is None:
+            return
+        if group.members:
+            text = f"group {group_id} has members of the consumer protocol"
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
+        self._journal.append(self._consumers.tombstones(group_id))
+        self._groups[group_id] = Group(group_id, state_wall_ms=self._members.now.wall_ms)
+
+    def _consumer_heartbeat(self, request: ConsumerHeartbeat) -> dict[str, Any]:
+        if CONSUMER not in self._settings.group_coordinator_rebalance_protocols:
+            text = "group.coordinator.rebalance.protocols does not have consumer"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        group_id = request.group_id
+        group = self._groups.get(group_id)
+        before: list[KeyValue] = []
+        if group is not None:
+            if group.members or group.pending:
+                text = f"group {group_id} has members of the classic protocol"
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+            before.append(group_record(group_id, None))
+        return self._consumers.heartbeat(request, self._members.now, before)
+
+    # --- offsets --------------------------------------------------------------------------------
+
     def _commit(self, request: Commit) -> dict[Any, ErrorCode]:
         group_id, caller = request.group_id, request.caller
+        consumers = self._consumers.groups.get(group_id)
+        if consumers is not None:
+            transactional = request.producer != NOBODY
+            self._consumers.check_commit(consumers, caller, transactional=transactional)
+            return self._offsets.commit(group_id, request.offsets, request.producer)
         group = self._groups.get(group_id)
         if group is None:
             if caller.generation >= 0:
@@ -171,6 +261,9 @@ class GroupCore:
         self._members.touch(group, member)
 
     def _fetch(self, request: FetchOffsets) -> dict[Any, Any]:
+        consumers = self._consumers.groups.get(request.group_id)
+        if consumers is not None and request.caller is not None:
+            self._consumers.check_caller(consumers, request.caller)
         offsets = self._offsets.of(request.group_id)
         if request.partitions is None:
             return dict(offsets)
@@ -183,8 +276,8 @@ class GroupCore:
 
     # --- administration -------------------------------------------------------------------------
 
-    def _known(self, group_id: str) -> Group:
-        group = self._groups.get(group_id)
+    def _known(self, group_id: str) -> Group | ConsumerGroup:
+        group = self._groups.get(group_id) or self._consumers.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
         return group
@@ -192,7 +285,7 @@ class GroupCore:
     def _delete_offsets(self, request: DeleteOffsets) -> dict[Any, ErrorCode]:
         group = self._known(request.group_id)
         subscribed = group.subscribed_topics() if group.members else set()
-        if group.members and (group.protocol_type != CONSUMER_PROTOCOL or subscribed is None):
+        if subscribed is None:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         read = {one for one in request.partitions if one.topic in (subscribed or ())}
         self._offsets.delete(request.group_id, [p for p in request.partitions if p not in read])
@@ -208,27 +301,46 @@ class GroupCore:
 
     def _delete(self, group_id: str) -> None:
         group = self._known(group_id)
-        if not group.is_in(State.EMPTY):
+        if group.state.value != State.EMPTY.value:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-        self._offsets.delete(group_id, list(self._offsets.of(group_id)), with_group=True)
-        del self._groups[group_id]
+        self._forget(group, list(self._offsets.of(group_id)), with_group=True)
+
+    def _forget(
+        self, group: Group | ConsumerGroup, gone: list[TopicPartition], *, with_group: bool
+    ) -> None:
+        """Tombstones for offsets, and for the group last."""
+        group_id = group.group_id
+        last: list[KeyValue] = []
+        if with_group and isinstance(group, Group):
+            last = [group_record(group_id, None)]
+        elif with_group:
+            last = self._consumers.tombstones(group_id)
+        self._offsets.delete(group_id, gone, last)
+        if with_group:
+            self._groups.pop(group_id, None)
 
     def _describe(self, group_id: str) -> dict[str, Any] | None:
         group = self._groups.get(group_id)
         return None if group is None else group.message()
 
     def _list(self, request: ListGroups) -> list[dict[str, Any]]:
-        if request.types and CLASSIC not in request.types:
-            return []
+        listed = [
+            (one.group_id, one.protocol_type or "", one.state.value, CLASSIC)
+            for one in self._groups.values()
+        ] + [
+            (one.group_id, CONSUMER_PROTOCOL, one.state.value, CONSUMER)
+            for one in self._consumers.groups.values()
+        ]
         return [
             {
                 "group_id": group_id,
-                "protocol_type": group.protocol_type or "",
-                "group_state": group.state.value,
-                "group_type": CLASSIC,
+                "protocol_type": protocol_type,
+                "group_state": state,
+                "group_type": kind,
             }
-            for group_id, group in self._groups.items()
-            if not request.states or group.state.value.lower() in request.states
+            for group_id, protocol_type, state, kind in listed
+            if (not request.states or state.lower() in request.states)
+            and (not request.types or kind in request.types)
         ]
 
     # --- time -----------------------------------------------------------------------------------
@@ -243,6 +355,9 @@ class GroupCore:
         for key in self._timers.due(now.ms):
             if key == _EXPIRY:
                 self._expire(now)
+            elif isinstance(key, tuple) and key[0] in (SESSION, REVOCATION):
+                what, group_id, member_id = key
+                self._consumers.due(what, group_id, member_id, now)
             elif isinstance(key, tuple):
                 self._members.due(*key)
         return self._taken()
@@ -250,15 +365,16 @@ class GroupCore:
     def _expire(self, now: Now) -> None:
         self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
         retention_ms = self._settings.offsets_retention_minutes * _MINUTE_MS
-        for group in list(self._groups.values()):
-            expired = self._offsets.expired(group, now.wall_ms, retention_ms)
-            left = len(self._offsets.of(group.group_id)) - len(expired)
-            over = group.is_in(State.EMPTY) and not left and not group.pending
+        groups: list[Group | ConsumerGroup] = [*self._groups.values()]
+        for group in [*groups, *self._consumers.groups.values()]:
+            group_id, kept = group.group_id, group.offsets_kept()
+            expired = self._offsets.expired(group_id, kept, now.wall_ms, retention_ms)
+            left = len(self._offsets.of(group_id)) - len(expired)
+            over = group.state.value == State.EMPTY.value and not left
+            over = over and not (isinstance(group, Group) and group.pending)
             try:
                 if expired or over:
-                    self._offsets.delete(group.group_id, expired, with_group=over)
+                    self._forget(group, expired, with_group=over)
             except KafkaError:
                 # The next time.
                 return
-            if over:
-                del self._groups[group.group_id]

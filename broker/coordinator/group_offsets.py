@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from broker.coordinator.core import NOBODY
-from broker.coordinator.group import State
 from broker.coordinator.group_records import (
     NO_EXPIRY,
     OffsetKey,
-    group_record,
     offset_of,
     offset_record,
 )
@@ -18,14 +17,14 @@ from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from broker.coordinator.core import Journal, KeyValue
-    from broker.coordinator.group import Group
     from broker.coordinator.group_records import CommittedOffset
 
 _BATCH_RECORDS = 1_000
 """Tombstones written at a time."""
+_SHARED_MAX = 65_536
 Offsets = dict[TopicPartition, "CommittedOffset"]
 
 
@@ -52,7 +51,15 @@ class GroupOffsets:
             return
         if self._pending:
             self._places[key] = self._replayed
-        self._put(key, value)
+        group, topic, number = key
+        partition = _shared(topic, number)
+        offsets = self._groups.get(group)
+        if value is None:
+            self._remove(group, partition)
+        elif offsets is None:
+            self._groups[group] = {partition: offset_of(value)}
+        else:
+            offsets[partition] = offset_of(value)
 
     def ended(self, producer_id: int, *, commit: bool) -> list[str]:
         """Takes the offsets of a transaction, unless others were written after them; returns the
@@ -74,15 +81,11 @@ class GroupOffsets:
         key = OffsetKey(group_id, *partition)
         return any(key in one for one in self._pending.values())
 
-    def _put(self, key: OffsetKey, value: bytes | None) -> None:
-        partition = _partition(key)
-        if value is not None:
-            self._groups.setdefault(key.group, {})[partition] = offset_of(value)
-            return
-        offsets = self._groups.get(key.group, {})
+    def _remove(self, group: str, partition: TopicPartition) -> None:
+        offsets = self._groups.get(group, {})
         offsets.pop(partition, None)
         if not offsets:
-            self._groups.pop(key.group, None)
+            self._groups.pop(group, None)
 
     def group_ids(self) -> list[str]:
         """The groups that have offsets."""
@@ -118,33 +121,38 @@ class GroupOffsets:
         return errors
 
     def delete(
-        self, group_id: str, partitions: Iterable[TopicPartition], *, with_group: bool = False
+        self, group_id: str, partitions: Iterable[TopicPartition], last: Sequence[KeyValue] = ()
     ) -> None:
-        """Writes tombstones, of the group last."""
+        """Writes tombstones, and then what comes last."""
         known = self.of(group_id)
         keys = [OffsetKey(group_id, *one) for one in partitions if one in known]
-        records = [offset_record(key, None) for key in keys]
-        if with_group:
-            records.append(group_record(group_id, None))
+        records = [*(offset_record(key, None) for key in keys), *last]
         for start in range(0, len(records), _BATCH_RECORDS):
             self._journal.append(records[start : start + _BATCH_RECORDS])
 
-    def expired(self, group: Group, wall_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """What is old enough to be forgotten.
+    def expired(
+        self, group_id: str, kept: tuple[set[str] | None, int], wall_ms: int, retention_ms: int
+    ) -> list[TopicPartition]:
+        """What is old enough to be forgotten, but for what the group keeps.
 
         Of a group without members all, some time after the last has left; of one that commits
         only, and of topics that nobody in the group reads any more, some time after the commit.
         """
-        subscribed = group.subscribed_topics() if group.members else set()
-        if subscribed is None or group.is_in(State.PREPARING, State.COMPLETING):
+        subscribed, since = kept
+        if subscribed is None:
             return []
-        since = group.state_wall_ms if not group.members and group.protocol_type else NO_EXPIRY
         return [
             partition
-            for partition, committed in self.of(group.group_id).items()
+            for partition, committed in self.of(group_id).items()
             if partition.topic not in subscribed
             and wall_ms >= _expires(committed, since, retention_ms)
         ]
+
+
+@lru_cache(_SHARED_MAX)
+def _shared(topic: str, number: int) -> TopicPartition:
+    """One object for the many groups that read a partition."""
+    return TopicPartition(topic, number)
 
 
 def _partition(key: OffsetKey) -> TopicPartition:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from broker.coordinator.core import NOBODY
 from broker.coordinator.group_records import CommittedOffset
 from broker.types import TopicPartition
+from raftctl.metadata.image import TopicsImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,32 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """ConsumerGroupHeartbeat. What is None or -1 is as it was."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topic_names: tuple[str, ...] | None
+    topic_regex: str | None
+    """Empty: none any more."""
+    server_assignor: str | None
+    owned: tuple[dict[str, Any], ...] | None
+    """The partitions that it has, as the message tells them."""
+    brings_member_id: bool
+    """Whether new members make their ids themselves (version 1)."""
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    """The last two are what its group's configuration says."""
+    topics: TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """OffsetCommit, of partitions that exist. The response maps each of them to its error."""
 
@@ -85,6 +113,8 @@ class FetchOffsets:
     """None: all that have one."""
     require_stable: bool = False
     """Whether UNSTABLE is told of offsets that a transaction is about to change."""
+    caller: Caller | None = None
+    """The member that asks, if it says who it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +147,14 @@ class DescribeGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup:
+    """ConsumerGroupDescribe, of one group. The response is its message."""
+
+    group_id: str
+    topics: TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
 class ListGroups:
     """ListGroups, of this partition; filters in lower case, empty: no filter."""
 
@@ -129,11 +167,13 @@ GroupRequest = (
     | Sync
     | Heartbeat
     | Leave
+    | ConsumerHeartbeat
     | Commit
     | FetchOffsets
     | DeleteOffsets
     | ForgetTopics
     | DeleteGroup
     | DescribeGroup
+    | DescribeConsumerGroup
     | ListGroups
 )

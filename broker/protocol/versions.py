@@ -62,6 +62,8 @@ class ApiKey(enum.IntEnum):
     UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -87,9 +89,9 @@ SERVED: dict[int, range] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: range(2, 5),
     ApiKey.ADD_PARTITIONS_TO_TXN: range(6),
     ApiKey.ADD_OFFSETS_TO_TXN: range(5),
-    ApiKey.END_TXN: range(5),
+    ApiKey.END_TXN: range(6),
     ApiKey.WRITE_TXN_MARKERS: range(1, 3),
-    ApiKey.TXN_OFFSET_COMMIT: range(5),
+    ApiKey.TXN_OFFSET_COMMIT: range(6),
     ApiKey.DESCRIBE_ACLS: range(1, 4),
     ApiKey.CREATE_ACLS: range(1, 4),
     ApiKey.DELETE_ACLS: range(1, 4),
@@ -113,7 +115,9 @@ SERVED: dict[int, range] = {
     ApiKey.DESCRIBE_PRODUCERS: range(1),
     ApiKey.UNREGISTER_BROKER: range(1),
     ApiKey.DESCRIBE_TRANSACTIONS: range(1),
-    ApiKey.LIST_TRANSACTIONS: range(2),
+    ApiKey.LIST_TRANSACTIONS: range(3),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: range(2),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: range(2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
 }
 """Api key to the versions that are answered."""

@@ -62,6 +62,16 @@ class Graph:
         by_kind = self.edges[source][target]
         return next(by_kind[kind] for kind in kinds if kind in by_kind)
 
+    def without(self, kind: str) -> Graph:
+        """The graph with no edge of that kind."""
+        rest = Graph()
+        for targets in self.edges.values():
+            for by_kind in targets.values():
+                for edge in by_kind.values():
+                    if edge.kind != kind:
+                        rest.add(edge)
+        return rest
+
     def components(self, kinds: Collection[str]) -> list[set[int]]:
         """The sets of two or more vertices that all reach each other by edges of these kinds."""
         return list(_Tarjan(self, kinds).run())

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jepsen.checkers.group import check_group
 from jepsen.checkers.kafka.check import check_kafka
 from jepsen.checkers.linearizable import Budget, KeyResult, check_linearizable
 from jepsen.checkers.list_append import check_list_append
@@ -43,6 +44,7 @@ CHECKERS: Mapping[str, Callable[..., Verdict]] = {
     "lock": check_lock,
     "bank": check_bank,
     "list-append": check_list_append,
+    "group": check_group,
     "availability": check_availability,
 }
 LINEARIZABLE = "linearizable"

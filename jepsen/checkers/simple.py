@@ -153,16 +153,19 @@ def _overlaps(mine: Sequence[Operation]) -> Iterator[Anomaly]:
             mine_now.pop(one.invoke.process, None)
 
 
-def check_bank(history: Sequence[Op], *, negative: bool = False) -> Verdict:
+def check_bank(
+    history: Sequence[Op], *, negative: bool = False, expected: int | None = None
+) -> Verdict:
     """`transfer` between accounts and `read` of all balances ({account: balance}).
 
-    All reads have the sum of the first; without `negative` no balance is below 0; all reads show
-    the same accounts.
+    All reads have the expected sum, or that of the first; without `negative` no balance is below 0;
+    all reads show the same accounts.
     """
     mine = operations(history)
     reads = [one for one in mine if one.invoke.f == "read" and one.type is OpType.OK and one.value]
     found = []
     total, accounts = (sum(reads[0].value.values()), set(reads[0].value)) if reads else (0, set())
+    total = total if expected is None else expected
     for read in reads:
         where = (int(_end(read)),)
         balances = read.value

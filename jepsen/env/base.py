@@ -50,6 +50,9 @@ class Environment(Protocol):
     async def leader(self) -> str | None:
         """The node that is the active controller, if one is known."""
 
+    async def leadership(self) -> tuple[str, int] | None:
+        """That node and the epoch in which it leads."""
+
     async def kill(self, node: str) -> None:
         """Ends its process at once; what it had written stays."""
 

@@ -31,6 +31,10 @@ class ExternalEnvironment:
         """Nobody that is known."""
         return None
 
+    async def leadership(self) -> tuple[str, int] | None:
+        """Nobody that is known."""
+        return None
+
     async def kill(self, node: str) -> None:
         """There is no node to be named."""
 

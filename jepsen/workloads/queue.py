@@ -1,32 +1,24 @@
 """Jepsen's Kafka workload: sends and polls of partitions, with consumers that assign themselves.
 
-A key is a partition, as text. Values are numbers that nobody sends twice.
+In `queue-txn` both happen in transactions, some of which are aborted on purpose.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import (
-    KafkaError,
-    MessageSizeTooLargeError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-    for_code,
-)
 
 from jepsen.checkers.kafka.check import check_kafka
 from jepsen.checkers.simple import check_availability
 from jepsen.client import Completion, failed, ok, unknown
 from jepsen.generator.combinators import Cycle, UntilOk, once, phases, reserve
 from jepsen.generator.core import Endless, Numbered, Todo
+from jepsen.history import OpType
 from jepsen.workloads.base import Workload, WorkloadOptions
+from jepsen.workloads.logs import Pairs, all_keys, pairs_of, read_to_end
+from jepsen.workloads.sessions.base import LogSession, SessionError
+from jepsen.workloads.sessions.made import create_topic, session, transactional
+from jepsen.workloads.transactions import ABORT, TransactionClient
 
 if TYPE_CHECKING:
     import random
@@ -36,220 +28,114 @@ if TYPE_CHECKING:
     from jepsen.generator.core import Context
     from jepsen.history import Op
 
-REQUEST_TIMEOUT_MS = 3_000
-POLL_MS = 200
-POLL_RECORDS = 500
-PREPARE_S = 60.0
-PAUSE_S = 0.2
 ASSIGN_CHANCE = 1 / 32
+ASSIGN_EVERY = 16
+SENDS_MAX = 3
 LAST_VALUES = 1_000_000_000
-CERTAIN = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
-"""What a broker says of a record it has certainly not appended, in no attempt."""
 
 
-@dataclass
-class QueueClient:
-    """An idempotent producer and a consumer of one process, both opened when first needed."""
+class QueueClient(TransactionClient):
+    """`send`, `poll`, `txn` (of both), `assign`, and `final-poll` of everything."""
 
-    bootstrap: str
-    options: WorkloadOptions
-    _producer: AIOKafkaProducer | None = None
-    _consumer: AIOKafkaConsumer | None = None
-    _positions: dict[str, int] = field(default_factory=dict)
-
-    async def open(self) -> None:
-        """Nothing is connected before it is needed."""
-
-    async def close(self) -> None:
-        """See `Client`."""
-        producer, consumer = self._producer, self._consumer
-        self._producer = self._consumer = None
-        for one in (producer, consumer):
-            if one is not None:
-                with contextlib.suppress(KafkaError, OSError):
-                    await one.stop()
-
-    async def invoke(self, op: Op) -> Completion:
-        """See `Client`."""
-        does = {
+    def __init__(self, session: LogSession, keys: int) -> None:
+        super().__init__(session)
+        self._keys = all_keys(keys)
+        self._positions: dict[str, int] = {}
+        self.does = {
             "send": self._send,
             "poll": self._poll,
+            "txn": self._txn,
             "assign": self._assign,
             "final-poll": self._final_poll,
         }
-        return await does[op.f](op)
 
     async def _send(self, op: Op) -> Completion:
-        try:
-            producer = await self._connected_producer()
-        except (KafkaError, OSError, TimeoutError) as error:
-            return failed(op.value, f"no producer: {error!r}")
         sent: list[Any] = []
-        for _, key, value in op.value:
-            body = b"%d" % value
+        for f, key, value in op.value:
             try:
-                at = await producer.send_and_wait(self.options.topic, body, partition=int(key))
-            except CERTAIN as error:
-                return failed(op.value, repr(error))
-            except (KafkaError, OSError) as error:
-                return unknown([*sent, *op.value[len(sent) :]], repr(error))
-            sent.append(["send", key, [at.offset, value]])
+                sent.append([f, key, [await self.session.send(key, b"%d" % value), value]])
+            except SessionError as error:
+                made = failed if error.certain and not sent else unknown
+                return made([*sent, *op.value[len(sent) :]], str(error))
         return ok(sent)
 
     async def _poll(self, op: Op) -> Completion:
-        try:
-            consumer = await self._connected_consumer()
-            if not self._positions:
-                return ok([["poll", {}]])
-            batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=POLL_RECORDS)
-        except (KafkaError, OSError, TimeoutError) as error:
-            # What it may have been given is asked for again.
-            await self._seek()
-            return failed(op.value, repr(error))
-        return ok([["poll", self._taken(batches)]])
+        return ok([["poll", await self._polled()]])
 
-    def _taken(self, batches: Any) -> dict[str, list[list[int]]]:
-        """The records by key; the positions move on."""
-        found: dict[str, list[list[int]]] = {}
-        for where, records in batches.items():
-            key = str(where.partition)
-            found[key] = [[record.offset, int(record.value)] for record in records]
-            self._positions[key] = records[-1].offset + 1
+    async def _polled(self) -> dict[str, Pairs]:
+        """The next records by key; the positions move on."""
+        if not self._positions:
+            return {}
+        try:
+            found = pairs_of(await self.session.poll())
+        except SessionError:
+            # What it may have been given is asked for again.
+            await self.session.assign(self._positions)
+            raise
+        self._positions |= {key: pairs[-1][0] + 1 for key, pairs in found.items()}
         return found
 
     async def _assign(self, op: Op) -> Completion:
         """Goes on where it stood in the keys it keeps, and begins the others at their start."""
-        try:
-            consumer = await self._connected_consumer()
-        except (KafkaError, OSError, TimeoutError) as error:
-            return failed(op.value, repr(error))
         self._positions = {key: self._positions.get(key, 0) for key in op.value}
-        consumer.assign([self._partition(key) for key in op.value])
-        await self._seek()
+        await self.session.assign(self._positions)
         return ok(op.value)
-
-    async def _seek(self) -> None:
-        if self._consumer is not None:
-            for key, position in self._positions.items():
-                self._consumer.seek(self._partition(key), position)
 
     async def _final_poll(self, op: Op) -> Completion:
         """Everything, from the start to the end that there is when it begins."""
-        found: dict[str, list[list[int]]] = {}
-        try:
-            consumer = await self._connected_consumer()
-            where = [self._partition(str(key)) for key in range(self.options.keys)]
-            self._positions = {str(one.partition): 0 for one in where}
-            consumer.assign(where)
-            await self._seek()
-            ends = await consumer.end_offsets(where)
-            while any(self._positions[str(one.partition)] < ends[one] for one in where):
-                batches = await consumer.getmany(timeout_ms=POLL_MS)
-                for key, pairs in self._taken(batches).items():
-                    found.setdefault(key, []).extend(pairs)
-        except (KafkaError, OSError, TimeoutError) as error:
-            return failed(op.value, repr(error))
-        return ok([["poll", found]])
+        # Of all, also of transactions: what is not decided then is waited for.
+        ends = await self.session.ends(self._keys, committed_only=False)
+        self._positions = dict.fromkeys(self._keys, 0)
+        return ok([["poll", await read_to_end(self.session, self._positions, ends)]])
 
-    def _partition(self, key: str) -> TopicPartition:
-        return TopicPartition(self.options.topic, int(key))
+    # --- transactions -----------------------------------------------------------------------------
 
-    async def _connected_producer(self) -> AIOKafkaProducer:
-        if self._producer is None:
-            acks: str | int = (
-                self.options.acks if self.options.acks == "all" else int(self.options.acks)
-            )
-            producer = AIOKafkaProducer(
-                bootstrap_servers=self.bootstrap,
-                acks=acks,
-                enable_idempotence=acks == "all",
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                retry_backoff_ms=50,
-            )
-            await _started(producer)
-            self._producer = producer
-        return self._producer
+    async def _txn(self, op: Op) -> Completion:
+        """A transaction that was not committed takes the consumer back to where it stood."""
+        positions = dict(self._positions)
+        work = partial(self._all, op.value)
+        done = await self.in_transaction(op, work, commit=[ABORT] not in op.value)
+        if done.type is OpType.FAIL and self._positions != positions:
+            self._positions = positions
+            await self.session.assign(positions)
+        return done
 
-    async def _connected_consumer(self) -> AIOKafkaConsumer:
-        if self._consumer is None:
-            consumer = AIOKafkaConsumer(
-                bootstrap_servers=self.bootstrap,
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-                retry_backoff_ms=50,
-            )
-            await _started(consumer)
-            self._consumer = consumer
-        return self._consumer
+    async def _all(self, micro: list[Any]) -> list[Any]:
+        return [await self._micro(one) for one in micro]
+
+    async def _micro(self, micro: Any) -> Any:
+        match micro:
+            case ["send", key, value]:
+                return ["send", key, [await self.session.send(key, b"%d" % value), value]]
+            case ["poll"]:
+                return ["poll", await self._polled()]
+        return micro
 
 
-async def _started(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
-    try:
-        await client.start()
-    except BaseException:
-        with contextlib.suppress(KafkaError, OSError):
-            await client.stop()
-        raise
-
-
-async def create_topic(environment: Environment, options: WorkloadOptions) -> None:
-    """Creates the topic; raises TimeoutError if that does not succeed."""
-    insync = str(max(1, options.replication - 1))
-    configs = {"min.insync.replicas": insync}
-    topic = NewTopic(options.topic, options.keys, options.replication, topic_configs=configs)
-    attempts = int(PREPARE_S / PAUSE_S)
-    for _ in range(attempts):
-        if await _created(environment.bootstrap_servers, topic):
-            return
-        await asyncio.sleep(PAUSE_S)
-    raise TimeoutError(f"the topic {options.topic} was not created in {attempts} attempts")
-
-
-async def _created(bootstrap: str, topic: NewTopic) -> bool:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
-    try:
-        await admin.start()
-        answer = await admin.create_topics([topic])
-        return for_code(answer.topic_errors[0][1]).errno in (0, TopicAlreadyExistsError.errno)
-    except (KafkaError, OSError, TimeoutError, AttributeError):
-        # The last is how aiokafka takes it that a broker knows of no other yet.
-        return False
-    finally:
-        with contextlib.suppress(KafkaError, OSError):
-            await admin.close()
-
-
-def _send(number: int, keys: int) -> Todo:
+def send_of(number: int, keys: int) -> Todo:
+    """The send of a value of its own."""
     return Todo("send", [["send", str(number % keys), number]])
 
 
 def _poll(context: Context, keys: int) -> Todo:
-    if context.random.random() < ASSIGN_CHANCE:
-        count = context.random.randint(1, keys)
-        return Todo(
-            "assign", [str(key) for key in sorted(context.random.sample(range(keys), count))]
-        )
-    return Todo("poll", [["poll"]])
+    if context.random.random() >= ASSIGN_CHANCE:
+        return Todo("poll", [["poll"]])
+    some = sorted(context.random.sample(range(keys), context.random.randint(1, keys)))
+    return Todo("assign", [str(key) for key in some])
 
 
 def _client(
     options: WorkloadOptions, environment: Environment, process: int, rng: random.Random
 ) -> Client:
-    if options.client == "librdkafka":
-        # Not imported in the simulation, where it has no part.
-        from jepsen.workloads.librdkafka import LibrdkafkaQueueClient
-
-        return LibrdkafkaQueueClient(environment.bootstrap_servers, options)
-    return QueueClient(environment.bootstrap_servers, options)
+    return QueueClient(session(environment, options), options.keys)
 
 
 def queue(options: WorkloadOptions) -> Workload:
     """Half of the threads send, half poll; at the end everything is read from the start."""
     senders = max(1, options.concurrency // 2)
-    sends = Numbered(partial(_send, keys=options.keys))
+    sends = Numbered(partial(send_of, keys=options.keys))
     # Values of its own: what is whole again must take writes.
-    last_sends = Numbered(partial(_send, keys=options.keys), LAST_VALUES)
+    last_sends = Numbered(partial(send_of, keys=options.keys), LAST_VALUES)
     polls = Endless(partial(_poll, keys=options.keys))
     return Workload(
         "queue",
@@ -258,5 +144,45 @@ def queue(options: WorkloadOptions) -> Workload:
         {"kafka": check_kafka, "availability": check_availability},
         # What is acknowledged while it is polled for the last time would count as unseen.
         final=phases(UntilOk(last_sends), UntilOk(Cycle(once("final-poll", [["poll"]])))),
+        prepare=partial(create_topic, options=options),
+    )
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+def _transactional_client(
+    options: WorkloadOptions, environment: Environment, process: int, rng: random.Random
+) -> Client:
+    return QueueClient(transactional(environment, options, process), options.keys)
+
+
+def _txn(number: int, keys: int) -> Todo:
+    """Of 1 to SENDS_MAX sends to different keys, every other one polls before; 1 of 8 aborts."""
+    count = min(1 + number % SENDS_MAX, keys)
+    micro: list[Any] = [["poll"]] if number % 2 else []
+    micro += [
+        ["send", str((number + nth) % keys), number * SENDS_MAX + nth] for nth in range(count)
+    ]
+    return Todo("txn", [*micro, [ABORT]] if number % 8 == 7 else micro)
+
+
+def _txn_or_assign(number: int, keys: int) -> Todo:
+    if number % ASSIGN_EVERY:
+        return _txn(number, keys)
+    some = [key for key in range(keys) if number // ASSIGN_EVERY >> key & 1]
+    return Todo("assign", [str(key) for key in some or range(keys)])
+
+
+def queue_txn(options: WorkloadOptions) -> Workload:
+    """All threads send and poll in transactions; at the end what is committed is read."""
+    txns = Numbered(partial(_txn_or_assign, keys=options.keys))
+    last = Numbered(partial(_txn, keys=options.keys), LAST_VALUES)
+    return Workload(
+        "queue-txn",
+        partial(_transactional_client, options),
+        txns,
+        {"kafka": check_kafka, "availability": check_availability},
+        final=phases(UntilOk(last), UntilOk(Cycle(once("final-poll", [["poll"]])))),
         prepare=partial(create_topic, options=options),
     )

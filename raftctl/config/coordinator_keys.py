@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator
+
+from raftctl.config.addresses import split_list
 from raftctl.config.keys import INT_MAX, LONG_MAX, Section, key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ASSIGNOR_CLASSES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
+
+def _parse_assignors(given: object) -> object:
+    if not isinstance(given, str):
+        return given
+    return tuple(_ASSIGNOR_CLASSES.get(name, name) for name in split_list(given))
+
+
+def _parse_protocols(given: object) -> object:
+    return split_list(given.lower()) if isinstance(given, str) else given
+
+
+Assignors = Annotated[tuple[Literal["uniform", "range"], ...], BeforeValidator(_parse_assignors)]
+RebalanceProtocols = Annotated[
+    tuple[Literal["classic", "consumer"], ...], BeforeValidator(_parse_protocols)
+]
 
 
 class GroupKeys(Section):
@@ -54,7 +83,67 @@ class GroupKeys(Section):
     group_max_session_timeout_ms: int = key(
         1_800_000, "The longest `session.timeout.ms` that a member may ask for.", at_least=0
     )
-    group_max_size: int = key(INT_MAX, "The members that a group may have.", at_least=1)
+    group_max_size: int = key(
+        INT_MAX, "The members that a group of the classic protocol may have.", at_least=1
+    )
+    group_coordinator_rebalance_protocols: RebalanceProtocols = key(
+        ("classic", "consumer"),
+        "The protocols of groups: `classic`, which is always served, and `consumer` (KIP-848).",
+    )
+    group_consumer_session_timeout_ms: int = key(
+        45_000,
+        "How long a member of a group of the consumer protocol may be silent, unless "
+        "`consumer.session.timeout.ms` of its group says otherwise.",
+        at_least=1,
+    )
+    group_consumer_min_session_timeout_ms: int = key(
+        45_000, "The least `group.consumer.session.timeout.ms`.", at_least=1
+    )
+    group_consumer_max_session_timeout_ms: int = key(
+        60_000, "The greatest `group.consumer.session.timeout.ms`.", at_least=1
+    )
+    group_consumer_heartbeat_interval_ms: int = key(
+        5_000,
+        "How often a member of a group of the consumer protocol reports, unless "
+        "`consumer.heartbeat.interval.ms` of its group says otherwise.",
+        at_least=1,
+    )
+    group_consumer_min_heartbeat_interval_ms: int = key(
+        5_000, "The least `group.consumer.heartbeat.interval.ms`.", at_least=1
+    )
+    group_consumer_max_heartbeat_interval_ms: int = key(
+        15_000, "The greatest `group.consumer.heartbeat.interval.ms`.", at_least=1
+    )
+    group_consumer_max_size: int = key(
+        INT_MAX, "The members that a group of the consumer protocol may have.", at_least=1
+    )
+    group_consumer_assignors: Assignors = key(
+        ("uniform", "range"),
+        "The assignors of groups of the consumer protocol; the first is taken when no member asks "
+        "for one. Apache Kafka's names of their classes are understood too.",
+    )
+
+    def _consumer_group_problems(self) -> Iterator[str]:
+        """What is wrong between these keys."""
+        for what in ("session.timeout", "heartbeat.interval"):
+            low, value, high = (
+                getattr(self, f"group_consumer_{bound}{what.replace('.', '_')}_ms")
+                for bound in ("min_", "", "max_")
+            )
+            if not low <= value <= high:
+                yield (
+                    f"group.consumer.{what}.ms={value} is not between group.consumer.min.{what}.ms="
+                    f"{low} and group.consumer.max.{what}.ms={high}: change one of the three"
+                )
+        if self.group_consumer_heartbeat_interval_ms >= self.group_consumer_session_timeout_ms:
+            yield (
+                "group.consumer.heartbeat.interval.ms must be less than "
+                "group.consumer.session.timeout.ms: make it smaller"
+            )
+        if "classic" not in self.group_coordinator_rebalance_protocols:
+            yield "group.coordinator.rebalance.protocols lacks classic: add it"
+        if not self.group_consumer_assignors:
+            yield "group.consumer.assignors is empty: write uniform, range or both"
 
 
 class TransactionKeys(Section):
@@ -75,6 +164,23 @@ class TransactionKeys(Section):
     )
     transaction_state_log_segment_bytes: int = key(
         104_857_600, "The segment size of `__transaction_state`.", at_least=14
+    )
+    transaction_partition_verification_enable: bool = key(
+        True,
+        "Whether a partition's leader asks the coordinator if records belong to an open "
+        "transaction before the first of them is written. For clients of transaction version 2 it "
+        "always does.",
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = key(
+        20,
+        "How long a leader waits before it adds a partition again to the transaction of a producer "
+        "whose last one is just ending.",
+        at_least=1,
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = key(
+        100,
+        "How long it waits altogether; then the producer is told to send again.",
+        at_least=0,
     )
     transaction_max_timeout_ms: int = key(
         900_000, "The longest `transaction.timeout.ms` that a producer may ask for.", at_least=1

@@ -145,6 +145,7 @@ class NodeConfig(
         yield from self._node_problems()
         yield from self._listener_problems()
         yield from self._timing_problems()
+        yield from self._consumer_group_problems()
 
     def _node_problems(self) -> Iterator[str]:
         if not self.process_roles:

@@ -22,6 +22,11 @@ _EXPLAINED = {
     "log.cleaner.threads": "one compaction runs at a time",
     "log.cleaner.io.buffer.load.factor": "see log.cleaner.dedupe.buffer.size",
     "num.replica.alter.log.dirs.threads": _THREADS,
+    "group.coordinator.threads": _THREADS,
+    "group.coordinator.new.enable": "there is one coordinator, and it knows both protocols",
+    "group.coordinator.append.linger.ms": "appends share a flush without waiting for each other",
+    "group.consumer.migration.policy": "groups change their protocol while they have no members",
+    "group.consumer.regex.refresh.interval.ms": "expressions are looked at when topics change",
 }
 
 _FAMILIES = {
@@ -34,8 +39,6 @@ _FAMILIES = {
     "delegation.token.": _SECURITY,
     "authorizer.": _NOT_BUILT,
     "password.encoder.": _NOT_BUILT,
-    "group.consumer.": _NOT_BUILT,
-    "group.coordinator.": _NOT_BUILT,
     "group.share.": _NOT_BUILT,
     "group.streams.": _NOT_BUILT,
     "share.coordinator.": _NOT_BUILT,
@@ -56,7 +59,6 @@ _FAMILIES = {
 }
 
 _PLAIN_TEXT = """
-add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.config.policy.class.name broker.id.generation.enable
 compression.gzip.level compression.lz4.level compression.zstd.level config.providers
 connection.failed.authentication.delay.ms controlled.shutdown.max.retries
@@ -66,8 +68,9 @@ controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
 controller.socket.timeout.ms create.topic.policy.class.name
 delete.records.purgatory.purge.interval.requests early.start.listeners
 eligible.leader.replicas.enable fetch.purgatory.purge.interval.requests
-fetch.share.purgatory.purge.interval.requests kafka.metrics.polling.interval.secs
-kafka.metrics.reporters log.dir.failure.timeout.ms log.flush.start.offset.checkpoint.interval.ms
+fetch.share.purgatory.purge.interval.requests group.coordinator.cached.buffer.max.bytes
+kafka.metrics.polling.interval.secs kafka.metrics.reporters
+log.dir.failure.timeout.ms log.flush.start.offset.checkpoint.interval.ms
 log.initial.task.delay.ms log.message.downconversion.enable log.message.format.version
 log.message.timestamp.difference.max.ms log.preallocate max.connection.creation.rate
 max.connections.per.ip max.connections.per.ip.overrides
@@ -78,7 +81,6 @@ replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id
 server.max.startup.time.ms socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
 socket.send.buffer.bytes
-transaction.partition.verification.enable
 transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable
 unstable.feature.versions.enable

@@ -23,14 +23,16 @@ from raftctl.metadata.dynamic_config import (
     validate_group_config,
     validate_topic_overrides,
 )
+from raftctl.metadata.features import eligible_leaders_enabled
 from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from raftctl.metadata.records import ConfigRecord
 from raftctl.metadata.topic_config import TOPIC_KEYS, ConfigType, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from raftctl.controller.result import ControllerResult
+    from raftctl.controller.settling import PartitionSettler
     from raftctl.metadata.admin_requests import (
         AlterConfigsRequest,
         ConfigAlteration,
@@ -40,17 +42,22 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import PartitionChangeRecord, Record
     from raftctl.metadata.topic_config import TopicConfig
 
+MIN_ISR = "min.insync.replicas"
 VALUE_LENGTH_MAX = 32_767
 """Of a config's value, in characters."""
 
 
 def alter_configs(
-    image: MetadataImage, request: AlterConfigsRequest, defaults: TopicConfig
+    image: MetadataImage,
+    request: AlterConfigsRequest,
+    defaults: TopicConfig,
+    settler: PartitionSettler,
 ) -> ControllerResult:
     """Changes the configs of each resource on its own.
 
     Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, INVALID_CONFIG,
-    INVALID_REQUEST if it is named twice, has no configs, or a key cannot change.
+    INVALID_REQUEST if it is named twice, has no configs, or a key cannot change, REQUEST_TIMED_OUT
+    if partitions have yet to follow another change.
     """
     named = Counter((one.resource_type, one.resource_name) for one in request.resources)
     records: list[Record] = []
@@ -59,14 +66,16 @@ def alter_configs(
         try:
             if named[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource is named twice")
-            records += _alter(image, resource, defaults)
+            changes = _alter(image, resource, defaults)
+            _check_settled(image, changes, settler)
         except KafkaError as error:
             outcomes.append(Outcome(error.code, error.message))
             continue
+        records += changes
         outcomes.append(Outcome())
     if request.validate_only:
         records = []
-    return admin_result([*records, *_elections(image, records, defaults)], outcomes)
+    return admin_result([*records, *_elections(image, records, defaults, settler)], outcomes)
 
 
 def _alter(
@@ -87,6 +96,15 @@ def _alter(
         for key in sorted({*before, *after})
         if before.get(key) != after.get(key)
     ]
+
+
+def _check_settled(
+    image: MetadataImage, changes: Iterable[ConfigRecord], settler: PartitionSettler
+) -> None:
+    changed = any(change.key == MIN_ISR for change in changes)
+    if changed and settler.follows_rules and eligible_leaders_enabled(image):
+        message = f"Partitions have yet to follow the last change of {MIN_ISR}: try again soon"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 def _check_resource(image: MetadataImage, resource: ConfigAlteration) -> None:
@@ -177,9 +195,12 @@ def _items(text: str) -> list[str]:
 
 
 def _elections(
-    image: MetadataImage, records: Sequence[Record], defaults: TopicConfig
+    image: MetadataImage,
+    records: Sequence[Record],
+    defaults: TopicConfig,
+    settler: PartitionSettler,
 ) -> list[PartitionChangeRecord]:
-    """What follows for partitions from configs that say who may lead."""
+    """What follows, or follows first, for partitions from configs that say who may lead."""
     changed = [one for one in records if isinstance(one, ConfigRecord) and one.key in CLUSTER_WIDE]
     if not changed:
         return []
@@ -187,15 +208,11 @@ def _elections(
     for record in records:
         delta.replay(record, image.offset)
     after = delta.apply(image.offset, image.epoch, image.timestamp_ms)
-    return settled_partitions(after, _topics(after, changed), defaults)
-
-
-def _topics(image: MetadataImage, changed: Iterable[ConfigRecord]) -> Iterator[TopicImage]:
-    owners = {(one.resource_type, one.resource_name) for one in changed}
-    everywhere = (BROKER_RESOURCE, "") in owners
-    for topic in image.topics.topics.values():
-        if everywhere or (TOPIC_RESOURCE, topic.name) in owners:
-            yield topic
+    if any(one.resource_type == BROKER_RESOURCE for one in changed):
+        return settler.rules_changed(after)
+    names = dict.fromkeys(one.resource_name for one in changed)
+    topics = [topic for topic in map(after.topics.by_name, names) if topic is not None]
+    return settled_partitions(after, topics, defaults)
 
 
 def settled_partitions(

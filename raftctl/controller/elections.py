@@ -26,8 +26,6 @@ from raftctl.metadata.admin_requests import (
 from raftctl.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from raftctl.controller.availability import Availability
     from raftctl.metadata.image import MetadataImage, PartitionImage, TopicImage
     from raftctl.metadata.records import PartitionChangeRecord
@@ -37,10 +35,10 @@ if TYPE_CHECKING:
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest, defaults: TopicConfig
 ) -> ControllerResult:
-    """Elects a leader for each partition on its own; None for partitions means all.
+    """Elects a leader for each partition on its own.
 
-    Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (left out where all are
-    asked for), PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED,
+    PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     if request.election_type not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
         error = ErrorCode.INVALID_REQUEST
@@ -50,12 +48,12 @@ def elect_leaders(
     available = availability(image)
     records = []
     results = []
-    for name, partition_id in _asked(image, request):
+    # Named twice, the second election would start from a state that is gone.
+    for name, partition_id in dict.fromkeys(request.partitions):
         try:
             record = _elect(image, request.election_type, name, partition_id, available, rules)
         except KafkaError as error:
-            if request.partitions is not None or error.code != ErrorCode.ELECTION_NOT_NEEDED:
-                results.append(ElectionResult(name, partition_id, error.code, error.message))
+            results.append(ElectionResult(name, partition_id, error.code, error.message))
             continue
         records.append(record)
         results.append(ElectionResult(name, partition_id, ErrorCode.NONE))
@@ -66,16 +64,6 @@ def elect_leaders(
             ErrorCode.NONE, "", tuple(results), base_offset + last
         ),
     )
-
-
-def _asked(image: MetadataImage, request: ElectLeadersRequest) -> Iterator[tuple[str, int]]:
-    if request.partitions is not None:
-        # Named twice, the second election would start from a state that is gone.
-        yield from dict.fromkeys(request.partitions)
-        return
-    for topic in image.topics.in_order():
-        for partition_id in range(len(topic.partitions)):
-            yield topic.name, partition_id
 
 
 def _elect(

@@ -126,10 +126,14 @@ def _first(partition: PartitionImage, candidates: Collection[int]) -> int:
 def eligible_leaders(
     partition: PartitionImage, isr: tuple[int, ...], min_isr: int
 ) -> tuple[int, ...]:
-    """Who has all that is committed without being in the new ISR, because it is too small."""
+    """Who has all that is committed without being in the new ISR, because it is too small.
+
+    Where the ISR was large enough before, those of before are none: `min.insync.replicas` has been
+    lowered since, and what was committed under it they may lack.
+    """
     if len(isr) >= min_isr or len(isr) >= len(partition.replicas):
         return ()
-    known = partition.isr + partition.elr
+    known = partition.isr + (partition.elr if len(partition.isr) < min_isr else ())
     return tuple(one for one in partition.replicas if one in known and one not in isr)
 
 

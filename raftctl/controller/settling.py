@@ -13,6 +13,11 @@ matter what else happened to them meanwhile. While a broker's pass is pending, i
 still name it; so the broker is neither unfenced nor let go nor replaced by another incarnation
 before that is over. Passes are soft state: an active controller begins with one over everything,
 since it cannot know how far the last one came.
+
+So do partitions follow other rules for all topics (`min.insync.replicas`,
+`unclean.leader.election.enable`). Until they have, whoever is eligible to lead may be so by the old
+rules alone. After one change of `min.insync.replicas` a partition itself shows that, so another
+change of it has to wait.
 """
 
 from __future__ import annotations
@@ -45,6 +50,8 @@ class _Pass(NamedTuple):
     broker_ids: frozenset[int] | None
     forgetful: frozenset[int]
     """Those that may have lost what they had not flushed."""
+    rules: bool = False
+    """Whether how many must be in sync has changed, so that eligible leaders may be none."""
 
     def concerns(self, broker_id: int) -> bool:
         """Whether this broker's partitions are looked at."""
@@ -54,11 +61,12 @@ class _Pass(NamedTuple):
         """One pass that does for both."""
         everybody = self.broker_ids is None or other.broker_ids is None
         both = (self.broker_ids or frozenset()) | (other.broker_ids or frozenset())
-        return _Pass(None if everybody else both, self.forgetful | other.forgetful)
+        forgetful = self.forgetful | other.forgetful
+        return _Pass(None if everybody else both, forgetful, self.rules or other.rules)
 
 
 _NOBODY = _Pass(frozenset(), frozenset())
-_EVERYBODY = _Pass(None, frozenset())
+_EVERYBODY = _Pass(None, frozenset(), rules=True)
 
 
 class PartitionSettler:
@@ -96,6 +104,11 @@ class PartitionSettler:
     def is_pending(self, broker_id: int) -> bool:
         """Whether partitions may still be as they were before the broker's last change."""
         return self.busy and (self._pass.concerns(broker_id) or self._waiting.concerns(broker_id))
+
+    @property
+    def follows_rules(self) -> bool:
+        """Whether partitions may still be as other rules had them."""
+        return self.busy and (self._pass.rules or self._waiting.rules)
 
     def has_forgotten(self, broker: BrokerImage) -> bool:
         """Whether `begin` was told that this incarnation is forgetful."""
@@ -137,6 +150,16 @@ class PartitionSettler:
             return []
         self._begin(image, begun)
         return self._slice(image, availability(image).without(broker_id, offline))
+
+    def rules_changed(self, image: MetadataImage) -> list[PartitionChangeRecord]:
+        """What follows first from other rules for all topics, which are those of the image.
+
+        The rules are to change in the same batch.
+        """
+        if self.busy:
+            self._waiting = self._waiting.joined(_EVERYBODY)
+            return []
+        return self.start(image)
 
     def go_on(self, image: MetadataImage) -> list[PartitionChangeRecord]:
         """The changes of the next slice; there may be none although more slices follow."""
@@ -203,9 +226,12 @@ class PartitionSettler:
         forgetful = self._pass.forgetful
         if forgetful:
             forgetful = forgetful.intersection(partition.isr + partition.elr)
-        if not forgetful or not min_isr:
+        may_be_stale = self._pass.rules and partition.elr
+        if not may_be_stale and (not forgetful or not min_isr):
             return elect(
                 topic.topic_id, partition_id, partition, active, unclean=unclean, min_isr=min_isr
             )
-        after = without_eligible(settled(partition, active, rules.of(topic.name)), forgetful)
+        after = settled(partition, active, rules.of(topic.name))
+        if min_isr:
+            after = without_eligible(after, forgetful)
         return change_record(topic.topic_id, partition_id, partition, after)

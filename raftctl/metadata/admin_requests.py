@@ -64,8 +64,8 @@ class ElectLeadersRequest:
     TYPE_ID: ClassVar[int] = 162
     election_type: int
     """`PREFERRED_ELECTION`, or `UNCLEAN_ELECTION` of any active replica where nobody leads."""
-    partitions: tuple[tuple[str, int], ...] | None
-    """(topic, partition id); None: all partitions."""
+    partitions: tuple[tuple[str, int], ...]
+    """(topic, partition id); no more than may be decided on in one turn."""
 
 
 @dataclass(frozen=True, slots=True)

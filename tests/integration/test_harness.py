@@ -16,7 +16,7 @@ SHORT = ["--time-limit", "4", "--interval", "1", "--rate", "20", "--concurrency"
 
 
 def results(capsys: pytest.CaptureFixture[str], store: Path, *words: str) -> dict[str, Any]:
-    run(["test", "queue", *words, *SHORT, "--store", str(store), "--output", "json"])
+    run(["test", *words, *SHORT, "--store", str(store), "--output", "json"])
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -25,7 +25,7 @@ def results(capsys: pytest.CaptureFixture[str], store: Path, *words: str) -> dic
 def test_a_real_cluster_is_broken_and_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = results(capsys, tmp_path, "--nemesis", "kill,partition", "--seed", "4")
+    found = results(capsys, tmp_path, "queue", "--nemesis", "kill,partition", "--seed", "4")
     assert found["checkers"]["kafka"]["valid"] is True, found
     history = (tmp_path / "latest" / "history.jsonl").read_text()
     for f in ("kill", "partition", "heal-all"):
@@ -33,12 +33,27 @@ def test_a_real_cluster_is_broken_and_judged(
     assert list((tmp_path / "latest" / "nodes").glob("*/node.log"))
 
 
-@pytest.mark.req("J1", "J5")
-@pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])
+@pytest.mark.req("J1", "J3", "J5")
+@pytest.mark.parametrize(
+    ("workload", "checker", "client"),
+    [
+        ("queue", "kafka", "librdkafka"),
+        ("queue", "kafka", "aiokafka"),
+        ("queue-txn", "kafka", "librdkafka"),
+        ("group", "group", "librdkafka"),
+    ],
+)
 def test_a_cluster_of_somebody_else_is_judged(
-    bootstrap: str, tmp_path: Path, client: str, capsys: pytest.CaptureFixture[str]
+    bootstrap: str,
+    tmp_path: Path,
+    workload: str,
+    checker: str,
+    client: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["--env", "external", "--bootstrap-servers", bootstrap, "--client", client]
-    found = results(capsys, tmp_path, *words, "--topic", f"queue-{client}")
+    topic = f"{workload}-{client}"
+    found = results(capsys, tmp_path, workload, *words, "--topic", topic)
     assert found["checkers"]["kafka"]["valid"] is True, found
+    assert found["checkers"][checker]["valid"] is not False, found
     assert found["operations"] > 20

@@ -11,6 +11,7 @@ import pytest
 from jepsen.cli.main import run
 
 SHORT = ["--time-limit", "3", "--rate", "15", "--interval", "0.7"]
+QUICK = ["-o", "group.initial.rebalance.delay.ms=200"]
 
 
 def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -29,12 +30,17 @@ def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> di
         ("register", "partition", "linearizable"),
         ("set", "kill", "set"),
         ("lock", "pause", "lock"),
+        ("queue-txn", "kill", "kafka"),
+        ("list-append", "partition", "list-append"),
+        ("bank", "kill", "bank"),
+        ("group", "kill", "group"),
     ],
 )
 def test_a_workload_is_valid_while_things_break(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], workload: str, nemesis: str, checker: str
 ) -> None:
-    found = run_test(tmp_path, capsys, workload, "--nemesis", nemesis, *SHORT, "--seed", "7")
+    words = [workload, "--nemesis", nemesis, *SHORT, *QUICK, "--seed", "7"]
+    found = run_test(tmp_path, capsys, *words)
     assert found["checkers"][checker]["valid"] is True, found
     assert "cluster" not in found["checkers"], found
     assert found["operations"] > 10

@@ -20,6 +20,8 @@ ALLOWED = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
 """Kafka lets the sends of transactions interleave."""
 ALLOWED_SUBSCRIBED = frozenset({"poll-skip", "nonmonotonic-poll"})
 """A rebalance moves consumers about."""
+SUBSCRIBED = ("subscribe", "drain")
+"""What only members of a group do."""
 CYCLES_OF_WRITES = ("G1c", "G1c-process", "G1c-realtime")
 FINDERS = (
     anomalies.duplicates,
@@ -61,7 +63,7 @@ def check_kafka(history: Sequence[Op], *, ww_deps: bool = False) -> Verdict:
 
 
 def _allowed(logs: Logs, *, ww_deps: bool) -> frozenset[str]:
-    subscribed = any(call.operation.invoke.f == "subscribe" for call in logs.calls)
+    subscribed = any(call.operation.invoke.f in SUBSCRIBED for call in logs.calls)
     allowed: Iterable[str] = ALLOWED
     if subscribed:
         allowed = (*allowed, *ALLOWED_SUBSCRIBED)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 SENDING = ("send", "txn")
-POLLING = ("poll", "txn", "final-poll")
+POLLING = ("poll", "txn", "final-poll", "drain")
 ASSIGNING = ("assign", "subscribe")
 
 

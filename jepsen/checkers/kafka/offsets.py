@@ -60,7 +60,9 @@ def _accesses(calls: Sequence[Call], f: str) -> Mapping[Any, list[_Access]]:
         if call.operation.invoke.f != f or call.type is OpType.FAIL:
             continue
         end = float(call.index) if call.ok else float("inf")
-        for key, offset in (call.operation.value or {}).items():
+        # What was asked for is only known once it ended, also if nobody knows how.
+        last = call.operation.completion or call.operation.invoke
+        for key, offset in (last.value or {}).items():
             number = NONE_COMMITTED if offset is None else offset
             begin = call.operation.invoke.index
             found[hashable(key)].append(_Access(call.index, begin, end, number))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from jepsen.env.kv import RaftctlKeyValues
 from jepsen.env.local.relays import Relays
 from jepsen.errors import ClusterError, InputError
-from raftctl.cli import preloaded
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
+from raftctl.localcluster.launcher import NodeLauncher
 from raftctl.localcluster.ports import free_ports
 
 if TYPE_CHECKING:
@@ -40,11 +40,13 @@ class LocalEnvironment:
 
     def __init__(self, directory: Path, spec: ClusterSpec, *, relayed: bool) -> None:
         wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides)
+        self._launcher = NodeLauncher()
         try:
             self._cluster = local.LocalCluster.open(
-                directory, wanted, random_uuid_text, format_storage
+                directory, wanted, random_uuid_text, format_storage, self._launcher.launch
             )
         except ConfigError as error:
+            self._launcher.close()
             raise InputError(str(error)) from error
         self._directory = directory
         self._relays: Relays | None = None
@@ -87,8 +89,8 @@ class LocalEnvironment:
         return self._cluster.layout.bootstrap
 
     def start(self) -> None:
-        """Starts every node; only while this process has one thread."""
-        preloaded.start_all(self._cluster)
+        """Starts every node."""
+        self._cluster.start_all()
 
     async def wait_ready(self, progress: Callable[[str], None]) -> None:
         """Returns when all serve; raises ClusterError if that takes too long."""
@@ -116,6 +118,7 @@ class LocalEnvironment:
     def stop(self) -> None:
         """Ends every process of the cluster; its data and logs stay."""
         self._cluster.kill_all()
+        self._launcher.close()
 
     def _pids(self) -> dict[str, int]:
         found = ((node.name, self._cluster.process(node)) for node in self._cluster.layout.nodes)
@@ -129,9 +132,16 @@ class LocalEnvironment:
 
     async def leader(self) -> str | None:
         """See `Environment`."""
+        found = await self.leadership()
+        return None if found is None else found[0]
+
+    async def leadership(self) -> tuple[str, int] | None:
+        """See `Environment`."""
         status = await asyncio.to_thread(self._cluster.status)
         found = status.leader
-        return None if found is None else self._cluster.layout.node(found["node_id"]).name
+        if found is None:
+            return None
+        return self._cluster.layout.node(found["node_id"]).name, found["epoch"]
 
     async def kill(self, node: str) -> None:
         """See `Environment`."""

@@ -64,11 +64,16 @@ class SimEnvironment:
 
     async def leader(self) -> str | None:
         """See `Environment`."""
+        found = await self.leadership()
+        return None if found is None else found[0]
+
+    async def leadership(self) -> tuple[str, int] | None:
+        """See `Environment`."""
         try:
             status = await self._observer.wait_for(lambda _: True, ASK_S)
         except TimeoutError:
             return None
-        return f"controller-{status['leader_id']}"
+        return f"controller-{status['leader_id']}", status["epoch"]
 
     async def kill(self, node: str) -> None:
         """See `Environment`."""

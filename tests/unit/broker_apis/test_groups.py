@@ -9,7 +9,9 @@ import pytest
 
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
+from raftctl.metadata.records import ConfigRecord
 from tests.unit.broker_apis.asking import TOPIC_ID, ask, new_broker
+from tests.unit.broker_server.fakes import publish
 
 if TYPE_CHECKING:
     from tests.unit.broker_server.fakes import FakeBroker
@@ -207,3 +209,42 @@ async def test_offsets_expire() -> None:
         if answer["topics"][0]["partitions"][0]["committed_offset"] == -1:
             break
     assert (await ask(broker, ApiKey.LIST_GROUPS, 4, {"states_filter": []}))["groups"] == []
+
+
+@pytest.mark.req("G4", "N1")
+@pytest.mark.parametrize("version", SERVED[ApiKey.CONSUMER_GROUP_HEARTBEAT])
+async def test_consumer_group_heartbeat_and_describe(version: int) -> None:
+    broker = await _quick()
+    publish(broker.metadata, [ConfigRecord(32, "g", "consumer.heartbeat.interval.ms", "6000")])
+    request = {
+        "group_id": "g",
+        "member_id": "a" if version else "",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    }
+    joined = await ask(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, version, request)
+    assert (joined["error_code"], joined["member_epoch"]) == (0, 1)
+    assert joined["heartbeat_interval_ms"] == 6_000
+    assert joined["assignment"] == {
+        "topic_partitions": [{"topic_id": TOPIC_ID, "partitions": [0, 1]}]
+    }
+    described = await ask(
+        broker,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        version,
+        {"group_ids": ["g", "none", ""], "include_authorized_operations": True},
+    )
+    group, absent, nameless = described["groups"]
+    assert (group["group_state"], group["assignor_name"]) == ("Stable", "uniform")
+    (member,) = group["members"]
+    assert member["member_id"] == joined["member_id"]
+    assert member["assignment"]["topic_partitions"][0]["topic_name"] == "t"
+    assert member["assignment"] == member["target_assignment"]
+    assert absent["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
+    assert nameless["error_code"] == ErrorCode.INVALID_GROUP_ID
+    fenced = {**request, "member_id": joined["member_id"], "member_epoch": 7}
+    refused = await ask(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, version, fenced)
+    assert refused["error_code"] == ErrorCode.FENCED_MEMBER_EPOCH
+    assert "rejoin" in refused["error_message"]

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from broker.apis import elections
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
 from tests.unit.broker_apis.asking import ask
 from tests.unit.broker_apis.controlled import ControlledBroker
 
 pytestmark = pytest.mark.req("N1", "C3")
+_NOT_NEEDED = ErrorCode.ELECTION_NOT_NEEDED
 
 
 def request(name: str, count: int, *replicas: int, dry: bool = False) -> dict[str, Any]:
@@ -73,6 +75,50 @@ async def test_leaders_are_elected(version: int) -> None:
     assert image.partitions[0].leader == 1
     everything = {"election_type": 0, "topic_partitions": None, "timeout_ms": 1000}
     assert (await ask(broker, 43, version, everything))["replica_election_results"] == []
+
+
+@pytest.mark.req("C5", "C13")
+@pytest.mark.parametrize("named", [False, True])
+async def test_the_controller_is_asked_for_a_slice_of_elections_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    monkeypatch.setattr(elections, "PARTITIONS_MAX", 2)
+    monkeypatch.setattr(elections, "LOOKED_AT_MAX", 3)
+    broker = ControlledBroker()
+    cluster = broker.cluster
+    for name in ("t", "u"):
+        cluster.assign(name, (1, 2), (2, 1), (1, 2), (1, 2))
+    cluster.fence(1)
+    cluster.heartbeat(1)
+    for name in ("t", "u"):
+        for number in (0, 2, 3):
+            cluster.alter(2, cluster.item(name, 2, 1, partition_id=number))
+    broker.publish()
+    asked: list[int] = []
+    call = broker.call
+
+    async def counted(request: Any, timeout_ms: int) -> Any:
+        asked.append(len(request.partitions))
+        return await call(request, timeout_ms)
+
+    monkeypatch.setattr(broker, "call", counted)
+    topics = [{"topic": name, "partitions": [0, 1, 2, 3]} for name in ("t", "u")]
+    message = {"election_type": 0, "topic_partitions": topics if named else None}
+    answer = await ask(broker, 43, 2, message | {"timeout_ms": 1000})
+    found = [
+        (topic["topic"], one["partition_id"], one["error_code"])
+        for topic in answer["replica_election_results"]
+        for one in topic["partition_result"]
+    ]
+    elected = [(name, number, 0) for name in ("t", "u") for number in (0, 2, 3)]
+    if named:
+        elected = sorted([*elected, *((name, 1, _NOT_NEEDED) for name in ("t", "u"))])
+    assert found == elected
+    assert max(asked) == 2
+    assert sum(asked) == len(elected), "of all only those not led as wanted"
+    image = broker.metadata.image
+    leaders = [one.leader for topic in image.topics.in_order() for _, one in topic.items()]
+    assert leaders == [1, 2, 1, 1] * 2
 
 
 async def test_an_election_of_no_known_kind() -> None:

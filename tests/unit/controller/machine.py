@@ -240,8 +240,9 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, election_type=st.sampled_from((0, 1)), everywhere=st.booleans())
     def elect(self, name: str, election_type: int, everywhere: bool) -> None:
-        partitions = None if everywhere else ((name, 0), (name, 2))
         before = self.image
+        everything = ((one.name, n) for one in before.topics.in_order() for n in one.partitions)
+        partitions = tuple(everything) if everywhere else ((name, 0), (name, 2))
         response = self.cluster.handle(ElectLeadersRequest(election_type, partitions))
         assert isinstance(response, ElectLeadersResponse)
         for result in response.results:

@@ -8,17 +8,24 @@ from raftctl.controller.config import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import (
     UPGRADE,
+    AlterConfigsRequest,
+    AlterOperation,
+    ConfigAlteration,
+    ConfigChange,
     FeatureUpdate,
+    Outcome,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
 from raftctl.metadata.features import ELR_FEATURE
+from raftctl.metadata.image import BROKER_RESOURCE
 from raftctl.metadata.records import NO_LEADER, BrokerRegistrationChangeRecord
 from tests.unit.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster
 
 pytestmark = pytest.mark.req("C2", "C13")
 PARTITIONS = 7
 SLICE = 2
+MIN_ISR = "min.insync.replicas"
 
 
 @pytest.fixture
@@ -179,3 +186,89 @@ def test_a_forgetful_incarnation_is_no_eligible_leader_any_more(cluster: Cluster
         settle(cluster)
     assert refused == 1
     assert all(one.elr == () for _, one in cluster.topic("b").items())
+
+
+# --- other rules for all topics -------------------------------------------------------------------
+
+
+def set_for_all(cluster: Cluster, key: str, value: str) -> Outcome:
+    change = ConfigChange(key, AlterOperation.SET, value)
+    resource = ConfigAlteration(BROKER_RESOURCE, "", (change,))
+    (outcome,) = cluster.admin(AlterConfigsRequest((resource,)))
+    return outcome
+
+
+@pytest.fixture
+def eligible(cluster: Cluster) -> Cluster:
+    """Brokers 1 and 2 are in sync for all partitions of b, and 3 is eligible: three are needed."""
+    cluster.admin(UpdateFeaturesRequest((FeatureUpdate(ELR_FEATURE, 1, UPGRADE),)))
+    assert set_for_all(cluster, MIN_ISR, "3") == Outcome()
+    settle(cluster)
+    cluster.delete(("a", None))
+    cluster.assign("b", *[(1, 2, 3)] * PARTITIONS)
+    cluster.fence(3)
+    settle(cluster)
+    assert eligible_leaders(cluster) == [(3,)] * PARTITIONS
+    return cluster
+
+
+def eligible_leaders(cluster: Cluster) -> list[tuple[int, ...]]:
+    return [one.elr for _, one in cluster.topic("b").items()]
+
+
+@pytest.mark.req("C5", "C9")
+def test_unclean_elections_allowed_for_all_topics_are_held_slice_by_slice(cluster: Cluster) -> None:
+    cluster.fence(2)
+    settle(cluster)
+    cluster.fence(1)
+    settle(cluster)
+    cluster.heartbeat(2)
+    settle(cluster)
+    assert led_by(cluster, NO_LEADER) == PARTITIONS
+    assert set_for_all(cluster, "unclean.leader.election.enable", "true") == Outcome()
+    assert led_by(cluster, 2) == SLICE
+    settle(cluster)
+    assert led_by(cluster, 2) == PARTITIONS
+
+
+@pytest.mark.req("C5", "C9")
+def test_a_lower_min_isr_ends_eligible_leaders_slice_by_slice(eligible: Cluster) -> None:
+    assert set_for_all(eligible, MIN_ISR, "2") == Outcome()
+    assert eligible_leaders(eligible) == [()] * SLICE + [(3,)] * (PARTITIONS - SLICE)
+    # Brokers 1 and 2 commit without 3 from here on, also where its turn has not come.
+    last = PARTITIONS - 1
+    eligible.alter(1, eligible.item("b", 1, partition_id=last))
+    assert eligible_leaders(eligible)[last] == (2,)
+    settle(eligible)
+    assert eligible_leaders(eligible) == [()] * last + [(2,)]
+
+
+@pytest.mark.req("C5", "C9")
+def test_min_isr_changes_again_when_all_partitions_have_followed(eligible: Cluster) -> None:
+    """Else nothing would tell that 3 was not needed for a while."""
+    set_for_all(eligible, MIN_ISR, "2")
+    outcome = set_for_all(eligible, MIN_ISR, "3")
+    assert outcome.error == ErrorCode.REQUEST_TIMED_OUT
+    assert "try again" in outcome.message
+    assert eligible.image.config(BROKER_RESOURCE, "")[MIN_ISR] == "2"
+    assert set_for_all(eligible, "log.retention.hours", "3") == Outcome()
+    settle(eligible)
+    assert set_for_all(eligible, MIN_ISR, "3") == Outcome()
+
+
+@pytest.mark.req("C5", "C9")
+def test_the_next_active_controller_ends_eligible_leaders(eligible: Cluster) -> None:
+    set_for_all(eligible, MIN_ISR, "2")
+    eligible.controller.committed(eligible.image.offset)
+    eligible.controller.renounce()
+    eligible.claim(eligible.image)
+    settle(eligible)
+    assert eligible_leaders(eligible) == [()] * PARTITIONS
+
+
+@pytest.mark.req("C9")
+def test_other_rules_during_a_pass_are_followed_by_the_next(eligible: Cluster) -> None:
+    eligible.fence(2)
+    assert set_for_all(eligible, MIN_ISR, "2") == Outcome()
+    settle(eligible)
+    assert eligible_leaders(eligible) == [(2, 3)] * SLICE + [(2,)] * (PARTITIONS - SLICE)

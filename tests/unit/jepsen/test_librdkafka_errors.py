@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from jepsen.history import OpType
-from jepsen.workloads.librdkafka import sent_or_not
+from jepsen.workloads.sessions.librdkafka import NOT_COMMITTED, REFUSED, error_of
 
 
 @pytest.mark.req("J3")
@@ -25,7 +24,7 @@ from jepsen.workloads.librdkafka import sent_or_not
     ],
 )
 def test_what_may_have_been_appended_is_unknown(code: int) -> None:
-    assert sent_or_not(code, 1, "").type is OpType.INFO
+    assert not error_of(code, "", REFUSED).certain
 
 
 @pytest.mark.req("J3")
@@ -34,4 +33,11 @@ def test_what_may_have_been_appended_is_unknown(code: int) -> None:
     [KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._QUEUE_FULL, KafkaError._UNKNOWN_PARTITION],
 )
 def test_what_no_broker_has_seen_has_failed(code: int) -> None:
-    assert sent_or_not(code, 1, "").type is OpType.FAIL
+    assert error_of(code, "", REFUSED).certain
+
+
+@pytest.mark.req("J3")
+def test_a_commit_of_offsets_fails_only_if_its_member_is_none_any_more() -> None:
+    assert error_of(KafkaError.ILLEGAL_GENERATION, "", NOT_COMMITTED).certain
+    assert not error_of(KafkaError.COORDINATOR_NOT_AVAILABLE, "", NOT_COMMITTED).certain
+    assert error_of(KafkaError.COORDINATOR_NOT_AVAILABLE, "a poll", None).certain

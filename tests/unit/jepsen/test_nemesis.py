@@ -39,6 +39,9 @@ class Cluster:
     async def leader(self) -> str | None:
         return "controller-2"
 
+    async def leadership(self) -> tuple[str, int] | None:
+        return "controller-2", 1
+
     async def kill(self, node: str) -> None:
         self.down.add(node)
 

@@ -1,0 +1,135 @@
+"""A bank on logs: an account is a partition, a transfer two records in one transaction.
+
+A balance is the sum of an account's records. Money is neither made nor lost if every transaction
+shows as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jepsen.checkers.simple import check_availability, check_bank
+from jepsen.client import Completion, ok
+from jepsen.generator.combinators import Cycle, Stagger, UntilOk, once, phases, reserve
+from jepsen.generator.core import Numbered, Todo
+from jepsen.workloads.base import Workload, WorkloadOptions
+from jepsen.workloads.logs import READ_S, all_keys
+from jepsen.workloads.sessions.base import SessionError
+from jepsen.workloads.sessions.made import create_topic, transactional
+from jepsen.workloads.transactions import TransactionClient
+
+if TYPE_CHECKING:
+    import random
+
+    from jepsen.client import Client
+    from jepsen.env.base import Environment
+    from jepsen.generator.core import Generator
+    from jepsen.history import Op
+    from jepsen.workloads.sessions.base import LogSession
+
+AMOUNT_MAX = 5
+READ_EVERY_S = 0.5
+FINAL = "final"
+LAST_TRANSFERS = 1_000_000_000
+
+
+class BankClient(TransactionClient):
+    """`transfer` and `read`."""
+
+    def __init__(self, session: LogSession, accounts: int) -> None:
+        super().__init__(session)
+        self._accounts = all_keys(accounts)
+        self.does = {"transfer": self._transfer, "read": self._read}
+
+    async def _transfer(self, op: Op) -> Completion:
+        return await self.in_transaction(op, partial(self._move, op))
+
+    async def _move(self, op: Op) -> object:
+        amount, number = op.value["amount"], op.value["number"]
+        await self.session.send(op.value["from"], b"%d %d" % (number, -amount))
+        await self.session.send(op.value["to"], b"%d %d" % (number, amount))
+        return op.value
+
+    async def _read(self, op: Op) -> Completion:
+        """All that is there when it begins, and what completes a transfer of which a half is.
+
+        The halves of a transaction show at different times, so while others write a reader must
+        wait for them, and has failed if they do not come. At the end it says what it found.
+        """
+        ends = await self.session.ends(self._accounts, committed_only=False)
+        books = _Books(self._accounts)
+        await self.session.assign(books.positions)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + READ_S
+        while not books.reached(ends) or (books.halves and op.value != FINAL):
+            if loop.time() > deadline_s:
+                why = f"not whole in time: {sorted(books.halves)} of {books.positions}"
+                raise SessionError(why, certain=True)
+            for account, records in (await self.session.poll()).items():
+                for _, body in records:
+                    books.note(account, body, late=books.reached(ends))
+            books.positions.update(await self.session.positions(self._accounts))
+        return ok(dict(books.balances))
+
+
+class _Books:
+    """What a reader has seen."""
+
+    def __init__(self, accounts: list[str]) -> None:
+        self.positions = dict.fromkeys(accounts, 0)
+        self.balances = dict.fromkeys(accounts, 0)
+        self.halves: Counter[int] = Counter()
+        """Transfers of which one half was seen."""
+
+    def reached(self, ends: dict[str, int]) -> bool:
+        """Whether everything up to there was read."""
+        return all(self.positions[account] >= end for account, end in ends.items())
+
+    def note(self, account: str, body: bytes, *, late: bool) -> None:
+        """Counts a record; of what comes late only what completes a transfer."""
+        number, amount = map(int, body.split())
+        if late and number not in self.halves:
+            return
+        self.balances[account] += amount
+        self.halves[number] += 1
+        if self.halves[number] == 2:
+            del self.halves[number]
+
+
+def _transfer(number: int, accounts: int) -> Todo:
+    source = number % accounts
+    target = (source + 1 + number // accounts % (accounts - 1)) % accounts
+    amount = 1 + number % AMOUNT_MAX
+    what = {"from": str(source), "to": str(target), "amount": amount, "number": number}
+    return Todo("transfer", what)
+
+
+def _client(
+    options: WorkloadOptions, environment: Environment, process: int, rng: random.Random
+) -> Client:
+    return BankClient(transactional(environment, options, process), options.keys)
+
+
+def _work(options: WorkloadOptions) -> Generator:
+    transfers = Numbered(partial(_transfer, accounts=options.keys))
+    reads = Stagger(READ_EVERY_S, Cycle(once("read")))
+    return reserve(max(1, options.concurrency - 1), transfers, reads)
+
+
+def bank(options: WorkloadOptions) -> Workload:
+    """One thread reads all balances, the others transfer; the sum never changes."""
+    last = Numbered(partial(_transfer, accounts=options.keys), LAST_TRANSFERS)
+    return Workload(
+        "bank",
+        partial(_client, options),
+        _work(options),
+        {
+            "bank": partial(check_bank, negative=True, expected=0),
+            "availability": check_availability,
+        },
+        final=phases(UntilOk(last), UntilOk(Cycle(once("read", FINAL)))),
+        prepare=partial(create_topic, options=options),
+    )
