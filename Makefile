@@ -81,6 +81,7 @@ bench-check: setup
 
 docs: setup
 	$(BIN)/python -m raftctl.cli.reference
+	$(BIN)/python -m tests.jepsen_reference
 	$(BIN)/python -m tests.requirements
 
 clean:

@@ -17,6 +17,7 @@ from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import group_coordinator
 from broker.coordinator.group_requests import ForgetTopics
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
+from broker.coordinator.transaction_verifier import TransactionVerifier
 from broker.log import dump
 from broker.log.log_manager import LogManager
 from broker.log.settings import log_settings
@@ -56,6 +57,13 @@ class KafkaBroker:
         self._transactions = TransactionCoordinator(
             config, self.replicas, context.runtime.wall_ms, context.fail, context.runtime.log
         )
+        self._verifier = TransactionVerifier(
+            config,
+            lambda: self._metadata.image,
+            self.replicas.hosted,
+            self._transactions,
+            context.fail,
+        )
         self._groups = group_coordinator(context, self.replicas)
         self._sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, context.runtime.random
@@ -91,6 +99,7 @@ class KafkaBroker:
         self._listeners.close()
         self._producer_ids.close()
         self._internal_topics.close()
+        await self._verifier.stop()
         await self._transactions.stop()
         await self._groups.stop()
         await self.replicas.stop()
@@ -110,6 +119,7 @@ class KafkaBroker:
             sessions=self._sessions,
             internal_topics=self._internal_topics,
             transactions=self._transactions,
+            verifier=self._verifier,
             groups=self._groups,
             wall_ms=self._context.runtime.wall_ms,
             log=self._log,

@@ -15,6 +15,7 @@ from uuid import UUID
 from raftctl.errors import ErrorCode
 from raftctl.runtime.api import Buffer, Piece
 
+_EPOCH_PER_TRANSACTION = 2
 CONSUMER = -1
 """The replica id of a client that is not a broker."""
 
@@ -54,6 +55,11 @@ class EndMarker(NamedTuple):
     coordinator_epoch: int
     transaction_version: int = 0
     """2: bears the epoch of the producer's next transaction, so no later marker is the same."""
+
+    @property
+    def bears_next_epoch(self) -> bool:
+        """Whether the epoch is that of the producer's next transaction."""
+        return self.transaction_version >= _EPOCH_PER_TRANSACTION
 
 
 class OwnBatch(NamedTuple):

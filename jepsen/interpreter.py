@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jepsen.client import Client, Completion, failed, unknown
-from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Thread, Todo
+from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS, Context, Thread, Todo
 from jepsen.history import Op, OpType
 
 if TYPE_CHECKING:
@@ -101,6 +101,10 @@ class Interpreter:
         del self._free[todo.thread]
         self._spawn(self._work(todo.thread, op))
         return generator.updated(self._context(), op)
+
+    def observe(self, f: str, value: Any) -> None:
+        """Notes what nobody did but somebody saw."""
+        self._note(OBSERVER, OpType.INFO, f, value, None)
 
     def _note(
         self,

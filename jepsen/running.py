@@ -13,6 +13,7 @@ from jepsen.checkers.verdict import verdict_document
 from jepsen.core import Run, RunSpec, failure_of_cluster, judge, overall
 from jepsen.env.external import ExternalEnvironment
 from jepsen.errors import InputError
+from jepsen.generator.core import NEMESIS
 from jepsen.history import Op, OpType
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Progress:
         """Counts an operation."""
         if op.by_client:
             self._counts[op.type] += 1
-        elif op.type is not OpType.INVOKE:
+        elif op.process == NEMESIS and op.type is not OpType.INVOKE:
             self._fault = (
                 f", last fault: {op.f} {op.value if op.value is not None else ''}".rstrip()
             )
@@ -103,7 +104,7 @@ def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> s
 def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> str:
     from jepsen.env.local.environment import LocalEnvironment
 
-    relayed = "partition" in spec.nemesis
+    relayed = not {"partition", "slow"}.isdisjoint(spec.nemesis)
     environment = LocalEnvironment(folder.nodes, spec.cluster, relayed=relayed)
     try:
         environment.start()

@@ -130,7 +130,9 @@ def test_one_title_a_page(page: str) -> None:
     assert len(re.findall(r"^# ", outside_code, flags=re.MULTILINE)) == 1
 
 
-@pytest.mark.parametrize("tool", ["raftctl.cli.reference", "tests.requirements"])
+@pytest.mark.parametrize(
+    "tool", ["raftctl.cli.reference", "tests.jepsen_reference", "tests.requirements"]
+)
 def test_generated_documents_are_fresh(tool: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", tool, "--check"], cwd=ROOT, capture_output=True, text=True

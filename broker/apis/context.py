@@ -15,6 +15,7 @@ from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import Coordinator
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
+from broker.coordinator.transaction_verifier import TransactionVerifier
 from broker.protocol.codec import Message
 from raftctl.config import NodeConfig
 from raftctl.plugins import ControllerClient
@@ -94,6 +95,7 @@ class ApiContext:
     sessions: FetchSessions
     internal_topics: InternalTopics
     transactions: TransactionCoordinator
+    verifier: TransactionVerifier
     groups: Coordinator
     wall_ms: Callable[[], int]
     log: FilteringBoundLogger

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from broker.apis.groups import ask
 from broker.coordinator.group_records import NO_EXPIRY, UNSTABLE, CommittedOffset
 from broker.coordinator.group_requests import Caller, Commit, DeleteOffsets, FetchOffsets
+from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.replication.transaction_guards import Sender
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 _BY_TOPIC_ID = 10
 _FETCHES_IN_BATCHES = 8
+_KNOWS_ABORTABLE = 4
+_ADDS_PARTITION = 5
+"""From this version on TxnOffsetCommit is of transaction version 2."""
 _NONE = CommittedOffset(-1, -1, "", -1)
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -77,9 +82,40 @@ async def handle_commit_in_transaction(context: ApiContext, request: Request) ->
         body.get("member_id", ""), body.get("group_instance_id"), body.get("generation_id", -1)
     )
     producer = body["producer_id"], body["producer_epoch"]
+    await _check_transaction(context, request)
     commit = Commit(body["group_id"], caller, tuple(offsets), producer)
     errors: Errors = await ask(context, commit, commit.group_id).future
     return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+
+
+async def _check_transaction(context: ApiContext, request: Request) -> None:
+    """KafkaError if the group's partition does not belong to the producer's transaction; clients
+    of transaction version 2 leave it to this broker to add it. What follows must follow at once.
+    """
+    body, adds = request.body, request.version >= _ADDS_PARTITION
+    number = context.groups.partition_of(body["group_id"])
+    partition = TopicPartition(CONSUMER_OFFSETS, number)
+    sender = Sender(body["producer_id"], body["producer_epoch"])
+    check = context.verifier.begin(partition, sender, adds=adds)
+    if check is None:
+        return
+    errors = await context.verifier.ask(body["transactional_id"], [check], adds=adds)
+    code = errors[partition]
+    if code is ErrorCode.NONE:
+        try:
+            context.verifier.end(check)
+        except KafkaError as error:
+            code = error.code
+    if code is not ErrorCode.NONE:
+        raise KafkaError(_as_committers_know(code, request.version))
+
+
+def _as_committers_know(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
 
 
 def _committed(one: dict[str, Any], wall_ms: int, retention_ms: int) -> CommittedOffset:

@@ -1,8 +1,9 @@
-"""Produce: hands record batches to the partitions' leaders (rows R5, T1).
+"""Produce: hands record batches to the partitions' leaders (rows R5, T1, T3).
 
-The records are appended before `handle` returns; only acks=all answers later. With acks=0 there is
-no answer, so an error closes the connection: it is the only way to tell the producer, as Apache
-Kafka does.
+The records are appended before `handle` returns; only acks=all answers later. A batch that may
+begin a transaction is the exception: its coordinator is asked first, while what the request brings
+for other partitions is appended, so that nothing overtakes it. With acks=0 there is no answer, so
+an error closes the connection: it is the only way to tell the producer, as Apache Kafka does.
 """
 
 from __future__ import annotations
@@ -11,28 +12,120 @@ from typing import TYPE_CHECKING, Any
 
 from broker.apis.brokers import current_leader, node_endpoints
 from broker.apis.context import ApiContext, HangUpError, Pending
+from broker.coordinator.internal_topics import INTERNAL_TOPICS
+from broker.coordinator.transaction_verifier import Check
+from broker.replication.transaction_guards import sender_of
 from broker.types import AppendResult, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Coroutine, Mapping, Sequence
+
     from broker.apis.context import Answer
     from broker.protocol.codec import Request
     from raftctl.runtime.api import Buffer
 
+    Entry = tuple[TopicPartition, Buffer]
+    Results = list[AppendResult] | asyncio.Future[list[AppendResult]]
+    Held = Mapping[int, AppendResult | Check]
+    """Index of an entry to why it is refused, or what must be asked first."""
+
 _ACKS = (0, 1, -1)
+_KNOWS_ABORTABLE = 11
+_ADDS_PARTITIONS = 12
+"""From this version on Produce is of transaction version 2."""
 
 
-def handle(context: ApiContext, request: Request) -> Answer | Pending:
+def handle(context: ApiContext, request: Request) -> Answer | Pending | Coroutine[Any, Any, Answer]:
     """Appends at once, answers when the records are as safe as `acks` asks."""
     body = request.body
     if body["acks"] not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     entries = _entries(body)
-    timeout_ms = context.bounded_wait_ms(body["timeout_ms"])
-    results = context.replicas.append(body["acks"], timeout_ms, entries)
+    held = _held(context, request, entries)
+    if held:
+        free = [entry for index, entry in enumerate(entries) if index not in held]
+        return _append_held(context, request, entries, held, _append(context, body, free))
+    results = _append(context, body, entries)
     if isinstance(results, list):
         return _answer(context, body, results)
     return Pending(results, lambda done: _answer(context, body, done))
+
+
+def _append(context: ApiContext, body: dict[str, Any], entries: Sequence[Entry]) -> Results:
+    timeout_ms = context.bounded_wait_ms(body["timeout_ms"])
+    return context.replicas.append(body["acks"], timeout_ms, entries)
+
+
+def _held(context: ApiContext, request: Request, entries: Sequence[Entry]) -> Held:
+    held: dict[int, AppendResult | Check] = {}
+    for index, (partition, batch) in enumerate(entries):
+        sender = sender_of(batch)
+        if partition.topic in INTERNAL_TOPICS:
+            text = f"only coordinators write to {partition.topic}"
+            held[index] = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=text)
+        elif sender is not None:
+            if request.body["transactional_id"] is None:
+                text = "records of a transaction without its transactional id"
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+            check = context.verifier.begin(partition, sender, adds=_adds(request))
+            if check is not None:
+                held[index] = check
+    return held
+
+
+def _adds(request: Request) -> bool:
+    return request.version >= _ADDS_PARTITIONS
+
+
+async def _append_held(
+    context: ApiContext,
+    request: Request,
+    entries: Sequence[Entry],
+    held: Held,
+    appended: Results,
+) -> Answer:
+    """Asks about what is held, appends it, and answers for all."""
+    checks = {index: one for index, one in held.items() if isinstance(one, Check)}
+    results = {index: one for index, one in held.items() if isinstance(one, AppendResult)}
+    results |= await _refused(context, request, checks)
+    agreed = [index for index in checks if index not in results]
+    appended_later = _append(context, request.body, [entries[index] for index in agreed])
+    free = (index for index in range(len(entries)) if index not in held)
+    results |= zip(free, await _settled(appended), strict=True)
+    results |= zip(agreed, await _settled(appended_later), strict=True)
+    return _answer(context, request.body, [results[index] for index in range(len(entries))])
+
+
+async def _settled(results: Results) -> list[AppendResult]:
+    return results if isinstance(results, list) else await results
+
+
+async def _refused(
+    context: ApiContext, request: Request, checks: Mapping[int, Check]
+) -> dict[int, AppendResult]:
+    """Those that may not be appended. The others must be appended before anything else happens."""
+    if not checks:
+        return {}
+    name, adds = request.body["transactional_id"], _adds(request)
+    errors = await context.verifier.ask(name, list(checks.values()), adds=adds)
+    refused = {}
+    for index, check in checks.items():
+        code = errors[check.partition]
+        try:
+            if code is not ErrorCode.NONE:
+                raise KafkaError(_as_producers_know(code, request.version))
+            context.verifier.end(check)
+        except KafkaError as error:
+            refused[index] = AppendResult(error.code, message=error.message)
+    return refused
+
+
+def _as_producers_know(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
 
 
 def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
@@ -42,7 +135,7 @@ def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
     return _answer(context, request.body, [result] * count)
 
 
-def _entries(body: dict[str, Any]) -> list[tuple[TopicPartition, Buffer]]:
+def _entries(body: dict[str, Any]) -> list[Entry]:
     """The batches in order of the request, which drops its hold on them."""
     return [
         (TopicPartition(topic["name"], data["index"]), data.pop("records") or b"")

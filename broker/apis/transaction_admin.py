@@ -6,17 +6,19 @@ WriteTxnMarkers ends it in a partition, and is what coordinators send.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.context import Pending
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.topic_patterns import matching
 from broker.coordinator.transaction_state import Transaction, TransactionState
 from broker.replication.hosted import ALL_IN_SYNC
 from broker.types import EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
@@ -145,34 +147,41 @@ def _unknown(name: str, error: ErrorCode) -> dict[str, Any]:
 
 def handle_list(context: ApiContext, request: Request) -> Answer:
     """The ids of the partitions that this broker holds, as far as the filters let them pass."""
-    body, now_ms = request.body, context.wall_ms()
-    wanted = [_STATES[name] for name in body["state_filters"] if name in _STATES]
-    unknown = [name for name in body["state_filters"] if name not in _STATES]
-    ids = body["producer_id_filters"]
-    at_least_ms: int = body.get("duration_filter", -1)
-
-    def passes(one: Transaction) -> bool:
-        if (body["state_filters"] and one.state not in wanted) or (
-            ids and one.producer_id not in ids
-        ):
-            return False
-        return at_least_ms < 0 or 0 <= one.started_ms < now_ms - at_least_ms
-
+    body = request.body
+    passes = _filter(body, context.wall_ms())
+    known = [one for core in context.transactions.cores() for one in core.known.items()]
+    pattern = body.get("transactional_id_pattern")
+    named = {name for name, _ in known}
+    if pattern:
+        named = set(matching(pattern, named))
     found = [
         {
             "transactional_id": name,
             "producer_id": one.producer_id,
             "transaction_state": one.state.text,
         }
-        for core in context.transactions.cores()
-        for name, one in sorted(core.known.items())
-        if passes(one)
+        for name, one in sorted(known, key=itemgetter(0))
+        if name in named and passes(one)
     ]
     return {
         "error_code": ErrorCode.NONE,
-        "unknown_state_filters": unknown,
+        "unknown_state_filters": [one for one in body["state_filters"] if one not in _STATES],
         "transaction_states": found,
     }
+
+
+def _filter(body: dict[str, Any], now_ms: int) -> Callable[[Transaction], bool]:
+    """Whether the state, the producer and how long it has been going on are those asked for."""
+    states, ids = body["state_filters"], frozenset(body["producer_id_filters"])
+    wanted = frozenset(_STATES[name] for name in states if name in _STATES)
+    at_least_ms: int = body.get("duration_filter", -1)
+
+    def passes(one: Transaction) -> bool:
+        if (states and one.state not in wanted) or (ids and one.producer_id not in ids):
+            return False
+        return at_least_ms < 0 or 0 <= one.started_ms < now_ms - at_least_ms
+
+    return passes
 
 
 def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:

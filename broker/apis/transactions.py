@@ -7,9 +7,11 @@ told INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS
+from broker.coordinator.transaction_state import TRANSACTION_V2
 from broker.coordinator.transactions import AddPartitions, EndTransaction, InitProducer
 from broker.types import TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1}
 _INIT_KNOWS_FENCED = 4
 _OTHERS_KNOW_FENCED = 2
+_ENDS_WITH_EPOCH = 5
+"""From this version on EndTxn is of transaction version 2."""
 _BATCHED = 4
 """From this version on AddPartitionsToTxn is for several transactions, and sent by brokers."""
 
@@ -70,8 +74,8 @@ async def handle_add_partitions(context: ApiContext, request: Request) -> Answer
     """Each partition's error; unknown ones keep the others out too."""
     body = request.body
     if request.version >= _BATCHED:
-        found = [await _added_of(context, one) for one in body["transactions"]]
-        return {"results_by_transaction": found}
+        asking = (_added_of(context, one) for one in body["transactions"])
+        return {"results_by_transaction": await asyncio.gather(*asking)}
     asked = AddPartitions(
         body["v3_and_below_transactional_id"],
         body["v3_and_below_producer_id"],
@@ -162,15 +166,24 @@ async def handle_add_offsets(context: ApiContext, request: Request) -> Answer:
 
 
 async def handle_end(context: ApiContext, request: Request) -> Answer:
-    """Told when the outcome is decided; the markers may still be on their way."""
+    """Told when the outcome is decided; the markers may still be on their way.
+
+    From version 5 on the answer is with which id and epoch the producer goes on (KIP-890).
+    """
     body = request.body
     asked = EndTransaction(
-        body["transactional_id"], body["producer_id"], body["producer_epoch"], body["committed"]
+        body["transactional_id"],
+        body["producer_id"],
+        body["producer_epoch"],
+        body["committed"],
+        TRANSACTION_V2 if request.version >= _ENDS_WITH_EPOCH else 0,
     )
-    await context.transactions.ask(asked)
-    return {"error_code": ErrorCode.NONE}
+    if context.transactions.core_of(asked.transactional_id).needs_id(asked):
+        asked = asked.with_id(await context.producer_ids.take())
+    found: ProducerGoesOn = await context.transactions.ask(asked)
+    return {"error_code": ErrorCode.NONE, **found._asdict()}
 
 
 def refuse_by_code(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The error, of AddOffsetsToTxn and EndTxn."""
-    return {"error_code": _code(error.code, request.version, _OTHERS_KNOW_FENCED)}
+    return {"error_code": _code(error.code, request.version, _OTHERS_KNOW_FENCED), **_NO_PRODUCER}

@@ -1,5 +1,5 @@
-"""Regular expressions over topic names, in RE2's syntax: matching takes time linear in the text, so
-that no client can stall the broker by what it subscribes to.
+"""Regular expressions of clients over topic names and transactional ids, in RE2's syntax: matching
+takes time linear in the text, so that no client can stall the broker by what it asks for.
 """
 
 from __future__ import annotations
@@ -39,5 +39,5 @@ def _compiled(pattern: str) -> re2._Regexp:
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{pattern:.200}` is not valid in RE2's syntax: {text}",
+            f"the regular expression `{pattern:.200}` is not valid in RE2's syntax: {text}",
         ) from error

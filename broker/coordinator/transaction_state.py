@@ -83,6 +83,10 @@ class Transaction:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
 
+    def goes_on_as(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the producer may go on so as soon as every partition has its marker."""
+        return self.state.is_prepared and self.next_producer == (producer_id, producer_epoch)
+
     def renewed(self, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
         """The producer begins anew, with the next epoch or another id."""
         same = producer_id == self.producer_id

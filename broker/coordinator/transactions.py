@@ -83,6 +83,11 @@ class EndTransaction:
     client_version: int = 0
     """TRANSACTION_V2: the producer goes on with the next epoch."""
     fresh_id: int = NO_ID
+    """As in `InitProducer`."""
+
+    def with_id(self, producer_id: int) -> EndTransaction:
+        """The same with a fresh id."""
+        return replace(self, fresh_id=producer_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,11 +289,12 @@ class TransactionCore:
     def _add(
         self, request: AddPartitions, now: Now
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
+        known = self._known.get(request.transactional_id)
+        if known is not None and known.goes_on_as(request.producer_id, request.producer_epoch):
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         found = self._of_producer(request)
         if found.producer_epoch != request.producer_epoch:
             raise _fenced(found)
-        if found.state.is_prepared:
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         is_ongoing = found.state is TransactionState.ONGOING
         here = found.partitions if is_ongoing else frozenset()
         if request.verify_only:

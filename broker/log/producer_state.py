@@ -27,7 +27,6 @@ _REMEMBERED_BATCHES = 5
 _UNDO_ENTRIES_MAX = 100_000
 NO_OFFSET = -1
 NO_COORDINATOR = -1
-_EPOCH_PER_TRANSACTION = 2
 
 
 class SentBatch(NamedTuple):
@@ -57,6 +56,10 @@ class Producer(NamedTuple):
     def last_sequence(self) -> int:
         """Of the newest batch in this epoch; -1 if there is none."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def has_open(self, epoch: int) -> bool:
+        """Whether a transaction of this epoch is open."""
+        return self.open_from != NO_OFFSET and self.epoch == epoch
 
 
 class _Undo(NamedTuple):
@@ -150,8 +153,7 @@ class ProducerStates:
         if marker.coordinator_epoch < known.coordinator_epoch:
             found = f"{marker.coordinator_epoch} is older than {known.coordinator_epoch}"
             raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, f"coordinator epoch {found}")
-        is_bumped = marker.transaction_version >= _EPOCH_PER_TRANSACTION
-        return is_bumped and marker.producer_epoch == known.epoch
+        return marker.bears_next_epoch and marker.producer_epoch == known.epoch
 
     def note(self, header: BatchHeader) -> None:
         """Remembers a batch of records that is in the log now, whatever its sequence."""

@@ -50,6 +50,9 @@ FIXED = {
 REQUIRED: Any = dataclasses.MISSING
 """The default of a field that every message must give."""
 
+# All tables import it, which takes so long that no request should wait for it on the event loop.
+importlib.import_module("kio.static.primitive")
+
 _IMPLICIT = {"error_code": 0, "timedelta_i32": 0}
 _IN_MILLISECONDS = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 

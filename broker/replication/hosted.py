@@ -13,6 +13,7 @@ from broker.log import retention
 from broker.log.reading import Limits
 from broker.replication.partition import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Partition
 from broker.replication.throttle import names
+from broker.replication.transaction_guards import TransactionGuards
 from broker.types import (
     CONSUMER,
     EndMarker,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from broker.log.aborted_index import AbortedTransaction
     from broker.log.partition_log import PartitionLog
     from broker.log.results import Appended
+    from broker.replication.transaction_guards import Guard, Sender
     from raftctl.metadata.image import PartitionImage
 
 LATEST = -1
@@ -66,6 +68,7 @@ class HostedPartition:
         self.topic_id = topic_id
         self.rules = rules
         self.log = log
+        self.guards = TransactionGuards()
 
     def hint(self) -> LeaderHint:
         """The leader as this broker knows it."""
@@ -93,6 +96,7 @@ class HostedPartition:
         self._check_appends(acks)
         if isinstance(what, EndMarker):
             appended = self.log.append_marker(what, self.rules.leader_epoch, wall_ms)
+            self.guards.ended(what)
         elif isinstance(what, OwnBatch):
             appended = self.log.append_as_leader(
                 what.data, self.rules.leader_epoch, wall_ms, is_sequenced=False
@@ -109,6 +113,36 @@ class HostedPartition:
         if acks == ALL_IN_SYNC and rules.is_under_min_insync:
             text = f"{len(rules.isr)} replicas in sync, {rules.effective_min_insync} are required"
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+
+    # --- beginning transactions -----------------------------------------------------------------
+
+    def has_open(self, sender: Sender) -> bool:
+        """Whether the producer has a transaction open here, in this epoch."""
+        known = self.log.producers.get(sender.producer_id)
+        return known is not None and known.has_open(sender.producer_epoch)
+
+    def begin_check(self, sender: Sender) -> Guard | None:
+        """What a batch needs that may begin a transaction; None if it may be appended as it is."""
+        if not self.rules.is_leader or self.has_open(sender):
+            return None
+        return self.guards.begin(sender, self.rules.leader_epoch)
+
+    def end_check(self, sender: Sender, guard: Guard) -> None:
+        """Whether the batch may be appended, in this turn, that the coordinator has agreed to.
+
+        Raises KafkaError: NOT_ENOUGH_REPLICAS if what it said may not hold any more, or
+        OUT_OF_ORDER_SEQUENCE_NUMBER if an earlier batch still waits. Both are sent again.
+        """
+        if self.has_open(sender):
+            return
+        if not self.guards.holds(sender, guard, self.rules.leader_epoch):
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction may have ended")
+        if sender.sequence > guard.lowest_sequence:
+            text = f"sequence {sender.sequence}, but {guard.lowest_sequence} waits before it"
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        self.guards.drop(sender)
+
+    # --- deleting and committing ------------------------------------------------------------------
 
     def delete_records(self, offset: int) -> int:
         """Hides what is below `offset`, -1 for all that is committed; returns the log start.

@@ -5,16 +5,20 @@ from __future__ import annotations
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import quote, unquote
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import parse_qsl, quote, unquote
 
 import typer
 
 from jepsen.cli.output import say, tell
 from jepsen.errors import InputError
-from jepsen.report.page import WORDS, index_page, report_page
+from jepsen.report.index import Row, faults_of, index_page
+from jepsen.report.page import WORDS, report_page
 from jepsen.running import judge_folder
 from jepsen.store import DEFAULT_STORE, RunFolder, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HOST = "127.0.0.1"
 REPORT = "report.html"
@@ -62,7 +66,10 @@ def server(store: Path, port: int) -> ThreadingHTTPServer:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """The index at `/`, the report of a run at `/<test>/<time>`; nothing else."""
+    """The index at `/`, the report of a run at `/<test>/<time>`; nothing else.
+
+    `?workload=` and `?nemesis=` choose runs of the index.
+    """
 
     def __init__(self, store: Path, *rest: Any) -> None:
         self._store = store
@@ -70,7 +77,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answers a request."""
-        page = self._page(unquote(self.path.partition("?")[0]).strip("/"))
+        path, _, query = self.path.partition("?")
+        wanted = dict(parse_qsl(query))
+        page = self._page(unquote(path).strip("/"), wanted)
         self.send_response(404 if page is None else 200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
@@ -79,16 +88,17 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         """Requests are nobody's news."""
 
-    def _page(self, path: str) -> str | None:
+    def _page(self, path: str, wanted: Mapping[str, str]) -> str | None:
         folders = {f"{one.path.parent.name}/{one.path.name}": one for one in runs(self._store)}
         if not path:
-            return index_page([self._row(name, one) for name, one in folders.items()])
+            rows = [self._row(name, one) for name, one in folders.items()]
+            return index_page(rows, wanted.get("workload", ""), wanted.get("nemesis", ""))
         # Only what the store lists is looked at, so no path leads out of it.
         folder = folders.get(path)
         return None if folder is None or folder.results is None else page_of(folder)
 
-    def _row(self, name: str, folder: RunFolder) -> tuple[str, str, str, str]:
-        results = folder.results
+    def _row(self, name: str, folder: RunFolder) -> Row:
+        results, spec = folder.results, folder.spec
         word = "unknown" if results is None else WORDS[results["valid"]]
         test, _, time = name.partition("/")
-        return f"/{quote(name)}", test, time, word
+        return Row(f"/{quote(name)}", test, time, word, spec.workload, faults_of(spec))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Thread = int | str
 """A worker: a number from 0, or NEMESIS."""
 NEMESIS: Final = "nemesis"
+OBSERVER: Final = "observer"
+"""The process of what was seen of the cluster: `leader`, with its name and epoch."""
 SECOND_NS = 1_000_000_000
 
 

@@ -6,7 +6,17 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from jepsen.report.plots import COLOURS, SHADES, latency_plot, rate_plot, windows
+from jepsen.report.plots import (
+    COLOURS,
+    QUANTILES,
+    SHADES,
+    latency_plot,
+    leader_strip,
+    quantile_plot,
+    rate_plot,
+    windows,
+)
+from jepsen.report.window import DONE, FAILING, PENDING, failing_window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +27,7 @@ if TYPE_CHECKING:
 ANOMALIES_SHOWN_MAX = 20
 """Of each checker; results.json has all."""
 LINES_SHOWN_MAX = 12
+NONLINEARIZABLE = "nonlinearizable"
 WORDS = {True: "valid", False: "invalid", "unknown": "unknown"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px; padding: 0 1rem;
@@ -49,17 +60,21 @@ def report_page(
         "<h2>Latency and rate</h2>",
         _legend({one.kind for one in broken}),
         latency_plot(history, broken),
+        _quantile_legend(),
+        quantile_plot(history, broken),
         rate_plot(history, broken),
+        leader_strip(history),
         "<h2>Anomalies</h2>",
         *_anomalies(results["checkers"], history),
         "<h2>Run it again</h2>",
         f"<pre>{escape(command)}</pre>",
         f"<pre>{escape(json.dumps(spec.to_json(), indent=2))}</pre>",
     ]
-    return _document(f"{spec.name}: {word}", body)
+    return document(f"{spec.name}: {word}", body)
 
 
-def _document(title: str, body: Sequence[str]) -> str:
+def document(title: str, body: Sequence[str]) -> str:
+    """A whole page that refers to nothing outside itself."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
@@ -82,9 +97,17 @@ def _checkers(checkers: Mapping[str, Any]) -> Iterator[str]:
 def _legend(kinds: set[str]) -> str:
     ends = [(kind.value, colour) for kind, colour in COLOURS.items()]
     faults = [(kind, SHADES[kind]) for kind in sorted(kinds) if kind in SHADES]
+    return _keys([*ends, *faults])
+
+
+def _quantile_legend() -> str:
+    return _keys([(f"{quantile:g} of what succeeded", at) for quantile, at in QUANTILES.items()])
+
+
+def _keys(named: Sequence[tuple[str, str]]) -> str:
     keys = [
         f'<span class="key"><i style="background:{colour}"></i>{escape(name)}</span>'
-        for name, colour in [*ends, *faults]
+        for name, colour in named
     ]
     return f"<p>{''.join(keys)}</p>"
 
@@ -106,6 +129,9 @@ def _anomaly(checker: str, anomaly: Mapping[str, Any], history: Sequence[Op]) ->
     detail = {key: value for key, value in anomaly.items() if key not in ("name", "lines")}
     yield f"<h3>{escape(anomaly['name'])} <small>({escape(checker)})</small></h3>"
     yield f"<p><code>{escape(json.dumps(detail, ensure_ascii=False))}</code></p>"
+    if anomaly["name"] == NONLINEARIZABLE and "operation" in anomaly:
+        yield _keys([("returned", DONE), ("under way", PENDING), ("fits nowhere", FAILING)])
+        yield failing_window(anomaly, history)
     heads = ("line", "time", "process", "type", "operation")
     yield f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"
     for index in _lines(anomaly["lines"], history):
@@ -128,14 +154,3 @@ def _lines(shown: Sequence[int], history: Sequence[Op]) -> list[int]:
             begin -= 1
         found |= {begin: None, index: None} if history[begin].process == process else {index: None}
     return sorted(found)
-
-
-def index_page(rows: Sequence[tuple[str, str, str, str]]) -> str:
-    """All runs: (path, test, time, verdict in a word)."""
-    body = ["<h1>Runs</h1><table><tr><th>test</th><th>time</th><th>verdict</th></tr>"]
-    for path, test, time, word in rows:
-        body.append(
-            f'<tr><td class="card {word}"><a href="{escape(path, quote=True)}">{escape(test)}</a>'
-            f"</td><td>{escape(time)}</td><td>{escape(word)}</td></tr>"
-        )
-    return _document("Runs", [*body, "</table>"])

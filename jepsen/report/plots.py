@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from html import escape
-from math import log10
+from math import ceil, log10
 from typing import TYPE_CHECKING
 
-from jepsen.generator.core import NEMESIS, SECOND_NS
+from jepsen.faults import HEAL, PACKAGES
+from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
 from jepsen.history import OpType, operations
-from jepsen.nemesis import HEAL, PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,10 +21,25 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 960, 240, 60, 24
 POINTS_MAX = 4_000
 """More make the page slow and show nothing more."""
 BUCKETS = 120
+SLICES = 60
+QUANTILES = {0.5: "#2a78d6", 0.95: "#7b5ea7", 0.99: "#d98324", 1.0: "#b3261e"}
+LEADERS = ("#35648f", "#6b7f3a", "#8a5a83", "#a0673b", "#4f7f7a")
+LEADER_SEEN = "leader"
 LATENCY_MS_MIN = 0.1
 COLOURS = {OpType.OK: "#2a78d6", OpType.FAIL: "#d98324", OpType.INFO: "#b3261e"}
-SHADES = {"kill": "#e57373", "pause": "#ffb74d", "partition": "#9575cd", "restart": "#4db6ac"}
-_ENDS = {end: begin for begin, end, _ in PACKAGES.values() if end}
+SHADES = {
+    "kill": "#e57373",
+    "pause": "#ffb74d",
+    "restart": "#4db6ac",
+    "rolling": "#81c784",
+    "partition": "#9575cd",
+    "slow": "#64b5f6",
+    "reassign": "#a1887f",
+    "skew": "#f06292",
+    "break-disk": "#90a4ae",
+}
+"""By the operation that begins a fault."""
+_ENDS = {one.end: one.begin for one in PACKAGES.values() if one.end}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +90,71 @@ def latency_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
         f'fill="{COLOURS[kind]}"><title>{escape(f)} {kind} {ms:.1f} ms</title></circle>'
         for time, ms, kind, f in shown
     ]
-    rows = []
+    return _svg("Latency", scale, broken, [*_latency_rows(scale), *marks])
+
+
+def _latency_rows(scale: _Scale) -> Iterator[str]:
     ms = LATENCY_MS_MIN
     while ms <= scale.top:
-        rows.append(_row(scale.log_y(ms), f"{ms:g} ms"))
+        yield _row(scale.log_y(ms), f"{ms:g} ms")
         ms *= 10
-    return _svg("Latency", scale, broken, [*rows, *marks])
+
+
+def quantile_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
+    """Of the latencies of what succeeded, quantiles of each slice of the test."""
+    slices: dict[int, list[float]] = {}
+    end_s = _end_s(history)
+    slice_s = end_s / SLICES
+    for one in operations(history):
+        if one.type is OpType.OK and one.completion is not None:
+            at = min(SLICES - 1, int(one.invoke.time / SECOND_NS / slice_s))
+            ms = (one.completion.time - one.invoke.time) / 1e6
+            slices.setdefault(at, []).append(ms)
+    for latencies in slices.values():
+        latencies.sort()
+    scale = _Scale(end_s, _decade(max((one[-1] for one in slices.values()), default=1.0)))
+    lines = []
+    for quantile, colour in QUANTILES.items():
+        points = " ".join(
+            f"{scale.x((at + 0.5) * slice_s):.1f},{scale.log_y(_quantile(one, quantile)):.1f}"
+            for at, one in sorted(slices.items())
+        )
+        lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
+    return _svg("Latency quantiles", scale, broken, [*_latency_rows(scale), *lines])
+
+
+def _quantile(latencies: Sequence[float], quantile: float) -> float:
+    """By the nearest rank; the latencies are sorted."""
+    return latencies[max(0, ceil(quantile * len(latencies)) - 1)]
+
+
+def leader_strip(history: Sequence[Op]) -> str:
+    """Who was the active controller when, and in which epoch; nothing if nobody looked."""
+    seen = [
+        (op.time / SECOND_NS, *op.value)
+        for op in history
+        if op.process == OBSERVER and op.f == LEADER_SEEN
+    ]
+    if not seen:
+        return ""
+    scale = _Scale(_end_s(history), 1.0)
+    names = sorted({name for _, name, _ in seen})
+    parts = []
+    ends = [at_s for at_s, _, _ in seen[1:]] + [scale.end_s]
+    for (begin_s, name, epoch), end_s in zip(seen, ends, strict=True):
+        x, width = scale.x(begin_s), scale.x(end_s) - scale.x(begin_s)
+        label = f"{name}, epoch {epoch}"
+        text = label if len(label) * 6 < width else str(epoch) if width > 20 else ""
+        colour = LEADERS[names.index(name) % len(LEADERS)]
+        parts.append(
+            f'<g><title>{escape(label)} from {begin_s:.1f} s</title><rect x="{x:.1f}" y="2" '
+            f'width="{max(1.0, width):.1f}" height="20" fill="{colour}"/><text x="{x + 4:.1f}" '
+            f'y="16" style="fill:#fff">{escape(text)}</text></g>'
+        )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} 24" role="img" aria-label="Leader"><text x="{LEFT - 6}" y="16" '
+        f'text-anchor="end">leader</text>{"".join(parts)}</svg>'
+    )
 
 
 def rate_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:

@@ -29,6 +29,7 @@ GROUPS = {
     "brokers": "brokers",
     "features": "features",
     "groups": "groups",
+    "transactions": "transactions",
     "quorum": "quorum",
     "kv": "kv_locks",
     "log": "log",

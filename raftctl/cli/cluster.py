@@ -37,17 +37,19 @@ def up(
     Prints the bootstrap address when the cluster is ready for a produce. If that fails, or on
     Ctrl-C, everything started is stopped.
     """
-    from raftctl.cli.preloaded import start_all
     from raftctl.cli.storage import format_storage, random_uuid_text
     from raftctl.cli.termination import terminate_as_interrupt, uninterrupted
     from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+    from raftctl.localcluster.launcher import NodeLauncher
 
     spec = ClusterSpec(controllers, brokers, port, parse_overrides(override or ()))
-    with terminate_as_interrupt():
-        cluster = LocalCluster.open(Path(directory), spec, random_uuid_text, format_storage)
+    with terminate_as_interrupt(), NodeLauncher() as launcher:
+        cluster = LocalCluster.open(
+            Path(directory), spec, random_uuid_text, format_storage, launcher.launch
+        )
         before = [node for node in cluster.layout.nodes if cluster.is_running(node)]
         try:
-            start_all(cluster)
+            cluster.start_all()
             cluster.wait_ready(timeout, say_progress)
         except BaseException:
             with uninterrupted():

@@ -133,12 +133,13 @@ def _cli_page() -> Iterator[str]:
         "interrupted. Results go to stdout, everything else to stderr. `--output json` prints the "
         "result for programs."
     )
-    yield from _command("raftctl", typer.main.get_command(make_app()))
+    yield from command_sections("raftctl", typer.main.get_command(make_app()))
 
 
-def _command(path: str, command: Any) -> Iterator[str]:
+def command_sections(path: str, command: Any) -> Iterator[str]:
+    """Lines of Markdown: a section for the command, or for each of a group. `path` is its name."""
     for name, child in sorted(getattr(command, "commands", {}).items()):
-        yield from _command(f"{path} {name}", child)
+        yield from command_sections(f"{path} {name}", child)
     if hasattr(command, "commands"):
         return
     arguments = [one for one in command.params if one.param_type_name == "argument"]

@@ -37,22 +37,23 @@ def restart(
     brokers, and none before all voters have caught up, all brokers are active and all replicas
     are in sync. If that does not come to be, the rest is left as it is, with exit status 1.
     """
-    from raftctl.cli.preloaded import launcher
     from raftctl.localcluster.cluster import LocalCluster
+    from raftctl.localcluster.launcher import NodeLauncher
 
-    cluster = LocalCluster.load(Path(directory))
-    nodes = _chosen(cluster, node or ())
     rows: list[tuple[str, float | None, bool]]
-    if rolling:
-        from raftctl.localcluster.rolling import RollingRestart
+    with NodeLauncher() as launcher:
+        cluster = LocalCluster.load(Path(directory), launcher.launch)
+        nodes = _chosen(cluster, node or ())
+        if rolling:
+            from raftctl.localcluster.rolling import RollingRestart
 
-        done = RollingRestart(cluster, launcher(), grace, timeout, say_progress).run(nodes)
-        rows = [(one.node.name, round(one.seconds, 1), one.killed) for one in done]
-    else:
-        killed = cluster.stop_all(grace, nodes)
-        cluster.start_all(launcher())
-        cluster.wait_ready(timeout, say_progress)
-        rows = [(one.name, None, one in killed) for one in nodes]
+            done = RollingRestart(cluster, grace, timeout, say_progress).run(nodes)
+            rows = [(one.node.name, round(one.seconds, 1), one.killed) for one in done]
+        else:
+            killed = cluster.stop_all(grace, nodes)
+            cluster.start_all()
+            cluster.wait_ready(timeout, say_progress)
+            rows = [(one.name, None, one in killed) for one in nodes]
     document = [dict(zip(("node", "seconds", "killed"), row, strict=True)) for row in rows]
     text = table(
         ("NODE", "SECONDS", "STOPPED"),

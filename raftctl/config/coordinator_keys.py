@@ -165,6 +165,23 @@ class TransactionKeys(Section):
     transaction_state_log_segment_bytes: int = key(
         104_857_600, "The segment size of `__transaction_state`.", at_least=14
     )
+    transaction_partition_verification_enable: bool = key(
+        True,
+        "Whether a partition's leader asks the coordinator if records belong to an open "
+        "transaction before the first of them is written. For clients of transaction version 2 it "
+        "always does.",
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = key(
+        20,
+        "How long a leader waits before it adds a partition again to the transaction of a producer "
+        "whose last one is just ending.",
+        at_least=1,
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = key(
+        100,
+        "How long it waits altogether; then the producer is told to send again.",
+        at_least=0,
+    )
     transaction_max_timeout_ms: int = key(
         900_000, "The longest `transaction.timeout.ms` that a producer may ask for.", at_least=1
     )

@@ -59,7 +59,6 @@ _FAMILIES = {
 }
 
 _PLAIN_TEXT = """
-add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
 alter.config.policy.class.name broker.id.generation.enable
 compression.gzip.level compression.lz4.level compression.zstd.level config.providers
 connection.failed.authentication.delay.ms controlled.shutdown.max.retries
@@ -82,7 +81,6 @@ replica.socket.receive.buffer.bytes request.timeout.ms reserved.broker.max.id
 server.max.startup.time.ms socket.connection.setup.timeout.max.ms
 socket.connection.setup.timeout.ms socket.listen.backlog.size socket.receive.buffer.bytes
 socket.send.buffer.bytes
-transaction.partition.verification.enable
 transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable
 unstable.feature.versions.enable

@@ -49,7 +49,7 @@ from raftctl.metadata.admin_requests import (
     UpdateFeaturesRequest,
 )
 from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
+from raftctl.metadata.features import METADATA_VERSION_FEATURE, first_levels
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.kv_requests import CoordinationRequest
 from raftctl.metadata.records import (
@@ -167,7 +167,7 @@ class QuorumController:
         self._coordination.claim(image, now_ms)
         first: list[Record] = [AbortTransactionRecord()] if in_transaction else []
         if METADATA_VERSION_FEATURE not in image.features:
-            first.append(FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION))
+            first += [FeatureLevelRecord(*feature) for feature in first_levels().items()]
         return [*first, *self._settler.start(image)]
 
     def renounce(self) -> None:

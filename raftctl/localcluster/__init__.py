@@ -6,6 +6,6 @@
     <directory>/<node>/node.log              what it wrote to stdout and stderr
     <directory>/<node>/process.json          the process last started
 
-`layout` is pure, `processes` starts and signals, `status` asks the controllers, `image`
-fetches their metadata, `cluster` puts them together.
+`layout` is pure, `processes` starts and signals, `launcher` starts faster, `status` asks the
+controllers, `image` fetches their metadata, `cluster` puts them together.
 """

@@ -42,7 +42,8 @@ DEFAULT_NODES = 3
 """Of each role, in a new cluster."""
 
 _POLL_S = 0.05
-_PROBE_S = 0.1
+_PROBE_S = 0.5
+"""A broker that listens but is not ready answers as soon as it is."""
 _KILL_WAIT_S = 5.0
 
 
@@ -62,16 +63,19 @@ class LocalCluster:
     except that `kill`, `start` and `status` may be called while others wait.
     """
 
-    def __init__(self, directory: Path, layout: ClusterLayout) -> None:
+    def __init__(
+        self, directory: Path, layout: ClusterLayout, launch: Launcher = start_node
+    ) -> None:
         self.directory = directory
         self.layout = layout
+        self._launch = launch
 
     @classmethod
-    def load(cls, directory: Path) -> LocalCluster:
+    def load(cls, directory: Path, launch: Launcher = start_node) -> LocalCluster:
         """The cluster kept in the directory; ConfigError if there is none."""
         path = _layout_path(directory)
         try:
-            return cls(directory, layout_from_json(json.loads(path.read_text())))
+            return cls(directory, layout_from_json(json.loads(path.read_text())), launch)
         except FileNotFoundError:
             raise ConfigError(f"--dir {directory}: no cluster here; raftctl up makes one") from None
         except (ConfigError, ValueError) as error:
@@ -84,6 +88,7 @@ class LocalCluster:
         spec: ClusterSpec,
         new_cluster_id: Callable[[], str],
         format_storage: Callable[[NodeConfig, str], object],
+        launch: Launcher = start_node,
     ) -> LocalCluster:
         """Loads the cluster of the directory, or creates one in an empty or new directory.
 
@@ -91,12 +96,12 @@ class LocalCluster:
         other than asked for, or if a port asked for is in use.
         """
         if _layout_path(directory).exists():
-            cluster = cls.load(directory)
+            cluster = cls.load(directory, launch)
             _check_same(cluster.layout, spec, directory)
             return cluster
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise ConfigError(f"--dir {directory}: neither empty nor a cluster's: choose another")
-        cluster = cls(directory, _new_layout(spec, new_cluster_id()))
+        cluster = cls(directory, _new_layout(spec, new_cluster_id()), launch)
         cluster._create(format_storage)
         return cluster
 
@@ -116,7 +121,7 @@ class LocalCluster:
         # Last, since its presence says that the directory is complete.
         _layout_path(self.directory).write_text(json.dumps(layout_to_json(self.layout), indent=2))
 
-    def start_all(self, launch: Launcher = start_node) -> list[LocalNode]:
+    def start_all(self) -> list[LocalNode]:
         """Starts every node that does not run and returns them, controllers first.
 
         ConfigError, with nothing started, if a port of one is in use.
@@ -125,13 +130,13 @@ class LocalCluster:
         for node in down:
             self._check_port(node)
         for node in down:
-            self.start(node, launch)
+            self.start(node)
         return down
 
-    def start(self, node: LocalNode, launch: Launcher = start_node) -> None:
+    def start(self, node: LocalNode) -> None:
         """Starts one node; it must not run."""
         with postponed_signals():
-            process = launch(self._properties_path(node), self.log_path(node))
+            process = self._launch(self._properties_path(node), self.log_path(node))
             save_process(self._process_path(node), process)
 
     def kill(self, node: LocalNode) -> None:
@@ -182,17 +187,17 @@ class LocalCluster:
         deadline = time.monotonic() + timeout_s
         wanted = [broker.node_id for broker in self.layout.brokers]
         told = ""
-        serving = False
+        silent = list(self.layout.brokers)
         while True:
             # Asked first: after a crash the controllers know brokers from before it as unfenced.
-            serving = serving or all(serves(one.port, _PROBE_S) for one in self.layout.brokers)
+            silent = [broker for broker in silent if not serves(broker.port, _PROBE_S)]
             status = self.status()
             active = [one for one in status.active_brokers if one in wanted]
             sentence = _progress_sentence(status, len(active), len(wanted))
             if sentence != told:
                 progress(sentence)
                 told = sentence
-            if serving and len(active) == len(wanted):
+            if not silent and len(active) == len(wanted):
                 return status
             self.check_none_stopped()
             if time.monotonic() > deadline:

@@ -14,17 +14,13 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psutil
-import setproctitle
-
-from raftctl.errors import invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -86,42 +82,6 @@ def start_program(command: Sequence[str], log: Path) -> ProcessRef:
     # `_reap` collects its status, so the handle must not mourn it.
     child.returncode = 0
     return ProcessRef(child.pid, psutil.Process(child.pid).create_time())
-
-
-def fork_node(properties: Path, log: Path, run: Callable[[Sequence[str]], int]) -> ProcessRef:
-    """What `start_node` does, in a child that shares what this process has imported already.
-
-    `run` runs a command line and returns its status. Several nodes so start in a fraction of the
-    time. Only while this process has one thread: others would not exist in the child.
-    """
-    invariant(threading.active_count() == 1, "a process with threads cannot be forked safely")
-    arguments = ["start", "--config", str(properties)]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    child = os.fork()
-    if child:
-        return ProcessRef(child, psutil.Process(child).create_time())
-    status = 1
-    try:
-        _become_node(arguments, log)
-        status = run(arguments)
-    except BaseException:  # noqa: BLE001 - this is the child's outermost frame
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _become_node(arguments: Sequence[str], log: Path) -> None:
-    """Gives the forked child a session, streams, signals and a title of its own."""
-    os.setsid()
-    with log.open("ab") as output, open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    setproctitle.setproctitle(" ".join([sys.executable, "-m", "raftctl", *arguments]))
 
 
 @contextlib.contextmanager

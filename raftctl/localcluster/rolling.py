@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.localcluster.cluster import Launcher, LocalCluster
+from raftctl.localcluster.cluster import LocalCluster
 from raftctl.localcluster.layout import LocalNode
 from raftctl.localcluster.ports import serves
 from raftctl.localcluster.processes import postponed_signals
@@ -44,7 +44,6 @@ class RollingRestart:
     """How to restart the nodes of a cluster one by one."""
 
     cluster: LocalCluster
-    launch: Launcher
     grace_s: float
     """How long a node may take to stop before it is killed."""
     timeout_s: float
@@ -75,7 +74,7 @@ class RollingRestart:
         # Interrupted in between, the cluster would be left without the node.
         with postponed_signals():
             killed = self.cluster.stop(node, self.grace_s)
-            self.cluster.start(node, self.launch)
+            self.cluster.start(node)
         return killed
 
     def _wait_in_sync(self, what: str) -> ClusterStatus:

@@ -3,7 +3,7 @@
 A feature's level is finalized by a record; the level 0 is as good as none. Every node of a cluster
 writes only what the finalized levels allow, so that an older node can still read it. To lower a
 level is safe only where the metadata holds nothing that the lower level does not know.
-Sources: KIP-584, KIP-1022; KIP-966 for eligible leader replicas.
+Sources: KIP-584, KIP-1022; KIP-966 for eligible leader replicas; KIP-890 for transactions.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 METADATA_VERSION_FEATURE = "metadata.version"
 ELR_FEATURE = "eligible.leader.replicas.version"
+TRANSACTION_VERSION_FEATURE = "transaction.version"
+
+TRANSACTION_VERSION = 2
+"""The newest level of transactions. 0 and 1: a producer keeps its epoch and names the partitions
+of each transaction; 2: each transaction ends with the next epoch, and the partitions' leaders name
+them (KIP-890). Clients go by what ApiVersions says is in force."""
 
 METADATA_VERSION = 5
 """The newest level of the metadata's records. 1: brokers, topics, configs, keys and values; 2: also
@@ -33,6 +39,7 @@ TRANSACTIONS_LEVEL = 5
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     ELR_FEATURE: (0, 1),
     METADATA_VERSION_FEATURE: (1, METADATA_VERSION),
+    TRANSACTION_VERSION_FEATURE: (0, TRANSACTION_VERSION),
 }
 """Feature to its lowest and highest level."""
 
@@ -40,6 +47,14 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
 def supported_ranges() -> tuple[FeatureRange, ...]:
     """What a node of this release tells of itself."""
     return tuple(FeatureRange(name, *SUPPORTED[name]) for name in sorted(SUPPORTED))
+
+
+def first_levels() -> dict[str, int]:
+    """What is in force in a new cluster; one that is there already is upgraded by its operator."""
+    return {
+        METADATA_VERSION_FEATURE: METADATA_VERSION,
+        TRANSACTION_VERSION_FEATURE: TRANSACTION_VERSION,
+    }
 
 
 def level_of(image: MetadataImage, feature: str) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +17,13 @@ import psutil
 
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from raftctl.localcluster.launcher import NodeLauncher
 from raftctl.localcluster.ports import serves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from raftctl.localcluster.cluster import Launcher
     from raftctl.localcluster.layout import LocalNode
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -55,16 +59,26 @@ def raftctl(*arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandRes
     return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
+@cache
+def launcher() -> NodeLauncher:
+    """Starts the nodes of all tests in this process, so that these import them once."""
+    made = NodeLauncher()
+    atexit.register(made.close)
+    return made
+
+
 @contextlib.contextmanager
 def running_cluster(
     directory: Path,
     controllers: int = 3,
     brokers: int = 3,
     overrides: Mapping[str, str] | None = None,
+    launch: Launcher | None = None,
 ) -> Iterator[LocalCluster]:
     """A ready cluster; afterwards its processes are gone, whatever happened."""
+    launch = launch or launcher().launch
     spec = ClusterSpec(controllers, brokers, overrides=overrides)
-    cluster = LocalCluster.open(directory, spec, random_uuid_text, format_storage)
+    cluster = LocalCluster.open(directory, spec, random_uuid_text, format_storage, launch)
     try:
         cluster.start_all()
         cluster.wait_ready(60, lambda _: None)

@@ -12,9 +12,9 @@ from raftctl.cli.storage import random_uuid_text
 from raftctl.config import write_properties
 from raftctl.localcluster.layout import HOST, LOCAL_TIMEOUTS
 from raftctl.localcluster.ports import free_ports
-from raftctl.localcluster.processes import ProcessRef, start_node, wait_gone
+from raftctl.localcluster.processes import ProcessRef, wait_gone
 from raftctl.localcluster.status import ask_controllers
-from tests.integration.clusters import processes_of, raftctl, wait_until
+from tests.integration.clusters import launcher, processes_of, raftctl, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -95,7 +95,7 @@ class QuorumNodes:
 
     def start(self, node: QuorumNode) -> None:
         """Starts its process."""
-        node.process = start_node(node.properties, node.log)
+        node.process = launcher().launch(node.properties, node.log)
 
     def stop(self, *nodes: QuorumNode, number: signal.Signals = signal.SIGTERM) -> None:
         """Asks the processes to end, or kills them, and waits until they are gone."""

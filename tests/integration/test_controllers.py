@@ -20,6 +20,7 @@ from raftctl.metadata.requests import RegisterBrokerRequest, RegisterBrokerRespo
 from raftctl.rpc.client import RpcClient
 from raftctl.runtime.real import RealRuntime
 from raftctl.server.controller_client import QuorumControllerClient
+from tests.integration.clusters import launcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +37,9 @@ OPERATOR_ID = 999
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three controllers; the broker of the layout is never started."""
     spec = ClusterSpec(controllers=3, brokers=1)
-    made = LocalCluster.open(tmp_path / "cluster", spec, random_uuid_text, format_storage)
+    made = LocalCluster.open(
+        tmp_path / "cluster", spec, random_uuid_text, format_storage, launcher().launch
+    )
     try:
         for node in made.layout.controllers:
             made.start(node)

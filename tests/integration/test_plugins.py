@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from raftctl.localcluster.processes import start_node
 from raftctl.plugins import BROKER_GROUP
 from tests import example_broker
 from tests.example_broker import ROOT
@@ -84,7 +85,7 @@ def _wait_for_active_broker(cluster: LocalCluster) -> None:
 @pytest.mark.usefixtures("packages")
 def test_memory_serves_clients_and_groups_and_leaves_nothing_on_disk(tmp_path: Path) -> None:
     overrides = {"broker.plugin": "memory", "group.initial.rebalance.delay.ms": "0"}
-    with running_cluster(tmp_path / "cluster", 1, 2, overrides) as cluster:
+    with running_cluster(tmp_path / "cluster", 1, 2, overrides, start_node) as cluster:
         bootstrap = cluster.layout.bootstrap
         _create(bootstrap, "t", partitions=3, replicas=2)
         CLIENTS[0].write(bootstrap, "t", RECORDS)
@@ -105,7 +106,7 @@ def test_memory_serves_clients_and_groups_and_leaves_nothing_on_disk(tmp_path: P
 @pytest.mark.usefixtures("packages")
 def test_memory_that_is_full_ends_the_broker_and_says_what_to_do(tmp_path: Path) -> None:
     overrides = {"broker.plugin": "memory", "broker.memory.max.bytes": str(1 << 20)}
-    with running_cluster(tmp_path / "cluster", 1, 1, overrides) as cluster:
+    with running_cluster(tmp_path / "cluster", 1, 1, overrides, start_node) as cluster:
         broker = cluster.layout.brokers[0]
         _create(cluster.layout.bootstrap, "t", partitions=1, replicas=1)
         # Not all of it is acknowledged: the last request finds the broker gone.

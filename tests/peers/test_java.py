@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from raftctl.cli.topics import admin_client, create_topic
 from tests.integration.clusters import wait_until
 from tests.integration.kafka_clients import CLIENTS, Record, end_offsets
 from tests.peers.tools import HERE, INSTALL_TIMEOUT_S, installed, need, run
@@ -133,6 +134,36 @@ def test_producer_performance_with_every_codec(
     found = CLIENTS[0].read(bootstrap, topic)[0]
     assert found.offsets == list(range(3000))
     assert {len(record.value or b"") for record in found.records} == {200}
+
+
+@pytest.mark.req("T2", "T3")
+def test_transactions(java: JavaTools, bootstrap: str) -> None:
+    name = f"java-transactions-{java.version}"
+
+    def transactions(*arguments: str) -> list[str]:
+        told = java("TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
+        return [line for line in told.splitlines() if name in line]
+
+    create_topic(admin_client(bootstrap), name, 1, 3, {}, 30)
+    shape = ["--num-records", "300", "--record-size", "100", "--throughput", "1000"]
+    often = ["--transactional-id", name, "--transaction-duration-ms", "20"]
+    properties = ["--producer-props", f"bootstrap.servers={bootstrap}"]
+    told = java("ProducerPerformance", "--topic", name, *shape, *often, *properties)
+    assert "300 records sent" in told
+    wait_until(lambda: "CompleteCommit" in "".join(transactions("list")), "it is committed")
+    (described,) = transactions("describe", "--transactional-id", name)
+    assert "CompleteCommit" in described
+    epoch = int(described.split()[3])
+    # Clients of version 2 (KIP-890) end each transaction with the next epoch.
+    assert epoch > 3 if java.version >= "4" else epoch == 0
+    where = ["--topic", name, "--partition", "0"]
+    told = java(
+        "TransactionsCommand", "--bootstrap-server", bootstrap, "describe-producers", *where
+    )
+    (producer,) = told.splitlines()[1:]
+    assert producer.split()[:2] == described.split()[2:4]
+    assert producer.split()[-1] == "None", "nothing is open"
+    assert transactions("find-hanging", *where) == []
 
 
 def test_cluster_id(java: JavaTools, cluster: LocalCluster) -> None:

@@ -24,6 +24,7 @@ from raftctl.metadata.features import (
     ELR_FEATURE,
     METADATA_VERSION,
     METADATA_VERSION_FEATURE,
+    TRANSACTION_VERSION_FEATURE,
     directories_enabled,
     level_of,
 )
@@ -164,17 +165,24 @@ UPSERTIONS = st.builds(
 )
 UPDATES = st.builds(
     admin.FeatureUpdate,
-    st.sampled_from((ELR_FEATURE, METADATA_VERSION_FEATURE, "no.such.feature")),
+    st.sampled_from(
+        (ELR_FEATURE, METADATA_VERSION_FEATURE, TRANSACTION_VERSION_FEATURE, "no.such.feature")
+    ),
     st.integers(-1, METADATA_VERSION + 1),
     st.sampled_from((1, 1, 2, 3, 0)),
 )
+_TRANSACTIONS = FeatureRange(TRANSACTION_VERSION_FEATURE, 0, 2)
 RANGES = st.sampled_from(
     (
         (),
         (),
-        (FeatureRange(ELR_FEATURE, 0, 1), FeatureRange(METADATA_VERSION_FEATURE, 1, 9)),
-        (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION),),
-        (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION - 1),),
+        (
+            FeatureRange(ELR_FEATURE, 0, 1),
+            FeatureRange(METADATA_VERSION_FEATURE, 1, 9),
+            _TRANSACTIONS,
+        ),
+        (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION), _TRANSACTIONS),
+        (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION - 1), _TRANSACTIONS),
     )
 )
 KEYS = st.sampled_from(("k", "l", "", "m" * 1025))

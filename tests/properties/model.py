@@ -17,6 +17,7 @@ from raftctl.metadata.features import (
     ELR_FEATURE,
     METADATA_VERSION,
     METADATA_VERSION_FEATURE,
+    TRANSACTION_VERSION_FEATURE,
 )
 from raftctl.metadata.records import FeatureRange
 from raftctl.metadata.security_requests import (
@@ -44,7 +45,11 @@ if TYPE_CHECKING:
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 MIN_ISR = "min.insync.replicas"
-SUPPORTED = {ELR_FEATURE: (0, 1), METADATA_VERSION_FEATURE: (1, METADATA_VERSION)}
+SUPPORTED = {
+    ELR_FEATURE: (0, 1),
+    METADATA_VERSION_FEATURE: (1, METADATA_VERSION),
+    TRANSACTION_VERSION_FEATURE: (0, 2),
+}
 SECURITY_LEVEL, DIRECTORIES_LEVEL = 2, 4
 Errors = set[ErrorCode]
 Entity = tuple[tuple[str, "str | None"], ...]

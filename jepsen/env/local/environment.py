@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from jepsen.env.kv import RaftctlKeyValues
 from jepsen.env.local.relays import Relays
 from jepsen.errors import ClusterError, InputError
-from raftctl.cli import preloaded
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
+from raftctl.localcluster.launcher import NodeLauncher
 from raftctl.localcluster.ports import free_ports
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from jepsen.env.base import ClusterSpec, Link
+    from jepsen.env.base import ClusterSpec, Link, Quality
     from raftctl.localcluster.layout import LocalNode
 
 READY_S = 90.0
@@ -36,20 +36,21 @@ TERMINATE_S = 20.0
 class LocalEnvironment:
     """See `jepsen.env.base.Environment`."""
 
-    faults = frozenset({"kill", "pause", "restart", "partition"})
-
     def __init__(self, directory: Path, spec: ClusterSpec, *, relayed: bool) -> None:
         wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides)
+        self._launcher = NodeLauncher()
         try:
             self._cluster = local.LocalCluster.open(
-                directory, wanted, random_uuid_text, format_storage
+                directory, wanted, random_uuid_text, format_storage, self._launcher.launch
             )
         except ConfigError as error:
+            self._launcher.close()
             raise InputError(str(error)) from error
         self._directory = directory
         self._relays: Relays | None = None
         self._behind: dict[str, int] = {}
         self._blocked: set[Link] = set()
+        self._slow: dict[Link, Quality] = {}
         if relayed:
             nodes = self._cluster.layout.nodes
             self._behind = dict(
@@ -87,8 +88,8 @@ class LocalEnvironment:
         return self._cluster.layout.bootstrap
 
     def start(self) -> None:
-        """Starts every node; only while this process has one thread."""
-        preloaded.start_all(self._cluster)
+        """Starts every node."""
+        self._cluster.start_all()
 
     async def wait_ready(self, progress: Callable[[str], None]) -> None:
         """Returns when all serve; raises ClusterError if that takes too long."""
@@ -116,6 +117,7 @@ class LocalEnvironment:
     def stop(self) -> None:
         """Ends every process of the cluster; its data and logs stay."""
         self._cluster.kill_all()
+        self._launcher.close()
 
     def _pids(self) -> dict[str, int]:
         found = ((node.name, self._cluster.process(node)) for node in self._cluster.layout.nodes)
@@ -129,9 +131,28 @@ class LocalEnvironment:
 
     async def leader(self) -> str | None:
         """See `Environment`."""
+        found = await self.leadership()
+        return None if found is None else found[0]
+
+    async def leadership(self) -> tuple[str, int] | None:
+        """See `Environment`."""
         status = await asyncio.to_thread(self._cluster.status)
         found = status.leader
-        return None if found is None else self._cluster.layout.node(found["node_id"]).name
+        if found is None:
+            return None
+        return self._cluster.layout.node(found["node_id"]).name, found["epoch"]
+
+    def broker_name(self, broker_id: int) -> str | None:
+        """See `Environment`."""
+        found = [node.name for node in self._cluster.layout.brokers if node.node_id == broker_id]
+        return found[0] if found else None
+
+    async def settled(self) -> bool:
+        """See `Environment`."""
+        status = await asyncio.to_thread(self._cluster.status)
+        wanted = {node.node_id for node in self._cluster.layout.brokers}
+        lagging = None if status.leader is None else status.leader["under_replicated_partitions"]
+        return lagging == 0 and wanted <= set(status.active_brokers)
 
     async def kill(self, node: str) -> None:
         """See `Environment`."""
@@ -171,3 +192,29 @@ class LocalEnvironment:
         self._blocked.clear()
         if self._relays is not None:
             self._relays.set_blocked(())
+
+    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+        """See `Environment`."""
+        self._slow |= dict.fromkeys(links, quality)
+        if self._relays is not None:
+            self._relays.set_quality(self._slow)
+
+    async def restore(self) -> None:
+        """See `Environment`."""
+        self._slow.clear()
+        if self._relays is not None:
+            self._relays.set_quality({})
+
+    async def skew_clock(self, node: str, by_ms: int) -> None:
+        """Real processes have the machine's clock."""
+        raise InputError("--env local: clocks of real processes cannot be changed")
+
+    async def reset_clocks(self) -> None:
+        """No clock was changed."""
+
+    async def break_disk(self, node: str, kind: str) -> None:
+        """Real processes have the machine's disks."""
+        raise InputError("--env local: disks of real processes cannot be broken")
+
+    async def mend_disks(self) -> None:
+        """No disk was broken."""

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     determinism.begin(seed)
     with World(seed) as world:
         try:
-            world.run(_scenario(world, folder))
+            world.run(scenario(world, folder))
         except ConfigError as error:
             sys.stdout.write(f"{error}\n")
             return BAD_INPUT
@@ -75,7 +75,8 @@ def _import_everything(folder: RunFolder) -> None:
     workload_of(folder.spec)
 
 
-async def _scenario(world: World, folder: RunFolder) -> None:
+async def scenario(world: World, folder: RunFolder) -> None:
+    """From a cluster that is started to the last operation of the folder's test."""
     from jepsen.core import Run
     from jepsen.env.sim.environment import SimEnvironment
 

@@ -14,6 +14,7 @@ import functools
 import gc
 import heapq
 import itertools
+import math
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, TypeVarTuple, cast
@@ -154,8 +155,15 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Queues a callback for `delay` virtual seconds from now."""
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        """Queues a callback for `delay` virtual seconds from now.
+
+        A delay too small to be seen beside the time of the clock still lets time pass: who waits
+        for the rest of a pause again and again would else wait for ever.
+        """
+        when = self._now_s + delay
+        if delay > 0:
+            when = max(when, math.nextafter(self._now_s, math.inf))
+        return self.call_at(when, callback, *args, context=context)
 
     def call_at(
         self,

@@ -62,7 +62,9 @@ class WorldFailed(Exception):
 
 
 class World:
-    """One deterministic world. `tolerated` exceptions are traced but do not fail `run`."""
+    """One deterministic world. `tolerated` exceptions, to which a scenario may add, are traced but
+    do not fail `run`.
+    """
 
     def __init__(
         self,
@@ -81,7 +83,7 @@ class World:
         self.loop.network = self.network
         self.loop.set_exception_handler(self._on_unhandled)
         self.failures: list[Failure] = []
-        self._tolerated = tolerated
+        self.tolerated = tolerated
         self._context = contextvars.Context()
 
     def __enter__(self) -> Self:
@@ -306,7 +308,7 @@ class World:
     def _record(self, name: str, error: BaseException) -> None:
         text = "".join(traceback.format_exception_only(error)).strip()
         self.trace.add(name or "-", "failure", text)
-        tolerated = self._tolerated
+        tolerated = self.tolerated
         if name:
             node = self.node(name)
             node.last_error = error

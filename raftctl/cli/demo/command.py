@@ -36,21 +36,22 @@ def demo(
     from raftctl.cli.demo.report import result_document, result_text
     from raftctl.cli.demo.run import DemoRun
     from raftctl.cli.demo.source import one_file, standard_library
-    from raftctl.cli.preloaded import start_all
     from raftctl.cli.storage import format_storage, random_uuid_text
     from raftctl.cli.termination import terminate_as_interrupt, uninterrupted
     from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+    from raftctl.localcluster.launcher import NodeLauncher
 
     spec = ClusterSpec(controllers=3, brokers=3, overrides=parse_overrides(override or ()))
     source = standard_library(lines) if input_file is None else one_file(Path(input_file), lines)
-    with terminate_as_interrupt():
+    with terminate_as_interrupt(), NodeLauncher() as launcher:
         directory = Path(tempfile.mkdtemp(prefix="raftctl-demo-") if keep is None else keep)
         try:
-            cluster = LocalCluster.open(directory, spec, random_uuid_text, format_storage)
+            cluster = LocalCluster.open(
+                directory, spec, random_uuid_text, format_storage, launcher.launch
+            )
             try:
                 begun_s = time.monotonic()
-                # Before the progress bar: its thread must not be there when nodes are forked.
-                start_all(cluster)
+                cluster.start_all()
                 with show_progress(output) as progress:
                     result = DemoRun(cluster, source, progress, begun_s).run()
             finally:

@@ -88,9 +88,8 @@ class Cluster:
     ) -> None:
         """`launch` starts one node, `start_all` all of them if there is a quicker way."""
         self.name = name
-        self._launch = launch
-        self._start_all = start_all or (lambda nodes: nodes.start_all(launch))
-        self._nodes = LocalCluster.open(directory, spec, random_uuid_text, format_node)
+        self._start_all = start_all or LocalCluster.start_all
+        self._nodes = LocalCluster.open(directory, spec, random_uuid_text, format_node, launch)
         self.directory = directory
         self.bootstrap = self._nodes.layout.bootstrap
 
@@ -112,7 +111,7 @@ class Cluster:
 
     def start_broker(self, node_id: int) -> None:
         """With what it has on disk."""
-        self._nodes.start(self._broker(node_id), self._launch)
+        self._nodes.start(self._broker(node_id))
 
     def broker_processes(self) -> list[psutil.Process]:
         """Of all brokers that run."""

@@ -224,11 +224,12 @@ async def _run(options: Options, directory: Path) -> list[dict[str, Any]]:
         ClusterSpec(3, max(1, options.observers), overrides=OVERRIDES),
         random_uuid_text,
         format_storage,
+        launch,
     )
     layout = cluster.layout
     try:
         for node in layout.controllers:
-            cluster.start(node, launch)
+            cluster.start(node)
         addresses = {node.node_id: node.address for node in layout.controllers}
         controllers = Controllers(addresses, layout.cluster_id)
         await controllers.find_active()

@@ -48,7 +48,7 @@ class WatchedNode:
 
     def start(self) -> None:
         """Starts its process."""
-        self._cluster.start(self._node, launch)
+        self._cluster.start(self._node)
 
     def kill(self) -> None:
         """Ends its process as a crash would."""

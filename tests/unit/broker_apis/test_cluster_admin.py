@@ -39,12 +39,16 @@ async def test_features_are_updated_and_told(version: int) -> None:
     client = {"client_software_name": "test", "client_software_version": "1"}
     versions = await ask(broker, 18, 4, client)
     finalized = {one["name"]: one["max_version_level"] for one in versions["finalized_features"]}
-    assert finalized == {ELR: 1, "metadata.version": METADATA_VERSION}
+    assert finalized == {ELR: 1, "metadata.version": METADATA_VERSION, "transaction.version": 2}
     supported = {
         one["name"]: (one["min_version"], one["max_version"])
         for one in versions["supported_features"]
     }
-    assert supported == {ELR: (0, 1), "metadata.version": (1, METADATA_VERSION)}
+    assert supported == {
+        ELR: (0, 1),
+        "metadata.version": (1, METADATA_VERSION),
+        "transaction.version": (0, 2),
+    }
     answer = await ask(broker, 57, version, features(0, 1))
     assert answer["error_code"] == ErrorCode.INVALID_UPDATE_VERSION
     assert "safe downgrade" in answer["error_message"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.unit.broker_server.fakes import FakeBroker
 
 TOPICS = [{"name": "t", "partitions": [0, 1]}]
+NO_FILTER: dict[str, Any] = {"state_filters": [], "producer_id_filters": []}
 ABSENT = [{"name": "t", "partitions": [0]}, {"name": "absent", "partitions": [0]}]
 
 
@@ -105,11 +106,14 @@ async def test_transactions_are_listed_by_state_and_producer(
     who = await begin(broker)
     await add(broker, 3, who, TOPICS)
 
-    async def listed(states: list[str], ids: list[int], at_least_ms: int = -1) -> list[str]:
+    async def listed(
+        states: list[str], ids: list[int], at_least_ms: int = -1, pattern: str | None = None
+    ) -> list[str]:
         message = {
             "state_filters": states,
             "producer_id_filters": ids,
             "duration_filter": at_least_ms,
+            "transactional_id_pattern": pattern,
         }
         answer = await ask(broker, ApiKey.LIST_TRANSACTIONS, version, message)
         return [one["transactional_id"] for one in answer["transaction_states"]]
@@ -123,4 +127,15 @@ async def test_transactions_are_listed_by_state_and_producer(
         assert await listed([], [], 0) == []
         broker.wall_ms += 10
         assert await listed([], [], 5) == ["x"]
+    if version >= 2:
+        assert await listed([], [], pattern="x|y") == ["x"]
+        assert await listed([], [], pattern="") == ["x"]
+        assert await listed([], [], pattern="xx+") == []
+        answer = await ask(
+            broker,
+            ApiKey.LIST_TRANSACTIONS,
+            version,
+            {**NO_FILTER, "transactional_id_pattern": "("},
+        )
+        assert answer["error_code"] == ErrorCode.INVALID_REGULAR_EXPRESSION
     await broker.transactions.stop()

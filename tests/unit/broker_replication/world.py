@@ -17,6 +17,7 @@ from broker.apis.metadata_cache import MetadataCache
 from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import group_coordinator
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
+from broker.coordinator.transaction_verifier import TransactionVerifier
 from broker.log.log_manager import LogManager
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.admission import Admission
@@ -213,6 +214,13 @@ class Node:
             self.failures.append,
             self.runtime.log,
         )
+        self.verifier = TransactionVerifier(
+            self.config,
+            lambda: self.metadata.image,
+            self.replicas.hosted,
+            self.transactions,
+            self.failures.append,
+        )
         self.groups = group_coordinator(self.context, self.replicas)
         await self.replicas.start()
         port = self.port = await self._bind() if self._listen else 1
@@ -233,6 +241,7 @@ class Node:
         if self.running:
             self.running = False
             self._close_server()
+            await self.verifier.stop()
             await self.transactions.stop()
             await self.groups.stop()
             await self.replicas.stop()
@@ -242,6 +251,7 @@ class Node:
         """Ends it without a word; what was written stays, as after kill -9."""
         self.running = False
         self._close_server()
+        await self.verifier.stop()
         await self.transactions.stop()
         await self.groups.stop()
         await self.replicas._background.stop()
@@ -285,6 +295,7 @@ class Node:
             sessions=self.sessions,
             internal_topics=InternalTopics(self.config, self._controller, self.metadata),
             transactions=self.transactions,
+            verifier=self.verifier,
             groups=self.groups,
             wall_ms=self.runtime.wall_ms,
             log=self.runtime.log,

@@ -22,6 +22,7 @@ from broker.apis.producer_ids import ProducerIds
 from broker.coordinator.coordinator import Coordinator
 from broker.coordinator.group_core import GroupCore
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
+from broker.coordinator.transaction_verifier import TransactionVerifier
 from broker.protocol import codec
 from broker.server.admission import Admission
 from broker.server.listeners import Listeners
@@ -65,6 +66,7 @@ from raftctl.runtime.real_sending import make_sender
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from broker.replication.hosted import HostedPartition
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
@@ -349,6 +351,15 @@ class FakeBroker:
         self.metadata.transactions = self.transactions = TransactionCoordinator(
             self.config, self.replicas, lambda: self.wall_ms, self.failures.append, self.log
         )
+        self.hosted: dict[TopicPartition, HostedPartition] = {}
+        """Partitions whose transactions are asked about."""
+        self.verifier = TransactionVerifier(
+            config,
+            lambda: self.metadata.image,
+            self.hosted,
+            self.transactions,
+            self.failures.append,
+        )
         self.context = ApiContext(
             config=self.config,
             cluster_id="a-cluster",
@@ -362,6 +373,7 @@ class FakeBroker:
             ),
             internal_topics=InternalTopics(self.config, self.controller, self.metadata),
             transactions=self.transactions,
+            verifier=self.verifier,
             groups=self.groups,
             wall_ms=lambda: self.wall_ms,
             log=self.log,
@@ -399,6 +411,7 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
         broker.context.producer_ids.close()
         broker.context.internal_topics.close()
         await broker.groups.stop()
+        await broker.verifier.stop()
         await broker.transactions.stop()
         await asyncio.sleep(0)
 

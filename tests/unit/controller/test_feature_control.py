@@ -16,7 +16,12 @@ from raftctl.metadata.admin_requests import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
-from raftctl.metadata.features import ELR_FEATURE, METADATA_VERSION, METADATA_VERSION_FEATURE
+from raftctl.metadata.features import (
+    ELR_FEATURE,
+    METADATA_VERSION,
+    METADATA_VERSION_FEATURE,
+    TRANSACTION_VERSION_FEATURE,
+)
 from raftctl.metadata.image import BROKER_RESOURCE
 from raftctl.metadata.kv_requests import KvCloseSessionRequest, KvOpenSessionRequest
 from raftctl.metadata.records import NO_LEADER, ClientQuotaRecord, FeatureRange
@@ -127,8 +132,9 @@ def test_partitions_follow_when_eligible_leaders_begin_and_end(cluster: Cluster)
 
 # --- brokers that differ --------------------------------------------------------------------------
 
-OLD = (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION),)
-OLDER = (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION - 1),)
+TRANSACTIONS = FeatureRange(TRANSACTION_VERSION_FEATURE, 0, 2)
+OLD = (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION), TRANSACTIONS)
+OLDER = (FeatureRange(METADATA_VERSION_FEATURE, 1, METADATA_VERSION - 1), TRANSACTIONS)
 
 
 @pytest.mark.req("C11", "C2")
@@ -160,12 +166,27 @@ def test_a_level_waits_until_every_broker_can_work_with_it(cluster: Cluster) -> 
 
 @pytest.mark.req("C11")
 def test_a_downgrade_waits_for_brokers_that_need_the_level(cluster: Cluster) -> None:
-    newest = (FeatureRange(METADATA_VERSION_FEATURE, METADATA_VERSION, METADATA_VERSION + 1),)
-    cluster.register(4, features=newest)
+    newest = FeatureRange(METADATA_VERSION_FEATURE, METADATA_VERSION, METADATA_VERSION + 1)
+    cluster.register(4, features=(newest, TRANSACTIONS))
     down = FeatureUpdate(METADATA_VERSION_FEATURE, 1, UNSAFE_DOWNGRADE)
     assert update(cluster, down).error == ErrorCode.INVALID_UPDATE_VERSION
     unregister(cluster, 4)
     assert update(cluster, down).error == ErrorCode.NONE
+
+
+@pytest.mark.req("T3", "C11")
+def test_transactions_of_version_2_are_lowered_and_raised(cluster: Cluster) -> None:
+    feature = TRANSACTION_VERSION_FEATURE
+    assert cluster.image.features[feature] == 2, "a new cluster begins with them"
+    down = FeatureUpdate(feature, 1, SAFE_DOWNGRADE)
+    assert update(cluster, down).error == ErrorCode.NONE
+    assert cluster.register(4, features=(OLD[0],)).error == ErrorCode.UNSUPPORTED_VERSION
+    update(cluster, FeatureUpdate(feature, 0, SAFE_DOWNGRADE))
+    assert cluster.register(4, features=(OLD[0],)).error == ErrorCode.NONE
+    up = FeatureUpdate(feature, 2)
+    assert update(cluster, up).error == ErrorCode.INVALID_UPDATE_VERSION, "broker 4 cannot"
+    unregister(cluster, 4)
+    assert update(cluster, up).error == ErrorCode.NONE
 
 
 # --- unregistered brokers -------------------------------------------------------------------------

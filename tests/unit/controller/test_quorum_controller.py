@@ -26,15 +26,16 @@ from tests.unit.controller.cluster import SESSION_MS, Cluster
 pytestmark = pytest.mark.req("C1")
 
 
-def test_a_new_log_begins_with_its_level() -> None:
+def test_a_new_log_begins_with_its_levels() -> None:
     controller = QuorumController(ControllerConfig(), random.Random(1))
     assert not controller.active
     assert controller.claim(1, EMPTY_IMAGE, 0) == [
-        FeatureLevelRecord("metadata.version", METADATA_VERSION)
+        FeatureLevelRecord("metadata.version", METADATA_VERSION),
+        FeatureLevelRecord("transaction.version", 2),
     ]
     assert controller.active
     cluster = Cluster()
-    cluster.controller.committed(0)
+    cluster.controller.committed(1)
     cluster.controller.renounce()
     records = len(cluster.records)
     cluster.claim(cluster.controller.committed_image)

@@ -54,7 +54,7 @@ def test_a_lower_level_knows_no_transactions() -> None:
 
 def test_the_next_controller_aborts_first() -> None:
     cluster = Cluster()
-    cluster.controller.committed(0)
+    cluster.controller.committed(1)
     cluster.controller.renounce()
     image = cluster.controller.committed_image
     first = cluster.controller.claim(2, image, 0, in_transaction=True)

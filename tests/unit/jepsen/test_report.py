@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.checkers.models import Register
+from jepsen.checkers.registry import linearizable
+from jepsen.checkers.verdict import verdict_document
 from jepsen.cli.main import run
 from jepsen.cli.report import server
 from jepsen.core import RunSpec
 from jepsen.history import Op, OpType
-from jepsen.report.plots import windows
+from jepsen.report.index import Row, index_page
+from jepsen.report.plots import leader_strip, quantile_plot, windows
+from jepsen.report.window import failing_window
 from jepsen.store import RunFolder
+from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +79,60 @@ def test_a_page_tells_what_went_wrong_and_how_to_see_it_again(
     assert outside.found == []
 
 
+def test_the_failing_window_is_drawn() -> None:
+    lines = history(
+        (0, "invoke", "write", 1),
+        (0, "ok", "write", 1),
+        (1, "invoke", "write", 2),
+        (2, "invoke", "read", None),
+        (3, "invoke", "write", 3, "another key"),
+        (2, "ok", "read", 7),
+    )
+    verdict = verdict_document(linearizable(Register())(lines))
+    drawn = failing_window(verdict["anomalies"][0], lines)
+    for label in ("write 1, returned", "write 2 ?, under way", "read → 7, does not fit"):
+        assert label in drawn
+    assert "another key" not in drawn
+    assert "process 3" not in drawn
+
+
+def test_the_leader_and_its_epoch_are_a_strip() -> None:
+    assert leader_strip(HISTORY) == ""
+    seen = [
+        Op(at, at * 10**9, "observer", OpType.INFO, "leader", value)
+        for at, value in enumerate([["controller-1", 3], ["controller-2", 5]])
+    ]
+    strip = leader_strip([*seen, Op(2, 4 * 10**9, 0, OpType.INVOKE, "read")])
+    assert "controller-1, epoch 3 from 0.0 s" in strip
+    assert "controller-2, epoch 5 from 1.0 s" in strip
+
+
+def test_quantiles_are_of_what_succeeded() -> None:
+    lines = []
+    for at, (kind, ms) in enumerate([("ok", 1), ("ok", 100), ("fail", 100_000)]):
+        begin = at * 10**9
+        lines.append(Op(2 * at, begin, 0, OpType.INVOKE, "read"))
+        lines.append(Op(2 * at + 1, begin + ms * 10**6, 0, OpType(kind), "read"))
+    plot = quantile_plot(lines, [])
+    assert plot.count("<polyline") == 4
+    assert "100 ms" in plot
+    assert "1000 ms" not in plot
+
+
+def test_the_index_shows_the_latest_verdict_of_each_pair() -> None:
+    rows = [
+        Row("/b", "b", "2", "invalid", "set", "kill"),
+        Row("/a", "a", "1", "valid", "set", "kill"),
+        Row("/c", "c", "0", "unknown", "queue", "none"),
+    ]
+    page = index_page(rows, "queue")
+    matrix, _, listed = page.partition("All runs")
+    assert matrix.count('href="/b"') == 1
+    assert 'href="/a"' not in matrix
+    assert 'href="/c"' in listed
+    assert 'href="/b"' not in listed
+
+
 def test_times_in_which_something_is_broken_are_shaded() -> None:
     found = [(one.kind, one.begin_s, one.end_s) for one in windows(HISTORY)]
     assert found == [("kill", 3.0, 7.0), ("pause", 8.0, 9.0)]
@@ -100,6 +160,8 @@ def test_a_browser_sees_all_runs_and_nothing_else(folder: RunFolder, tmp_path: P
             path = f"/register-sim-kill/{folder.path.name}"
             assert path in index[1]
             assert "nonlinearizable" in get(port, path)[1]
+            assert path in get(port, "/?workload=register&nemesis=kill")[1]
+            assert get(port, "/?workload=set")[1].count(path) == 1  # in the matrix alone
             assert get(port, "/../secret.html")[0] == 404
             assert get(port, "/secret.html")[0] == 404
         finally:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from raftctl.localcluster import cluster as cluster_module
 from raftctl.localcluster import processes
 from raftctl.localcluster.cluster import LocalCluster
 from raftctl.localcluster.layout import make_layout
@@ -22,6 +23,8 @@ from raftctl.localcluster.processes import (
     start_node,
     wait_gone,
 )
+from raftctl.localcluster.status import ClusterStatus
+from tests.unit.localcluster.stub_controller import answer, broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,17 +86,30 @@ def test_a_killed_process_lives_as_long_as_a_thread_of_it(
     assert sleeper.is_alive() == is_alive
 
 
-def test_an_interrupt_while_a_node_starts_comes_after_it_is_remembered(tmp_path: Path) -> None:
-    cluster = LocalCluster(tmp_path, make_layout("cluster", [2], [1], {}))
-    node = cluster.layout.nodes[0]
-    (tmp_path / node.name).mkdir()
+def test_brokers_need_not_answer_in_the_same_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine with much else to do each may be too slow now and then."""
+    made = LocalCluster(tmp_path, make_layout("cluster", [3], [1, 2], {}))
+    answers = iter([True, False, True])
+    told = ClusterStatus({"c": answer(101, role="leader", brokers=[broker(1), broker(2)])})
+    monkeypatch.setattr(cluster_module, "serves", lambda *_: next(answers))
+    monkeypatch.setattr(LocalCluster, "status", lambda _: told)
+    monkeypatch.setattr(LocalCluster, "check_none_stopped", lambda _: None)
+    assert made.wait_ready(60, lambda _: None).active_brokers == [1, 2]
+    assert next(answers, None) is None
 
+
+def test_an_interrupt_while_a_node_starts_comes_after_it_is_remembered(tmp_path: Path) -> None:
     def interrupted(_properties: Path, _log: Path) -> ProcessRef:
         signal.raise_signal(signal.SIGINT)
         return ProcessRef(1, 2.0)
 
+    cluster = LocalCluster(tmp_path, make_layout("cluster", [2], [1], {}), interrupted)
+    node = cluster.layout.nodes[0]
+    (tmp_path / node.name).mkdir()
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt):
-        cluster.start(node, interrupted)
+        cluster.start(node)
     assert cluster.process(node) == ProcessRef(1, 2.0)
     assert signal.getsignal(signal.SIGTERM) == before

@@ -35,6 +35,18 @@ def test_an_hour_of_sleep_takes_no_time(world: World) -> None:
     assert time.monotonic() - real_start_s < 5
 
 
+def test_a_delay_smaller_than_the_clock_can_tell_lets_time_pass(world: World) -> None:
+    async def scenario() -> bool:
+        loop = asyncio.get_running_loop()
+        begin_s = loop.time()
+        tiny_s = 1e-18
+        assert begin_s + tiny_s == begin_s
+        await asyncio.sleep(tiny_s)
+        return loop.time() > begin_s
+
+    assert world.run(scenario())
+
+
 def test_equal_timers_fire_in_the_order_they_were_made(world: World) -> None:
     seen: list[int] = []
 
