@@ -22,10 +22,8 @@ from confluent_kafka import (
 )
 from kafka import KafkaProducer
 
-from raftctl.cli.admin_client import open_admin
 from raftctl.cli.topics import admin_client, create_topic
-from raftctl.errors import KafkaError as RaftctlError
-from tests.integration.clusters import wait_healthy, wait_until
+from tests.integration.clusters import raftctl, wait_healthy, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -354,11 +352,11 @@ def test_a_transaction_is_all_or_nothing_while_brokers_are_killed(
 # --- killed between PREPARE and COMPLETE ----------------------------------------------------------
 
 
-def described(bootstrap: str, name: str) -> Any:
+def described(bootstrap: str, name: str) -> dict[str, Any] | None:
     """What a transactional id has come to; None while nobody can tell."""
-    with contextlib.suppress(RaftctlError), open_admin(bootstrap, 5) as client:
-        return client.describe_transactions([name])[name]
-    return None
+    asked = ("transactions", "describe", name, "--bootstrap-server", bootstrap, "--timeout", "5")
+    done = raftctl(*asked, "--output", "json")
+    return done.document[0] if done.status == 0 else None
 
 
 def leaders(bootstrap: str, topic: str) -> dict[int, int]:
@@ -377,7 +375,10 @@ def test_a_coordinator_that_is_killed_after_prepare_leaves_nothing_open(
     settings = {"transactional.id": topic, "reconnect.backoff.max.ms": 200, "log_level": 0}
     producer = Producer({"bootstrap.servers": bootstrap, **settings})
     producer.init_transactions(TIMEOUT_S)
-    coordinator = described(bootstrap, topic).coordinator_id
+    assert len(leaders(bootstrap, "__transaction_state")) == 50
+    known = described(bootstrap, topic)
+    assert known is not None
+    coordinator = known["coordinator"]
     partition, leader = next(
         one for one in leaders(bootstrap, topic).items() if one[1] != coordinator
     )
@@ -393,7 +394,7 @@ def test_a_coordinator_that_is_killed_after_prepare_leaves_nothing_open(
 
     def is_in(state: str) -> bool:
         found = described(bootstrap, topic)
-        return found is not None and found.state.value == state
+        return found is not None and found["state"] == state
 
     wait_until(lambda: is_in("PrepareCommit"), "the outcome is decided", 60)
     cluster.kill(brokers[coordinator])
