@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from broker.coordinator.core import NOBODY
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _BATCH_RECORDS = 1_000
 """Tombstones written at a time."""
+_SHARED_MAX = 65_536
 Offsets = dict[TopicPartition, "CommittedOffset"]
 
 
@@ -49,7 +51,15 @@ class GroupOffsets:
             return
         if self._pending:
             self._places[key] = self._replayed
-        self._put(key, value)
+        group, topic, number = key
+        partition = _shared(topic, number)
+        offsets = self._groups.get(group)
+        if value is None:
+            self._remove(group, partition)
+        elif offsets is None:
+            self._groups[group] = {partition: offset_of(value)}
+        else:
+            offsets[partition] = offset_of(value)
 
     def ended(self, producer_id: int, *, commit: bool) -> list[str]:
         """Takes the offsets of a transaction, unless others were written after them; returns the
@@ -71,15 +81,11 @@ class GroupOffsets:
         key = OffsetKey(group_id, *partition)
         return any(key in one for one in self._pending.values())
 
-    def _put(self, key: OffsetKey, value: bytes | None) -> None:
-        partition = _partition(key)
-        if value is not None:
-            self._groups.setdefault(key.group, {})[partition] = offset_of(value)
-            return
-        offsets = self._groups.get(key.group, {})
+    def _remove(self, group: str, partition: TopicPartition) -> None:
+        offsets = self._groups.get(group, {})
         offsets.pop(partition, None)
         if not offsets:
-            self._groups.pop(key.group, None)
+            self._groups.pop(group, None)
 
     def group_ids(self) -> list[str]:
         """The groups that have offsets."""
@@ -141,6 +147,12 @@ class GroupOffsets:
             if partition.topic not in subscribed
             and wall_ms >= _expires(committed, since, retention_ms)
         ]
+
+
+@lru_cache(_SHARED_MAX)
+def _shared(topic: str, number: int) -> TopicPartition:
+    """One object for the many groups that read a partition."""
+    return TopicPartition(topic, number)
 
 
 def _partition(key: OffsetKey) -> TopicPartition:

@@ -8,7 +8,7 @@ All versions are read; written are those that Apache Kafka writes: the key of an
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.coordinator.consumer_records import KINDS, ConsumerKey, consumer_key_of
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 NO_EXPIRY = -1
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
-_VALUE_HEAD = struct.Struct(">qih")
-_WRITTEN = b"\0\3"
+_VALUE_HEAD = struct.Struct(">hqih")
+_PLAIN_VALUE = struct.Struct(">hqihq")
+"""A whole value of the version that is written, without metadata."""
+_NAMES_MAX = 4_096
 _OFFSET_KEYS = (0, 1)
+OFFSET_KEYS = (b"\0\0", b"\0\1")
+"""What the keys of offsets begin with."""
 _GROUP_KEY = 2
 
 _OFFSET_KEY = table(
@@ -95,9 +99,8 @@ class GroupKey(NamedTuple):
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
-    """How far a group has come in a partition."""
+class CommittedOffset(NamedTuple):
+    """How far a group has come in a partition. A tuple, since there are millions."""
 
     offset: int
     leader_epoch: int
@@ -111,21 +114,32 @@ def key_of(data: bytes) -> OffsetKey | GroupKey | ConsumerKey | None:
     """What a record is about; None for kinds that are not known here. ValueError if malformed."""
     version = version_of(data)
     if version in _OFFSET_KEYS:
-        return _offset_key(data)
+        return offset_key_of(data)
     if version == _GROUP_KEY:
         return GroupKey(GROUP_KEY.decode(data)["group"])
     return consumer_key_of(version, data) if version in KINDS else None
 
 
-def _offset_key(data: bytes) -> OffsetKey:
-    """By hand: a partition that is loaded has a million of them."""
+def offset_key_of(data: bytes) -> OffsetKey:
+    """Whose offset it is. By hand: a partition that is loaded has a million of them, many of which
+    differ in their last four bytes only.
+    """
     try:
-        topic_at = 4 + (data[2] << 8 | data[3])
-        partition_at = topic_at + 2 + (data[topic_at] << 8 | data[topic_at + 1])
-        topic = data[topic_at + 2 : partition_at].decode()
-        return OffsetKey(data[4:topic_at].decode(), topic, *_INT32.unpack_from(data, partition_at))
-    except (IndexError, struct.error) as error:
+        group, topic = _names_of(data[:-4])
+        (number,) = _INT32.unpack_from(data, len(data) - _INT32.size)
+        return tuple.__new__(OffsetKey, (group, topic, number))
+    except struct.error as error:
         raise ValueError(f"OffsetCommitKey: {error}") from error
+
+
+@lru_cache(_NAMES_MAX)
+def _names_of(data: bytes) -> tuple[str, str]:
+    """Group and topic of a key without its partition."""
+    topic_at = 4 + int.from_bytes(data[2:4], "big")
+    start = topic_at + 2
+    if start + int.from_bytes(data[topic_at:start], "big") != len(data):
+        raise ValueError("OffsetCommitKey: the lengths in it do not fit")
+    return data[4:topic_at].decode(), data[start:].decode()
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> KeyValue:
@@ -150,13 +164,20 @@ UNSTABLE = CommittedOffset(-1, -1, "", -1)
 
 def offset_of(value: bytes) -> CommittedOffset:
     """The offset of a record's value; ValueError if it is none."""
-    if value.startswith(_WRITTEN) and len(value) >= 2 + _VALUE_HEAD.size + _INT64.size:
-        # By hand, as the key.
-        offset, leader_epoch, size = _VALUE_HEAD.unpack_from(value, 2)
-        end = 2 + _VALUE_HEAD.size + size
-        if size >= 0 and len(value) == end + _INT64.size:
-            metadata = value[end - size : end].decode()
-            return CommittedOffset(offset, leader_epoch, metadata, *_INT64.unpack_from(value, end))
+    # By hand, as the key.
+    size = len(value)
+    if size == _PLAIN_VALUE.size:
+        version, offset, leader_epoch, text, timestamp = _PLAIN_VALUE.unpack(value)
+        if version == OFFSET_VALUE.written and text == 0:
+            found = (offset, leader_epoch, "", timestamp, NO_EXPIRY)
+            return tuple.__new__(CommittedOffset, found)
+    elif size > _PLAIN_VALUE.size:
+        version, offset, leader_epoch, text = _VALUE_HEAD.unpack_from(value)
+        if version == OFFSET_VALUE.written and text == size - _PLAIN_VALUE.size:
+            end = _VALUE_HEAD.size + text
+            metadata = value[_VALUE_HEAD.size : end].decode()
+            (timestamp,) = _INT64.unpack_from(value, end)
+            return CommittedOffset(offset, leader_epoch, metadata, timestamp)
     fields = OFFSET_VALUE.decode(value)
     return CommittedOffset(
         fields["offset"],

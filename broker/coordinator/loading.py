@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.log import markers
 from broker.log.markers import MarkerKind
 from broker.log.record_batch import NO_PRODUCER, split_fetched
-from broker.log.records import opened, value_of
+from broker.log.records import keys_and_values
 from broker.replication.hosted import EARLIEST, LATEST
 from broker.types import CONSUMER, FetchParams, FetchPartition, OffsetLookup
 from raftctl.errors import ErrorCode
@@ -81,23 +81,27 @@ async def replay_log(
     they commit. LoadError or KafkaError if the log cannot be read.
     """
     found = await bounds(reader, partition, leader_epoch)
-    offset, count, turn = found.start, 0, 0
+    offset, count = found.start, 0
     while offset < found.stop:
         data = await _slice(reader, partition, leader_epoch, offset, slice_bytes)
+        turn = 0
         for header, batch in split_fetched(data):
             if header.next_offset <= offset:
                 continue
             offset = header.next_offset
-            if header.is_control and (marker := markers.parse(batch, header)) is not None:
-                ended(header.producer_id, marker.kind is MarkerKind.COMMIT)
+            if header.is_control:
+                if (marker := markers.parse(batch, header)) is not None:
+                    ended(header.producer_id, marker.kind is MarkerKind.COMMIT)
+                continue
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
-            for record in () if header.is_control else opened(batch, header):
-                if record.key is not None:
-                    replay(record.key, value_of(record), producer_id)
-                count, turn = count + 1, turn + 1
-                if turn >= RECORDS_AT_ONCE:
-                    turn = 0
+            for key, value in keys_and_values(batch, header):
+                if key is not None:
+                    replay(key, value, producer_id)
+                turn += 1
+                if turn == RECORDS_AT_ONCE:
+                    count, turn = count + turn, 0
                     await asyncio.sleep(0)
+        count += turn
     return count
 
 

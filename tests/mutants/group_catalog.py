@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.coordinator import consumer_groups
 from broker.coordinator.group_core import GroupCore
 from broker.coordinator.group_records import OffsetKey, key_of
+from broker.coordinator.reconciliation import reconciled
 from broker.coordinator.shard import Shard
 from broker.log.record_batch import NO_PRODUCER
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.coordinator.consumer_group import ConsumerMember
+    from broker.coordinator.consumer_records import Slot
     from broker.coordinator.core import Effect
 
 
@@ -24,6 +30,17 @@ def _forget_groups(
     about = key_of(key)
     if isinstance(about, OffsetKey):
         core._offsets.replay(about, value, producer_id)
+
+
+def _give_what_others_hold(
+    member: ConsumerMember,
+    target: frozenset[Slot],
+    target_epoch: int,
+    owners: Mapping[Slot, str],
+    owned: frozenset[Slot] | None,
+) -> ConsumerMember:
+    del owners
+    return reconciled(member, target, target_epoch, {}, owned)
 
 
 GROUPS = (
@@ -40,5 +57,12 @@ GROUPS = (
         ("partition_has_one_owner",),
         Patch(GroupCore, "replay", _forget_groups),
         scenario="coordinator_dies",
+    ),
+    node_mutant(
+        "coordinator_gives_what_others_hold",
+        "a coordinator gives partitions to a member before others have let go of them",
+        ("partition_has_one_owner",),
+        Patch(consumer_groups, "reconciled", _give_what_others_hold),
+        scenario="consumers_go_on",
     ),
 )

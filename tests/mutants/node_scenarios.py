@@ -18,6 +18,7 @@ from tests.simulation.cluster_chaos import (
     controllers_restart_amid_elections,
 )
 from tests.simulation.cluster_scenarios import snapshots_bring_back_who_was_away
+from tests.simulation.consumer_scenarios import consumers_go_on
 from tests.simulation.group_scenarios import coordinator_dies, coordinator_is_isolated
 from tests.simulation.kv_scenarios import keys_stay_linearizable
 from tests.simulation.lock_scenarios import locks_stay_safe
@@ -188,6 +189,7 @@ SCENARIOS: dict[str, Scenario] = {
         chaos,
         controllers_disks_fail,
         controllers_restart_amid_elections,
+        consumers_go_on,
         coordinator_dies,
         coordinator_is_isolated,
         partition_leader_is_isolated,

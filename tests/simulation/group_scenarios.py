@@ -37,6 +37,10 @@ QUICK = {
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "5",
     "offsets.commit.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
 }
 
 
@@ -162,6 +166,10 @@ class GroupRig(Rig):
         """A member on a node of its own."""
         self.world.start(name, Member(name, self.cluster.bootstrap, self.journal).run)
 
+    def kill_member(self, name: str) -> None:
+        """A member ends without a word."""
+        self.world.kill(name)
+
     def all_assigned(self) -> bool:
         """Whether every partition is read by a member that knows of it."""
         given = sorted(one for part in self.journal.assigned.values() for one in part)
@@ -181,7 +189,7 @@ class GroupRig(Rig):
         name = self.coordinator() or ""
         match kind:
             case "member":
-                self.world.kill(self.world.random.choice(self.members))
+                self.kill_member(self.world.random.choice(self.members))
             case "isolate":
                 self.isolate(name)
             case "stop":
@@ -223,21 +231,22 @@ class GroupRig(Rig):
 
 async def groups_go_on(world: World) -> None:
     """Coordinators die, are cut off from the cluster or end; members die: again and again."""
-    await _go_wrong(world, ("kill", "isolate", "stop", "member"))
+    await go_wrong(GroupRig(world), ("kill", "isolate", "stop", "member"))
 
 
 async def coordinator_is_isolated(world: World) -> None:
     """Members still reach a coordinator that the cluster does not: it must promise nothing."""
-    await _go_wrong(world, ("isolate",))
+    await go_wrong(GroupRig(world), ("isolate",))
 
 
 async def coordinator_dies(world: World) -> None:
     """The next coordinator must know what the last one said."""
-    await _go_wrong(world, ("kill",))
+    await go_wrong(GroupRig(world), ("kill",))
 
 
-async def _go_wrong(world: World, kinds: tuple[str, ...]) -> None:
-    rig = GroupRig(world)
+async def go_wrong(rig: GroupRig, kinds: tuple[str, ...]) -> None:
+    """Breaks the group or its coordinator a few times, lets it recover in between."""
+    world = rig.world
     await rig.begin()
     for _ in range(ROUNDS):
         await rig.until(lambda: rig.coordinator() is not None, "there is a coordinator")

@@ -19,3 +19,12 @@ def test_a_partition_has_one_owner_and_committed_offsets_stay(
 ) -> None:
     result = simulator.run(f"{SCENARIOS}:groups_go_on", seed)
     assert result.ok, result.output[-10_000:]
+
+
+@pytest.mark.req("G1", "G4", "J1")
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_partition_of_a_consumer_group_has_one_owner_and_committed_offsets_stay(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    result = simulator.run("tests.simulation.consumer_scenarios:consumers_go_on", seed)
+    assert result.ok, result.output[-10_000:]

@@ -1,0 +1,137 @@
+"""What loads a coordinator's partition quickly reads as its plain form does (row G1)."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.coordinator.batches import batch_of
+from broker.coordinator.core import KeyValue
+from broker.coordinator.group_records import (
+    NO_EXPIRY,
+    OFFSET_KEY,
+    OFFSET_VALUE,
+    CommittedOffset,
+    OffsetKey,
+    offset_key_of,
+    offset_of,
+    offset_record,
+)
+from broker.coordinator.loading import RECORDS_AT_ONCE, replay_log
+from broker.log.record_batch import HEADER_BYTES, parse_header
+from broker.log.records import keys_and_values, opened, value_of
+from broker.types import FetchResult, OffsetResult, TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LONG = st.integers(-(2**63), 2**63 - 1)
+INT = st.integers(-(2**31), 2**31 - 1)
+KEYS = st.builds(OffsetKey, st.text(max_size=5), st.text(max_size=5), INT)
+OFFSETS = st.builds(CommittedOffset, LONG, INT, st.text(max_size=5), LONG, st.just(NO_EXPIRY))
+CHANGES = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=2)
+BYTES = st.none() | st.binary(max_size=200)
+
+
+def changed(data: bytes, changes: list[tuple[int, int]]) -> bytes:
+    """The bytes with some of them replaced."""
+    found = bytearray(data)
+    for position, byte in changes:
+        if found:
+            found[position % len(found)] = byte
+    return bytes(found)
+
+
+def result_of(call: Callable[[], Any], *errors: type[Exception]) -> Any:
+    """What a call returns, or that it refuses."""
+    try:
+        return call()
+    except errors:
+        return "refused"
+
+
+@given(key=KEYS, committed=OFFSETS, changes=CHANGES)
+def test_offsets_are_decoded_as_the_tables_say(
+    key: OffsetKey, committed: CommittedOffset, changes: list[tuple[int, int]]
+) -> None:
+    record = offset_record(key, committed)
+    assert record.value is not None
+    key_bytes, value = changed(record.key, changes), changed(record.value, changes)
+    found = result_of(lambda: offset_key_of(key_bytes), ValueError)
+    if found != "refused":
+        assert found._asdict() == OFFSET_KEY.decode(b"\0\1" + key_bytes[2:])
+    plain = result_of(lambda: OFFSET_VALUE.decode(value), ValueError)
+    offset = result_of(lambda: offset_of(value), ValueError)
+    assert (offset == "refused") == (plain == "refused")
+    if offset != "refused":
+        missing = {"leader_epoch": -1, "expire_timestamp": NO_EXPIRY}
+        plain.pop("topic_id", None)
+        assert offset._asdict() == {**missing, **plain}
+    if not changes:
+        assert (found, offset) == (key, committed)
+
+
+@given(records=st.lists(st.tuples(BYTES, BYTES), min_size=1, max_size=4), changes=CHANGES)
+def test_keys_and_values_are_those_of_the_opened_records(
+    records: list[tuple[bytes | None, bytes | None]], changes: list[tuple[int, int]]
+) -> None:
+    batch = bytes(batch_of([KeyValue(key or b"", value) for key, value in records], 1))
+    header = parse_header(batch, 0)
+    damaged = batch[:HEADER_BYTES] + changed(batch[HEADER_BYTES:], changes)
+
+    def plain() -> list[tuple[bytes | None, bytes | None]]:
+        return [(one.key, value_of(one)) for one in opened(damaged, header)]
+
+    expected = result_of(plain, KafkaError)
+    assert result_of(lambda: keys_and_values(damaged, header), KafkaError) == expected
+
+
+class OneBatch:
+    """A log of one large batch."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.batch = bytes(batch_of([KeyValue(b"key", b"value")] * count, 1))
+
+    def fetch(self, params: Any, partitions: Any) -> list[FetchResult]:
+        """Part of `LogReader`."""
+        del params
+        assert len(partitions) == 1
+        return [FetchResult(ErrorCode.NONE, records=(self.batch,))]
+
+    def list_offsets(self, lookups: Any, replica_id: int) -> list[OffsetResult]:
+        """Part of `LogReader`."""
+        del replica_id
+        (asked,) = lookups
+        return [OffsetResult(ErrorCode.NONE, offset=0 if asked.timestamp == -2 else self.count)]
+
+
+@pytest.mark.req("G1")
+async def test_others_have_their_turn_while_a_partition_is_loaded() -> None:
+    seen = 0
+    turns: list[int] = []
+
+    def replay(key: bytes, value: bytes | None, producer_id: int) -> None:
+        nonlocal seen
+        assert (key, value, producer_id) == (b"key", b"value", -1)
+        seen += 1
+
+    async def others() -> None:
+        while True:
+            turns.append(seen)
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    count = 5 * RECORDS_AT_ONCE + 1
+    partition = TopicPartition("__consumer_offsets", 0)
+    log = OneBatch(count)
+    assert await replay_log(log, partition, 1, 1_000, replay, lambda *_: None) == count == seen
+    task.cancel()
+    gaps = [after - before for before, after in pairwise(turns)]
+    assert max(gaps) <= RECORDS_AT_ONCE
