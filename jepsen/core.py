@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
 from jepsen.env.base import ClusterSpec
 from jepsen.errors import InputError
+from jepsen.faults import PACKAGES, healing, package
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
 from jepsen.interpreter import Interpreter
-from jepsen.nemesis import PACKAGES, Nemesis, healing, package
+from jepsen.nemesis import Nemesis
 from jepsen.workloads.base import Workload, WorkloadOptions
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from jepsen.env.base import Environment
     from jepsen.generator.core import Generator
     from jepsen.history import Op
+    from jepsen.roles import Roles
 
 WORKLOADS = {
     "register": "jepsen.workloads.kv:register",
@@ -39,6 +41,8 @@ WORKLOADS = {
 """Loaded when needed, as each needs libraries of its own."""
 KAFKA_WORKLOADS = ("queue", "queue-txn", "list-append", "bank", "group")
 """Those that any Kafka cluster can be tested with."""
+KAFKA_FAULTS = ("reassign",)
+"""Those that only their topics can suffer."""
 CLIENTS = ("aiokafka", "librdkafka")
 SETTLE_S = 3.0
 FINAL_S = 60.0
@@ -97,8 +101,8 @@ class RunSpec:
 
 
 FAULTS = {
-    "local": ("kill", "pause", "restart", "partition"),
-    "sim": ("kill", "pause", "restart", "partition"),
+    "local": ("kill", "pause", "restart", "rolling", "partition", "slow", "reassign"),
+    "sim": tuple(PACKAGES),
     "external": (),
 }
 """What can be done to the clusters of each environment."""
@@ -119,11 +123,7 @@ def check_spec(spec: RunSpec) -> None:
     if spec.workload not in WORKLOADS:
         raise InputError(f"{spec.workload}: no workload; choose one of {', '.join(WORKLOADS)}")
     for name in spec.nemesis:
-        if name not in PACKAGES:
-            raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
-        if name not in faults_in(spec.env):
-            known = ", ".join(faults_in(spec.env)) or "nothing"
-            raise InputError(f"--nemesis {name}: in --env {spec.env} it can be {known}")
+        _check_fault(spec, name)
     if spec.client not in CLIENTS:
         raise InputError(f"--client {spec.client}: choose one of {', '.join(CLIENTS)}")
     if spec.env == "sim" and spec.client != "aiokafka":
@@ -141,6 +141,16 @@ def check_spec(spec: RunSpec) -> None:
         and spec.env != "external"
     ):
         raise InputError(f"--replication {spec.replication}: there are {spec.brokers} brokers")
+
+
+def _check_fault(spec: RunSpec, name: str) -> None:
+    if name not in PACKAGES:
+        raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
+    if name in KAFKA_FAULTS and spec.workload not in KAFKA_WORKLOADS:
+        raise InputError(f"--nemesis {name}: only for {', '.join(KAFKA_WORKLOADS)}")
+    if name not in faults_in(spec.env):
+        known = ", ".join(faults_in(spec.env)) or "nothing"
+        raise InputError(f"--nemesis {name}: in --env {spec.env} it can be {known}")
 
 
 def workload_of(spec: RunSpec) -> Workload:
@@ -170,10 +180,20 @@ class Run:
         self.interpreter = Interpreter(
             spec.concurrency,
             lambda process: self._workload.client(environment, process, rng),
-            Nemesis(environment, random.Random(f"{spec.seed}/nemesis")),
+            Nemesis(environment, random.Random(f"{spec.seed}/nemesis"), self._roles()),
             note,
             random.Random(f"{spec.seed}/generator"),
         )
+
+    def _roles(self) -> Roles | None:
+        """Who leads and coordinates, where the workload has partitions."""
+        if self._spec.workload not in KAFKA_WORKLOADS:
+            return None
+        # Not imported for keys and values, which need no Kafka client.
+        from jepsen.roles import Roles
+
+        rng = random.Random(f"{self._spec.seed}/roles")
+        return Roles(self._environment.bootstrap_servers, self._spec.topic, rng)
 
     def stop(self) -> None:
         """Nothing more of the test proper; the end comes as it does."""
@@ -206,7 +226,8 @@ class Run:
     def _main(self) -> Generator:
         spec = self._spec
         work = clients(Stagger(1 / spec.rate, self._workload.generator))
-        faults = package(spec.nemesis, spec.interval_s)
+        roles = spec.workload in KAFKA_WORKLOADS
+        faults = package(spec.nemesis, spec.interval_s, roles=roles)
         return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
 
     def _ending(self) -> Generator:

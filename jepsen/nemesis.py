@@ -1,91 +1,52 @@
-"""The nemesis: faults as operations of a process of its own, in packages that compose.
-
-A package has what to do (a generator of operations), and what makes all well again at the end. An
-operation's value says who is meant; who that is in truth is chosen when it is done, and noted.
-
-kill        the processes of some nodes end at once, and start again after a while
-pause       they stand still, and go on after a while
-restart     one node is asked to end, and started again
-partition   some links let nothing pass for a while
-"""
+"""The nemesis: does to an environment what operations say (`jepsen.faults`), and notes to whom."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jepsen.client import Completion
-from jepsen.generator.combinators import AnyOf, Cycle, Sleep, Then, nemesis
-from jepsen.generator.core import NOTHING, Once, Plain, Todo
+from jepsen.env.base import Quality
+from jepsen.faults import HEAL, ROLES
 from jepsen.history import OpType
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable, Sequence
 
     from jepsen.env.base import Environment, Link
-    from jepsen.generator.core import Context, Generator, Next
     from jepsen.history import Op
 
-TARGETS = ("one", "one", "minority", "leader", "all")
-PARTITIONS = ("isolate", "isolate-leader", "halves", "ring", "bridge", "one-way")
-HEAL = "heal-all"
+ISOLATE = "isolate-"
+DELAY_MS_MAX = 400.0
+LOSS_MAX = 0.4
+BYTES_PER_S = (20_000, 400_000)
+CLOCK_MS_MAX = 120_000
+SETTLE_POLLS = 100
+SETTLE_POLL_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class _Chance(Plain):
-    """Operations `begin` of any of the kinds, each followed by `end`, with chance pauses."""
+class Roles(Protocol):
+    """Who plays which part for Kafka's clients; see `jepsen.roles`."""
 
-    begin: str
-    end: str
-    kinds: Sequence[str]
-    interval_s: float
+    async def broker(self, role: str) -> int | None:
+        """The id of a `partition-leader`, or of a `coordinator`; None if nobody says."""
 
-    def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
-        kind = context.random.choice(self.kinds)
-        parts: list[Generator] = [
-            Sleep(context.random.uniform(0.3, 1.7) * self.interval_s),
-            Once(Todo(self.begin, kind)),
-        ]
-        if self.end:
-            parts += [
-                Sleep(context.random.uniform(0.3, 1.7) * self.interval_s),
-                Once(Todo(self.end)),
-            ]
-        return Then(tuple(parts)).next_op(context)
-
-
-PACKAGES = {
-    "kill": ("kill", "start", TARGETS),
-    "pause": ("pause", "resume", TARGETS),
-    "restart": ("restart", "", ("one", "leader")),
-    "partition": ("partition", "heal", PARTITIONS),
-}
-
-
-def package(names: Sequence[str], interval_s: float) -> Generator:
-    """The faults of these names, each for itself, on average `interval_s` apart. KeyError."""
-    parts = [Cycle(_Chance(*_of(name), interval_s)) for name in names]
-    return nemesis(AnyOf(tuple(parts))) if parts else NOTHING
-
-
-def _of(name: str) -> tuple[str, str, Sequence[str]]:
-    return PACKAGES[name]
-
-
-def healing() -> Generator:
-    """The last operation: whatever is broken is made whole."""
-    return nemesis(Once(Todo(HEAL)))
+    async def reassign(self) -> list[Any] | None:
+        """Gives a partition other replicas; what was done, None if it was refused."""
 
 
 class Nemesis:
     """Does to an environment what operations say; a client of the interpreter."""
 
-    def __init__(self, environment: Environment, rng: random.Random) -> None:
+    def __init__(
+        self, environment: Environment, rng: random.Random, roles: Roles | None = None
+    ) -> None:
+        """`roles`: of clusters that serve Kafka's clients in this test."""
         self._environment = environment
         self._random = rng
+        self._roles = roles
         self._killed: list[str] = []
         self._paused: list[str] = []
 
@@ -103,8 +64,16 @@ class Nemesis:
             "pause": partial(self._pause, op.value),
             "resume": self._resume,
             "restart": partial(self._restart, op.value),
+            "rolling": partial(self._rolling, op.value),
             "partition": partial(self._partition, op.value),
             "heal": self._environment.unblock,
+            "slow": partial(self._slow, op.value),
+            "restore": self._environment.restore,
+            "reassign": self._reassign,
+            "skew": partial(self._skew, op.value),
+            "unskew": self._environment.reset_clocks,
+            "break-disk": partial(self._break_disk, op.value),
+            "mend-disk": self._environment.mend_disks,
             HEAL: self._heal,
         }
         value = await does[op.f]()
@@ -145,33 +114,109 @@ class Nemesis:
             await self._environment.start_node(node)
         return nodes
 
+    async def _rolling(self, kind: str) -> list[str]:
+        """One after the other, each when all are in sync; ends early if that takes too long."""
+        environment, done = self._environment, list[str]()
+        for node in environment.brokers if kind == "brokers" else environment.controllers:
+            if not await self._settles():
+                break
+            await environment.terminate(node)
+            await environment.start_node(node)
+            done.append(node)
+        return done
+
+    async def _settles(self) -> bool:
+        for _ in range(SETTLE_POLLS):
+            if await self._environment.settled():
+                return True
+            await asyncio.sleep(SETTLE_POLL_S)
+        return False
+
     async def _partition(self, kind: str) -> list[Any]:
         environment = self._environment
-        group = self._random.choice([environment.controllers, environment.brokers, self._all()])
-        links = cut_links(kind, self._random.sample(group, len(group)), await environment.leader())
+        role = kind.removeprefix(ISOLATE)
+        if role == "leader" or role in ROLES:
+            links = cut_links("isolate-leader", self._all(), await self._in_role(role))
+        else:
+            group = self._group()
+            links = cut_links(kind, self._random.sample(group, len(group)), None)
         await environment.unblock()
         await environment.block(links)
         return [kind, [list(link) for link in links]]
 
+    async def _slow(self, kind: str) -> list[Any]:
+        """One node's links to the others of a group, both ways."""
+        group = self._group()
+        links = cut_links("isolate", self._random.sample(group, len(group)), None)
+        quality = self._quality(kind)
+        await self._environment.restore()
+        await self._environment.degrade(links, quality)
+        return [list(quality), [list(link) for link in links]]
+
+    def _quality(self, kind: str) -> Quality:
+        match kind:
+            case "delay":
+                return Quality(delay_ms=round(self._random.uniform(20, DELAY_MS_MAX)))
+            case "loss":
+                return Quality(loss=round(self._random.uniform(0.05, LOSS_MAX), 2))
+        return Quality(bytes_per_s=self._random.randint(*BYTES_PER_S))
+
+    async def _reassign(self) -> list[Any] | None:
+        return None if self._roles is None else await self._roles.reassign()
+
+    async def _skew(self, kind: str) -> list[Any]:
+        await self._environment.reset_clocks()
+        done: list[Any] = []
+        for node in await self._chosen(kind):
+            by_ms = self._random.randint(-CLOCK_MS_MAX, CLOCK_MS_MAX)
+            await self._environment.skew_clock(node, by_ms)
+            done.append([node, by_ms])
+        return done
+
+    async def _break_disk(self, kind: str) -> list[Any]:
+        """Only where all is well: what no copy has synced is lost by design with a second one."""
+        if not await self._environment.settled():
+            return []
+        node = self._random.choice(self._all())
+        await self._environment.break_disk(node, kind)
+        return [node, kind]
+
     async def _heal(self) -> None:
-        await self._environment.unblock()
+        environment = self._environment
+        await environment.unblock()
+        await environment.restore()
+        await environment.reset_clocks()
+        await environment.mend_disks()
         await self._resume()
         await self._start()
         for node in self._all():
-            await self._environment.start_node(node)
+            await environment.start_node(node)
+
+    async def _in_role(self, role: str) -> str | None:
+        """The node that plays a part now, if somebody says who."""
+        if role == "leader":
+            return await self._environment.leader()
+        broker_id = None if self._roles is None else await self._roles.broker(role)
+        return None if broker_id is None else self._environment.broker_name(broker_id)
+
+    def _group(self) -> Sequence[str]:
+        """The nodes of a role, or all."""
+        environment = self._environment
+        groups = [environment.controllers, environment.brokers, self._all()]
+        return self._random.choice([group for group in groups if group])
 
     def _all(self) -> list[str]:
         return [*self._environment.controllers, *self._environment.brokers]
 
     async def _chosen(self, kind: str) -> list[str]:
-        """Nodes of one role, chosen by chance; the active controller where it is asked for."""
+        """Nodes of one role, chosen by chance, or the node in the role that is asked for."""
         roles = [
             role for role in (self._environment.controllers, self._environment.brokers) if role
         ]
         group = self._random.choice(roles)
-        if kind == "leader":
-            leader = await self._environment.leader()
-            return [leader] if leader else []
+        if kind == "leader" or kind in ROLES:
+            node = await self._in_role(kind)
+            return [node] if node and node not in self._killed else []
         count = {"one": 1, "minority": max(1, (len(group) - 1) // 2), "all": len(group)}[kind]
         chosen = self._random.sample(group, count)
         return [node for node in chosen if node not in self._killed]

@@ -104,7 +104,7 @@ def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> s
 def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> str:
     from jepsen.env.local.environment import LocalEnvironment
 
-    relayed = "partition" in spec.nemesis
+    relayed = not {"partition", "slow"}.isdisjoint(spec.nemesis)
     environment = LocalEnvironment(folder.nodes, spec.cluster, relayed=relayed)
     try:
         environment.start()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.ids import parse_uuid, uuid_text
-from raftctl.runtime.api import read_file, replace_file
+from raftctl.runtime.api import read_file, replace_file, replace_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -57,10 +57,17 @@ def read_epochs(files: FileSystem, path: str) -> list[tuple[int, int]]:
     return entries
 
 
-def write_topic_id(files: FileSystem, directory: str, topic_id: UUID) -> None:
-    """Writes `partition.metadata`, which says whose partition the directory holds; blocks."""
-    text = f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}\n"
-    replace_file(files, f"{directory}/{PARTITION_METADATA}", text.encode())
+def write_topic_ids(files: FileSystem, topic_ids: Mapping[str, UUID]) -> None:
+    """Writes `partition.metadata`, which says whose partition a directory holds; blocks."""
+    replace_files(
+        files,
+        {
+            f"{directory}/{PARTITION_METADATA}": (
+                f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}\n".encode()
+            )
+            for directory, topic_id in topic_ids.items()
+        },
+    )
 
 
 def read_topic_id(files: FileSystem, directory: str) -> UUID | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker.log import aborted_index, checkpoints, producer_snapshot, records
 from broker.log.compression import NAMES
 from broker.log.index import OffsetIndex, TimeIndex
+from broker.log.late_file import LateFile
 from broker.log.record_batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -281,7 +282,7 @@ def _batch_problem(header: BatchHeader, data: bytes, next_offset: int) -> str | 
 
 def _entries(files: FileSystem, path: str, kind: str) -> list[tuple[int, int]]:
     """All entries; KafkaError(KAFKA_STORAGE_ERROR) if they are not in order."""
-    file = files.open(path)
+    file = LateFile(files, path, create=False)
     index_type = OffsetIndex if kind == "index" else TimeIndex
     index = index_type(file, _base_offset(path), _INDEX_BYTES_MAX)
     try:

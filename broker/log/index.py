@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from raftctl.runtime.api import File
+    from broker.log.late_file import LateFile
 
 _PENDING_BYTES_MAX = 4096
 
@@ -46,7 +46,7 @@ class _Index(ABC, Generic[E]):
 
     _layout: struct.Struct
 
-    def __init__(self, file: File, base_offset: int, bytes_max: int) -> None:
+    def __init__(self, file: LateFile, base_offset: int, bytes_max: int) -> None:
         self._file = file
         self._base_offset = base_offset
         self._in_file = self._count = file.size() // self._layout.size
@@ -130,6 +130,10 @@ class _Index(ABC, Generic[E]):
     def clear(self) -> None:
         """Removes all entries."""
         self._keep(0)
+
+    def moved(self, path: str) -> None:
+        """Where the file is to be found from now on."""
+        self._file.moved(path)
 
     def close(self) -> None:
         """Releases the file; entries not flushed are lost."""

@@ -6,6 +6,7 @@ until the node starts again: its logs take and give nothing more, those elsewher
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from raftctl.errors import KafkaError
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+    from uuid import UUID
 
     from broker.log.partition_log import PartitionLog
     from broker.types import TopicPartition
@@ -48,6 +50,7 @@ class LogDirectory:
         """Why the directory serves nothing."""
         self._files = files
         self._failed = failed
+        self._unidentified: deque[tuple[PartitionLog, UUID]] = deque()
         self._written: dict[str, Offsets] = {}
         """The content of each checkpoint as it was last written."""
 
@@ -109,6 +112,51 @@ class LogDirectory:
     def checkpoint_writer(self, name: str, offsets: Offsets) -> Callable[[], None]:
         """Replaces one checkpoint: for the worker."""
         return partial(checkpoints.write_offsets, self._files, f"{self.path}/{name}", offsets)
+
+    def identify(self, log: PartitionLog, topic_id: UUID) -> None:
+        """Writes soon whose partition the log's directory holds, and makes that durable."""
+        self._unidentified.append((log, topic_id))
+        if len(self._unidentified) == 1:
+            self.worker.submit(self._write_topic_ids).add_done_callback(self._identified)
+
+    def _write_topic_ids(self) -> list[tuple[PartitionLog, OSError]]:
+        """On the worker: for all logs that wait, since they share their syncs. Returns failures."""
+        waiting = []
+        while self._unidentified:
+            waiting.append(self._unidentified.popleft())
+        try:
+            self._write_together(waiting)
+        except OSError:
+            return self._write_alone(waiting)
+        return []
+
+    def _write_alone(
+        self, waiting: list[tuple[PartitionLog, UUID]]
+    ) -> list[tuple[PartitionLog, OSError]]:
+        failures = []
+        for log, topic_id in waiting:
+            try:
+                self._write_together([(log, topic_id)])
+            except OSError as error:
+                failures.append((log, error))
+        return failures
+
+    def _write_together(self, waiting: list[tuple[PartitionLog, UUID]]) -> None:
+        if waiting:
+            topic_ids = {log.directory: topic_id for log, topic_id in waiting}
+            checkpoints.write_topic_ids(self._files, topic_ids)
+            self._files.sync_directory(self.path)
+
+    def _identified(self, future: asyncio.Future[list[tuple[PartitionLog, OSError]]]) -> None:
+        if future.cancelled():
+            return
+        if (defect := future.exception()) is not None:
+            self.fail(defect)
+            return
+        for log, error in future.result():
+            # The directory of a log that was deleted meanwhile is gone.
+            if self.logs.get(log.partition) is log:
+                self.fail(error)
 
     def submit(self, call: Callable[[], None], log: PartitionLog | None = None) -> None:
         """Runs a call on the worker. Its failure takes the directory offline, unless it is for a

@@ -172,9 +172,8 @@ class LogManager:
 
     def identify(self, log: PartitionLog, topic_id: UUID) -> None:
         """Gives a topic id to a log that is new, or that a crash left without one."""
-        home, files, path = self._home[log.partition], self._runtime.files, log.directory
         log.topic_id = topic_id
-        home.submit(partial(_make_durable, files, home.path, path, topic_id), log)
+        self._home[log.partition].identify(log, topic_id)
 
     def delete(self, partition: TopicPartition) -> None:
         """Forgets the log at once and removes its files soon; does nothing if there is none."""
@@ -260,11 +259,6 @@ class LogManager:
             await directory.worker.submit(closing)
         except OSError as error:
             directory.fail(error)
-
-
-def _make_durable(files: FileSystem, parent: str, path: str, topic_id: UUID) -> None:
-    checkpoints.write_topic_id(files, path, topic_id)
-    files.sync_directory(parent)
 
 
 def _close(

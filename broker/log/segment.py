@@ -14,6 +14,7 @@ from crc32c import crc32c
 from broker.log import aborted_index, records
 from broker.log.aborted_index import AbortedIndex
 from broker.log.index import OffsetIndex, TimeIndex
+from broker.log.late_file import LateFile
 from broker.log.record_batch import (
     HEADER_BYTES,
     PREFIX_BYTES,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from raftctl.metadata.topic_config import TopicConfig
-    from raftctl.runtime.api import Buffer, File, FileSystem, Piece
+    from raftctl.runtime.api import Buffer, FileSystem, Piece
 
 _SCAN_BYTES = 4096
 RESIDENT_BYTES = 1 << 20
@@ -81,12 +82,8 @@ class Segment:
     ) -> None:
         """`ending` follows the usual names of the files, while they are not the log's yet."""
 
-        def opened(suffix: str) -> File:
-            path = segment_path(directory, base_offset, suffix) + ending
-            self._missing |= not files.exists(path)
-            return files.open(path, create=True)
-
-        self._missing = False
+        log, offsets, times = (segment_path(directory, base_offset, one) + ending for one in FILES)
+        self._missing = not all(files.exists(path) for path in (log, offsets, times))
         self.base_offset = base_offset
         self.next_offset = base_offset
         """The offset after the last batch."""
@@ -94,9 +91,10 @@ class Segment:
         self._directory = directory
         self._ending = ending
         self._interval_bytes = config.index_interval_bytes
-        self._log = opened("log")
-        self._offsets = OffsetIndex(opened("index"), base_offset, config.segment_index_bytes)
-        self._times = TimeIndex(opened("timeindex"), base_offset, config.segment_index_bytes)
+        self._log = files.open(log, create=True)
+        index_bytes = config.segment_index_bytes
+        self._offsets = OffsetIndex(LateFile(files, offsets), base_offset, index_bytes)
+        self._times = TimeIndex(LateFile(files, times), base_offset, index_bytes)
         self.aborted = AbortedIndex(files, self._aborted_path, base_offset)
         """The aborted transactions whose markers are here."""
         self.size = self._log.size()
@@ -209,6 +207,9 @@ class Segment:
         self._ending = ending
         for old, new in zip(reversed(before), reversed(self.paths()), strict=True):
             self._files.rename(old, new)
+        _, offsets, times, *_ = self.paths()
+        self._offsets.moved(offsets)
+        self._times.moved(times)
         self.aborted.moved(self._aborted_path)
 
     def paths(self) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.replication import cold_reads
 from broker.replication.ack_flusher import AckFlusher
+from broker.replication.arrivals import Arrivals
 from broker.replication.background import Background
 from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce, is_enough
 from broker.replication.deletion import RecordDeletion
@@ -20,6 +21,7 @@ from broker.replication.directory_assignments import DirectoryAssignments
 from broker.replication.fetcher import Fetchers
 from broker.replication.hosted import ALL_IN_SYNC, HostedPartition
 from broker.replication.isr_manager import IsrManager
+from broker.replication.neighbours import Neighbours
 from broker.replication.offset_lookups import OffsetLookups
 from broker.replication.partition import NO_LEADER, Partition
 from broker.replication.purgatory import Purgatory
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
     from broker.log.partition_log import PartitionLog
     from broker.types import Appendable, DeletedRecords, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.delta import MetadataDelta
-    from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
 
 
@@ -77,6 +78,8 @@ class ReplicaManager:
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
+        self._arrivals = Arrivals(self._take)
+        self._neighbours = Neighbours(context.config.inter_broker_listener)
         readers = [context.runtime.worker(f"cold-reads-{n}") for n in range(cold_reads.WORKERS)]
         self._cold_reads = cold_reads.ColdReads(readers, self._hosted)
         lookups = context.runtime.worker("offset-lookups")
@@ -86,13 +89,15 @@ class ReplicaManager:
         self._isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
         logs.directory_failed = self._directory_failed
-        self._deletion = RecordDeletion(self._loop, self._hosted, self._absence, self._lives)
+        self._deletion = RecordDeletion(
+            self._loop, self._hosted, self._absence, self._neighbours.lives
+        )
         self._throttles = Throttles(self._broker_id)
         self._fetchers = Fetchers(
             context,
             logs,
             self._throttles.fetching,
-            self._endpoint,
+            self._neighbours.endpoint,
             lambda fetcher: self._background.start(fetcher.run()),
             self._fetches.wake,
         )
@@ -106,6 +111,7 @@ class ReplicaManager:
         """Recovers the logs; partitions are served once an image names them."""
         await self._logs.start()
         self._context.stopped_cleanly(self._logs.clean_epoch)
+        self._background.start(self._arrivals.run())
         self._background.start(self._isr.run())
         self._background.start(self._places.run())
         self._background.start(self._shrink_periodically())
@@ -124,7 +130,7 @@ class ReplicaManager:
 
     def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Leads and follows what the image says; starts work and does not wait for it."""
-        self._image = image
+        self._image = self._neighbours.image = image
         for topic in delta.deleted_topics.values():
             for partition_id in range(len(topic.partitions)):
                 self._drop(TopicPartition(topic.name, partition_id), topic.topic_id)
@@ -133,6 +139,7 @@ class ReplicaManager:
             for partition_id in sorted(change.partitions):
                 partition = TopicPartition(change.name, partition_id)
                 self._apply(partition, change.topic_id, change.partitions[partition_id])
+        self._arrivals.take_some()
         if delta.changed_brokers:
             self._deletion.wake_all()
         if METADATA_VERSION_FEATURE in delta.changed_features:
@@ -140,9 +147,15 @@ class ReplicaManager:
                 self._places.check(hosted, image)
 
     def _apply(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
+        hosted = self._hosted.get(partition)
         if self._broker_id not in image.replicas:
             self._drop(partition, topic_id)
-            return
+        elif hosted is not None and hosted.topic_id == topic_id:
+            self._take(partition, topic_id, image)
+        else:
+            self._arrivals.add(partition, topic_id, image)
+
+    def _take(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
         try:
             hosted = self._host(partition, topic_id)
         except KafkaError as error:
@@ -189,7 +202,7 @@ class ReplicaManager:
             self._broker_id,
             high_watermark=log.high_watermark,
             lag_time_max_ms=self._config.replica_lag_time_max_ms,
-            may_join=self._may_join,
+            may_join=self._neighbours.may_join,
         )
         rules.min_insync_replicas = log.config.min_insync_replicas
         hosted = self._hosted[partition] = HostedPartition(partition, topic_id, rules, log)
@@ -210,6 +223,7 @@ class ReplicaManager:
 
     def _drop(self, partition: TopicPartition, topic_id: UUID) -> None:
         """The partition is deleted or has moved away: forgets it and removes its log."""
+        self._arrivals.forget(partition, topic_id)
         log = self._logs.get(partition)
         if log is None or log.topic_id != topic_id:
             return
@@ -256,18 +270,6 @@ class ReplicaManager:
 
     def _topic_config(self, topic: str) -> TopicConfig:
         return topic_config(self._image, topic, self._topic_defaults, self._broker_id)
-
-    def _endpoint(self, broker_id: int) -> Endpoint | None:
-        broker = self._image.brokers.get(broker_id)
-        return None if broker is None else broker.endpoint(self._config.inter_broker_listener)
-
-    def _lives(self, broker_id: int) -> bool:
-        broker = self._image.brokers.get(broker_id)
-        return broker is not None and not broker.fenced
-
-    def _may_join(self, broker_id: int, broker_epoch: int) -> bool:
-        broker = self._image.brokers.get(broker_id)
-        return broker is not None and broker.active and broker_epoch in (-1, broker.broker_epoch)
 
     # --- produce --------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from jepsen.cli.output import (
     word,
 )
 from jepsen.core import WORKLOADS, RunSpec, overall
-from jepsen.nemesis import PACKAGES
+from jepsen.faults import PACKAGES
 from jepsen.store import DEFAULT_STORE, RunFolder
 
 if TYPE_CHECKING:

@@ -11,15 +11,25 @@ import typer
 from jepsen.checkers.verdict import Valid
 from jepsen.cli import options
 from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json, tell, word
-from jepsen.core import RunSpec, check_spec, faults_in, overall, workloads_in
+from jepsen.core import (
+    KAFKA_FAULTS,
+    KAFKA_WORKLOADS,
+    RunSpec,
+    check_spec,
+    faults_in,
+    overall,
+    workloads_in,
+)
 from jepsen.errors import ClusterError
-from jepsen.nemesis import PACKAGES
+from jepsen.faults import PACKAGES
 from jepsen.store import DEFAULT_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HEALTHY = "healthy"
+NONE = "-"
+"""Where a workload has nothing that such a fault could break."""
 CRASHED = 255
 
 
@@ -109,9 +119,14 @@ def matrix(
 ) -> Iterator[RunSpec]:
     """A test for each pair, those without faults first; topics are of one run each."""
     columns = list(dict.fromkeys([(), *map(options.comma_separated, nemeses)]))
-    for number, (nemesis, workload) in enumerate((n, w) for n in columns for w in workloads):
+    pairs = [(n, w) for n in columns for w in workloads if _meet(w, n)]
+    for number, (nemesis, workload) in enumerate(pairs):
         topic = f"jepsen-{template.seed}-{number}"
         yield replace(template, workload=workload, nemesis=nemesis, topic=topic)
+
+
+def _meet(workload: str, nemesis: Sequence[str]) -> bool:
+    return workload in KAFKA_WORKLOADS or not set(nemesis) & set(KAFKA_FAULTS)
 
 
 def _one(spec: RunSpec, store: Path) -> _Outcome:
@@ -155,7 +170,10 @@ def table(outcomes: Sequence[_Outcome]) -> list[str]:
     words = {(one.spec.workload, one.nemesis): one.word for one in outcomes}
     columns = list(dict.fromkeys(one.nemesis for one in outcomes))
     rows = list(dict.fromkeys(one.spec.workload for one in outcomes))
-    lines = [["", *columns], *([row, *(words[row, column] for column in columns)] for row in rows)]
+    lines = [
+        ["", *columns],
+        *([row, *(words.get((row, column), NONE) for column in columns)] for row in rows),
+    ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

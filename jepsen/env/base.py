@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import random
 
 Link = tuple[str, str]
 """Names of nodes: what the first sends does not reach the second."""
+
+
+class Quality(NamedTuple):
+    """How a link carries what it carries; by default as well as it can."""
+
+    delay_ms: float = 0.0
+    """Of everything."""
+    loss: float = 0.0
+    """The chance that a piece arrives late, as TCP sends again what was lost."""
+    bytes_per_s: float | None = None
+
+
+RETRANSMIT_S = 0.2
+"""How late what was lost arrives, each time it is lost: the least of usual systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +43,6 @@ class Environment(Protocol):
     """A cluster for one test."""
 
     @property
-    def faults(self) -> frozenset[str]:
-        """What can be done here: kinds of `jepsen.nemesis`."""
-
-    @property
     def controllers(self) -> Sequence[str]:
         """The names of the nodes that vote."""
 
@@ -49,6 +59,12 @@ class Environment(Protocol):
 
     async def leader(self) -> str | None:
         """The node that is the active controller, if one is known."""
+
+    def broker_name(self, broker_id: int) -> str | None:
+        """The node that Kafka clients know by that id."""
+
+    async def settled(self) -> bool:
+        """Whether every broker is active and every replica in sync, as far as anybody says."""
 
     async def leadership(self) -> tuple[str, int] | None:
         """That node and the epoch in which it leads."""
@@ -73,6 +89,24 @@ class Environment(Protocol):
 
     async def unblock(self) -> None:
         """Everything passes everywhere."""
+
+    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+        """These links are no better than that until `restore`."""
+
+    async def restore(self) -> None:
+        """Every link is as good as it was."""
+
+    async def skew_clock(self, node: str, by_ms: int) -> None:
+        """Its wall clock shows so much more, or less."""
+
+    async def reset_clocks(self) -> None:
+        """Every wall clock shows the time again."""
+
+    async def break_disk(self, node: str, kind: str) -> None:
+        """Its disk fails in a way of `jepsen.faults.DISKS`; does nothing to one that has failed."""
+
+    async def mend_disks(self) -> None:
+        """Every disk is well, and the nodes run that ended because of theirs."""
 
 
 class KeyValues(Protocol):

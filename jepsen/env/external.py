@@ -10,13 +10,12 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from jepsen.env.base import ClusterSpec, KeyValues, Link
+    from jepsen.env.base import ClusterSpec, KeyValues, Link, Quality
 
 
 class ExternalEnvironment:
     """See `jepsen.env.base.Environment`."""
 
-    faults: frozenset[str] = frozenset()
     controllers: Sequence[str] = ()
     brokers: Sequence[str] = ()
 
@@ -30,6 +29,14 @@ class ExternalEnvironment:
     async def leader(self) -> str | None:
         """Nobody that is known."""
         return None
+
+    def broker_name(self, broker_id: int) -> str | None:
+        """There is no node to be named."""
+        return None
+
+    async def settled(self) -> bool:
+        """As far as anybody knows."""
+        return True
 
     async def leadership(self) -> tuple[str, int] | None:
         """Nobody that is known."""
@@ -55,3 +62,21 @@ class ExternalEnvironment:
 
     async def unblock(self) -> None:
         """Nothing was blocked."""
+
+    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+        """There is no link to be named."""
+
+    async def restore(self) -> None:
+        """Nothing was degraded."""
+
+    async def skew_clock(self, node: str, by_ms: int) -> None:
+        """There is no node to be named."""
+
+    async def reset_clocks(self) -> None:
+        """No clock was changed."""
+
+    async def break_disk(self, node: str, kind: str) -> None:
+        """There is no node to be named."""
+
+    async def mend_disks(self) -> None:
+        """No disk was broken."""

@@ -8,9 +8,9 @@ from html import escape
 from math import ceil, log10
 from typing import TYPE_CHECKING
 
+from jepsen.faults import HEAL, PACKAGES
 from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
 from jepsen.history import OpType, operations
-from jepsen.nemesis import HEAL, PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -27,8 +27,19 @@ LEADERS = ("#35648f", "#6b7f3a", "#8a5a83", "#a0673b", "#4f7f7a")
 LEADER_SEEN = "leader"
 LATENCY_MS_MIN = 0.1
 COLOURS = {OpType.OK: "#2a78d6", OpType.FAIL: "#d98324", OpType.INFO: "#b3261e"}
-SHADES = {"kill": "#e57373", "pause": "#ffb74d", "partition": "#9575cd", "restart": "#4db6ac"}
-_ENDS = {end: begin for begin, end, _ in PACKAGES.values() if end}
+SHADES = {
+    "kill": "#e57373",
+    "pause": "#ffb74d",
+    "restart": "#4db6ac",
+    "rolling": "#81c784",
+    "partition": "#9575cd",
+    "slow": "#64b5f6",
+    "reassign": "#a1887f",
+    "skew": "#f06292",
+    "break-disk": "#90a4ae",
+}
+"""By the operation that begins a fault."""
+_ENDS = {one.end: one.begin for one in PACKAGES.values() if one.end}
 
 
 @dataclass(frozen=True, slots=True)

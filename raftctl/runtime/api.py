@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     import asyncio
     import random
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from structlog.typing import FilteringBoundLogger
 
 T = TypeVar("T")
+_MANY = 16
+"""Files that are replaced together, from which on to sync a whole volume is cheaper."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -114,6 +116,13 @@ class FileSystem(Protocol):
     def sync_directory(self, path: str) -> None:
         """Makes creations, renames and removals in this directory durable."""
 
+    def sync_volume(self, directory: str) -> bool:
+        """Makes all files and names of the volume durable that holds a directory; blocks.
+
+        For very many of them that is quicker than one by one. False, with nothing done, where it
+        cannot be had.
+        """
+
     def space(self, directory: str) -> tuple[int, int]:
         """Bytes of the volume that holds a directory: all, and those free for use; blocks."""
 
@@ -188,17 +197,43 @@ def replace_file(files: FileSystem, path: str, data: bytes) -> None:
 
     Writes a temporary file, syncs it, renames it over `path` and syncs the directory. Blocks.
     """
-    temporary = path + ".tmp"
-    if files.exists(temporary):
-        files.remove(temporary)
-    file = files.open(temporary, create=True)
+    replace_files(files, {path: data})
+
+
+def replace_files(files: FileSystem, contents: Mapping[str, bytes]) -> None:
+    """Replaces each of the files as `replace_file` does. After an error it may be repeated."""
+    many = len(contents) >= _MANY
+    for path, data in contents.items():
+        _write_temporary(files, path + ".tmp", data, sync=not many)
+    directories = list(dict.fromkeys(path.rpartition("/")[0] for path in contents))
+    if many and not files.sync_volume(directories[0]):
+        for path in contents:
+            _sync(files, path + ".tmp")
+    for path in contents:
+        files.rename(path + ".tmp", path)
+    if not (many and files.sync_volume(directories[0])):
+        for directory in directories:
+            files.sync_directory(directory)
+
+
+def _write_temporary(files: FileSystem, path: str, data: bytes, *, sync: bool) -> None:
+    if files.exists(path):
+        files.remove(path)
+    file = files.open(path, create=True)
     try:
         file.append([data])
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+
+
+def _sync(files: FileSystem, path: str) -> None:
+    file = files.open(path)
+    try:
         file.sync()
     finally:
         file.close()
-    files.rename(temporary, path)
-    files.sync_directory(path.rpartition("/")[0])
 
 
 def read_file(files: FileSystem, path: str) -> bytes:

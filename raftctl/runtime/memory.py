@@ -227,6 +227,10 @@ class MemoryFiles:
         with self.lock:
             self._directory(path)
 
+    def sync_volume(self, directory: str) -> bool:
+        """There is nothing that would survive."""
+        return True
+
     def space(self, directory: str) -> tuple[int, int]:
         """See `FileSystem.space`."""
         with self.lock:

@@ -2,14 +2,15 @@
 
 With `real_sending` the only module of a node that touches `os`, `socket`, `time` and `threading`. A
 `RealRuntime` belongs to one node; nothing here is shared between two in one process. Sources:
-open(2), pwritev(2), fdatasync(2) and flock(2); that a new or renamed file is durable only after an
-fsync of its directory: fsync(2).
+open(2), pwritev(2), fdatasync(2), syncfs(2) and flock(2); that a new or renamed file is durable
+only after an fsync of its directory: fsync(2).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import fcntl
 import logging
 import os
@@ -57,6 +58,7 @@ AVERAGED_CALLS = 16
 """After a call that took a second about a hundred short ones are needed to forget it."""
 
 
+_SYNCFS: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 _PROBE_BYTES = 64 * 1024
 _WARM_BYTES = 128 * 1024
 _READ_AHEAD_BYTES = 4 << 20
@@ -265,6 +267,19 @@ class RealFileSystem:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def sync_volume(self, directory: str) -> bool:
+        """See `FileSystem.sync_volume`: Linux's syncfs."""
+        if _SYNCFS is None:
+            return False
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if _SYNCFS(descriptor) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), directory)
+        finally:
+            os.close(descriptor)
+        return True
 
     def space(self, directory: str) -> tuple[int, int]:
         """See `FileSystem.space`."""

@@ -139,6 +139,9 @@ class FakeDisk:
             else:
                 del self.durable_names[name]
 
+    def sync_volume(self, directory: str) -> bool:
+        return False
+
     def space(self, directory: str) -> tuple[int, int]:
         return 1_000, 10
 

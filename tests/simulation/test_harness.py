@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jepsen.cli.main import run
+from jepsen.faults import PACKAGES
 
 SHORT = ["--time-limit", "3", "--rate", "15", "--interval", "0.7"]
 QUICK = ["-o", "group.initial.rebalance.delay.ms=200"]
@@ -34,6 +35,8 @@ def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> di
         ("list-append", "partition", "list-append"),
         ("bank", "kill", "bank"),
         ("group", "kill", "group"),
+        ("queue", "disk", "kafka"),
+        ("queue", "slow", "kafka"),
     ],
 )
 def test_a_workload_is_valid_while_things_break(
@@ -44,7 +47,8 @@ def test_a_workload_is_valid_while_things_break(
     assert found["checkers"][checker]["valid"] is True, found
     assert "cluster" not in found["checkers"], found
     assert found["operations"] > 10
-    assert f'"f":"{nemesis}"' in (tmp_path / "latest" / "history.jsonl").read_text()
+    begins = PACKAGES[nemesis].begin
+    assert f'"f":"{begins}"' in (tmp_path / "latest" / "history.jsonl").read_text()
 
 
 @pytest.mark.req("J1", "J2", "J3")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from jepsen.env.base import ClusterSpec, Link
+    from jepsen.env.base import ClusterSpec, Link, Quality
     from raftctl.localcluster.layout import LocalNode
 
 READY_S = 90.0
@@ -35,8 +35,6 @@ TERMINATE_S = 20.0
 
 class LocalEnvironment:
     """See `jepsen.env.base.Environment`."""
-
-    faults = frozenset({"kill", "pause", "restart", "partition"})
 
     def __init__(self, directory: Path, spec: ClusterSpec, *, relayed: bool) -> None:
         wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides)
@@ -52,6 +50,7 @@ class LocalEnvironment:
         self._relays: Relays | None = None
         self._behind: dict[str, int] = {}
         self._blocked: set[Link] = set()
+        self._slow: dict[Link, Quality] = {}
         if relayed:
             nodes = self._cluster.layout.nodes
             self._behind = dict(
@@ -143,6 +142,18 @@ class LocalEnvironment:
             return None
         return self._cluster.layout.node(found["node_id"]).name, found["epoch"]
 
+    def broker_name(self, broker_id: int) -> str | None:
+        """See `Environment`."""
+        found = [node.name for node in self._cluster.layout.brokers if node.node_id == broker_id]
+        return found[0] if found else None
+
+    async def settled(self) -> bool:
+        """See `Environment`."""
+        status = await asyncio.to_thread(self._cluster.status)
+        wanted = {node.node_id for node in self._cluster.layout.brokers}
+        lagging = None if status.leader is None else status.leader["under_replicated_partitions"]
+        return lagging == 0 and wanted <= set(status.active_brokers)
+
     async def kill(self, node: str) -> None:
         """See `Environment`."""
         await asyncio.to_thread(self._cluster.kill, self._cluster.layout.node(node))
@@ -181,3 +192,29 @@ class LocalEnvironment:
         self._blocked.clear()
         if self._relays is not None:
             self._relays.set_blocked(())
+
+    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+        """See `Environment`."""
+        self._slow |= dict.fromkeys(links, quality)
+        if self._relays is not None:
+            self._relays.set_quality(self._slow)
+
+    async def restore(self) -> None:
+        """See `Environment`."""
+        self._slow.clear()
+        if self._relays is not None:
+            self._relays.set_quality({})
+
+    async def skew_clock(self, node: str, by_ms: int) -> None:
+        """Real processes have the machine's clock."""
+        raise InputError("--env local: clocks of real processes cannot be changed")
+
+    async def reset_clocks(self) -> None:
+        """No clock was changed."""
+
+    async def break_disk(self, node: str, kind: str) -> None:
+        """Real processes have the machine's disks."""
+        raise InputError("--env local: disks of real processes cannot be broken")
+
+    async def mend_disks(self) -> None:
+        """No disk was broken."""

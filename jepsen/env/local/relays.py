@@ -1,23 +1,27 @@
-"""Relays on loopback: others reach a node through one, which can hold up what a link carries.
+"""Relays on loopback: each stands before a node, and can hold up or slow what a link carries.
 
 Who has connected is told by which process owns the connection's port, and only asked while links
-are cut. What is held up is delivered after the heal, as the network does with what TCP sends again;
-connections stay.
+are cut or slow. What is held up is delivered after the heal, as the network does with what TCP
+sends again; connections stay. A slow link carries one piece after the other, each with what has
+come meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psutil
 
+from jepsen.env.base import RETRANSMIT_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from jepsen.env.base import Link
+    from jepsen.env.base import Link, Quality
 
 HOST = "127.0.0.1"
 PIECE_BYTES = 64 * 1024
@@ -49,6 +53,8 @@ class Relays:
         self._pids = pids
         self._servers: list[asyncio.Server] = []
         self._links: frozenset[Link] = frozenset()
+        self._qualities: dict[Link, Quality] = {}
+        self._random = random.Random()
         self._changed = asyncio.Event()
         self._connections: dict[_Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,6 +88,10 @@ class Relays:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
+        """These links are no better than that now, all others are as good as they can."""
+        self._qualities = dict(qualities)
+
     async def _relay(
         self, node: str, behind: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -114,10 +124,20 @@ class Relays:
         while piece := await reader.read(PIECE_BYTES):
             if self._links:
                 await self._passable(connection, back=back)
+            if self._qualities:
+                await self._crossed(connection, len(piece), back=back)
             writer.write(piece)
             await writer.drain()
         await self._passable(connection, back=back)
         writer.write_eof()
+
+    async def _crossed(self, connection: _Connection, size: int, *, back: bool) -> None:
+        """Takes as long as the link needs for a piece."""
+        while connection.source is None:
+            await self._ask()
+        quality = self._qualities.get(connection.link(back=back))
+        if quality is not None:
+            await asyncio.sleep(crossing_s(quality, size, self._random))
 
     async def _passable(self, connection: _Connection, *, back: bool) -> None:
         while self._links:
@@ -138,6 +158,16 @@ class Relays:
         owners = await asyncio.to_thread(_owners, dict(self._pids()))
         for one in unknown:
             one.source = owners.get(one.port, OUTSIDE)
+
+
+def crossing_s(quality: Quality, size: int, rng: random.Random) -> float:
+    """How long a piece of so many bytes is under way."""
+    seconds = quality.delay_ms / 1000
+    if quality.bytes_per_s:
+        seconds += size / quality.bytes_per_s
+    while rng.random() < quality.loss:
+        seconds += RETRANSMIT_S
+    return seconds
 
 
 def _owners(pids: Mapping[str, int]) -> dict[int, str]:

@@ -296,6 +296,10 @@ class SimDisk:
         self._unsynced = waiting
         self.charge_sync(path)
 
+    def sync_volume(self, directory: str) -> bool:
+        """Each file and directory is synced by itself."""
+        return False
+
     def space(self, directory: str) -> tuple[int, int]:
         """As large as any and always half empty."""
         self.fault("space", directory)

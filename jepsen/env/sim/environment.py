@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.env.kv import RaftctlKeyValues
 from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer, SimCluster
+from jepsen.env.sim.faults import Fault
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from jepsen.env.base import ClusterSpec, Link
+    from jepsen.env.base import ClusterSpec, Link, Quality
     from jepsen.env.sim.world import World
 
 ASK_S = 1.0
@@ -22,12 +23,13 @@ TERMINATE_S = 20.0
 class SimEnvironment:
     """See `jepsen.env.base.Environment`."""
 
-    faults = frozenset({"kill", "pause", "restart", "partition"})
-
     def __init__(self, world: World, spec: ClusterSpec) -> None:
         self._world = world
         self._cluster = SimCluster(world, spec.controllers, spec.brokers, spec.overrides)
         self._observer = Observer(self._cluster)
+        self._disks = self._cluster.disk_faults()
+        self._broken: list[Fault] = []
+        self._without_power: list[str] = []
 
     @property
     def controllers(self) -> Sequence[str]:
@@ -75,6 +77,20 @@ class SimEnvironment:
             return None
         return f"controller-{status['leader_id']}", status["epoch"]
 
+    def broker_name(self, broker_id: int) -> str | None:
+        """See `Environment`."""
+        name = f"broker-{broker_id}"
+        return name if name in self.brokers else None
+
+    async def settled(self) -> bool:
+        """See `Environment`."""
+        try:
+            status = await self._observer.wait_for(lambda _: True, ASK_S)
+        except TimeoutError:
+            return False
+        active = [one for one in status["brokers"] if not one["fenced"]]
+        return len(active) == len(self.brokers) and not status["under_replicated_partitions"]
+
     async def kill(self, node: str) -> None:
         """See `Environment`."""
         if self._world.node(node).process is not None:
@@ -113,3 +129,44 @@ class SimEnvironment:
     async def unblock(self) -> None:
         """See `Environment`."""
         self._world.heal()
+
+    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+        """See `Environment`."""
+        for source, target in links:
+            link = self._world.network.link(source, target)
+            link.latency_min_ms += quality.delay_ms
+            link.loss = quality.loss
+            link.bytes_per_s = quality.bytes_per_s
+
+    async def restore(self) -> None:
+        """See `Environment`."""
+        self._world.network.restore_links()
+
+    async def skew_clock(self, node: str, by_ms: int) -> None:
+        """See `Environment`."""
+        self._world.node(node).clock_offset_ms += by_ms
+
+    async def reset_clocks(self) -> None:
+        """See `Environment`."""
+        for node in [*self.controllers, *self.brokers]:
+            self._world.node(node).clock_offset_ms = 0
+
+    async def break_disk(self, node: str, kind: str) -> None:
+        """See `Environment`."""
+        if kind == "power_off":
+            self._cluster.power_off(node)
+            self._without_power.append(node)
+            return
+        fault = Fault(kind, 0, 0, (node,))
+        if self._disks.may_begin(fault):
+            self._disks.begin(fault)
+            self._broken.append(fault)
+
+    async def mend_disks(self) -> None:
+        """See `Environment`."""
+        broken, self._broken = self._broken, []
+        for fault in broken:
+            self._disks.end(fault)
+        dark, self._without_power = self._without_power, []
+        for node in dark:
+            await self.start_node(node)

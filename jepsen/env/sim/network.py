@@ -54,6 +54,8 @@ class Link:
     latency_min_ms: float = 0.1
     latency_extra_mean_ms: float = 0.2
     bytes_per_s: float | None = None
+    loss: float = 0.0
+    """The chance that a segment is lost, each time it is sent; it arrives late then."""
     blocked: bool = False
     busy_until_s: float = 0.0
 
@@ -85,6 +87,8 @@ class Network:
         if link.bytes_per_s is not None:
             link.busy_until_s = max(now_s, link.busy_until_s) + size / link.bytes_per_s
             now_s = link.busy_until_s
+        while link.loss and self._random.random() < link.loss:
+            now_s += RETRANSMIT_MAX_S
         extra_ms = self._random.expovariate(1.0) * link.latency_extra_mean_ms
         return now_s + (link.latency_min_ms + extra_ms) / 1000
 
@@ -93,6 +97,13 @@ class Network:
         if self._random.random() < SHORT_SEGMENT_CHANCE:
             return self._random.randint(1, SEGMENT_BYTES_MAX)
         return SEGMENT_BYTES_MAX
+
+    def restore_links(self) -> None:
+        """Every link is as quick and as sure as a new one; what is blocked stays so."""
+        for link in self._links.values():
+            new = Link()
+            link.latency_min_ms, link.bytes_per_s = new.latency_min_ms, new.bytes_per_s
+            link.latency_extra_mean_ms, link.loss = new.latency_extra_mean_ms, new.loss
 
     def stall(self, flow: Flow) -> None:
         """Remembers a flow that waits for a heal."""

@@ -117,7 +117,8 @@ class FakeFiles:
         if path not in self.nodes:
             if not create:
                 raise FileNotFoundError(path)
-            assert path.rpartition("/")[0] in self.directories, path
+            if path.rpartition("/")[0] not in self.directories:
+                raise FileNotFoundError(path)
             self.nodes[path] = _Node()
         return FakeFile(self, self.nodes[path], path)
 
@@ -167,6 +168,9 @@ class FakeFiles:
 
         kept = {p: n for p, n in self._durable_names.items() if not here(p)}
         self._durable_names = kept | {p: n for p, n in self.nodes.items() if here(p)}
+
+    def sync_volume(self, directory: str) -> bool:
+        return False
 
     def space(self, directory: str) -> tuple[int, int]:
         self.check(directory)

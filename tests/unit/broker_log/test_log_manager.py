@@ -266,6 +266,23 @@ async def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
     await manager.stop()
 
 
+async def test_new_logs_share_their_syncs_and_one_that_is_gone_harms_none() -> None:
+    files = FakeFiles()
+    runtime = Counting(files)
+    manager = LogManager(runtime, ["/d1"], TopicConfig(), never)
+    await manager.start()
+    before = runtime.made["log-0"].calls
+    for number in range(30):
+        manager.create(TopicPartition("a", number), UUID(int=number + 1), TopicConfig())
+    assert runtime.made["log-0"].calls == before + 1
+    manager.delete(A)
+    await settle()
+    for number in range(1, 30):
+        assert checkpoints.read_topic_id(files, f"/d1/a-{number}") == UUID(int=number + 1)
+    assert manager.offline_directories == []
+    await manager.stop()
+
+
 async def test_what_a_crash_left_of_a_deletion_is_removed() -> None:
     files = FakeFiles()
     files.make_directories("/d1/a-0.0123456789abcdef0123456789abcdef-delete")

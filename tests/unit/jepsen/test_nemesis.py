@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.env.base import RETRANSMIT_S, Quality
+from jepsen.env.local.relays import crossing_s
+from jepsen.faults import HEAL, PACKAGES, PARTITIONS, QUALITIES, package
+from jepsen.generator.core import NEMESIS, Context, Todo
 from jepsen.history import Op, OpType
-from jepsen.nemesis import HEAL, PARTITIONS, Nemesis, cut_links
+from jepsen.nemesis import Nemesis, cut_links
+from jepsen.report.plots import SHADES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +27,6 @@ FIVE = ["a", "b", "c", "d", "e"]
 class Cluster:
     """An environment that only remembers."""
 
-    faults = frozenset({"kill"})
     controllers: Sequence[str] = ("controller-1", "controller-2", "controller-3")
     brokers: Sequence[str] = ("broker-1", "broker-2", "broker-3")
     bootstrap_servers = ""
@@ -32,12 +36,41 @@ class Cluster:
         self.paused: set[str] = set()
         self.links: set[Link] = set()
         self.restarts = 0
+        self.slow: dict[Link, Quality] = {}
+        self.clocks: dict[str, int] = {}
+        self.disks: dict[str, str] = {}
+        self.polls_until_settled = 0
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
         raise AssertionError("no client is needed")
 
     async def leader(self) -> str | None:
         return "controller-2"
+
+    def broker_name(self, broker_id: int) -> str | None:
+        return f"broker-{broker_id}"
+
+    async def settled(self) -> bool:
+        self.polls_until_settled -= 1
+        return self.polls_until_settled < 0
+
+    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+        self.slow |= dict.fromkeys(links, quality)
+
+    async def restore(self) -> None:
+        self.slow.clear()
+
+    async def skew_clock(self, node: str, by_ms: int) -> None:
+        self.clocks[node] = by_ms
+
+    async def reset_clocks(self) -> None:
+        self.clocks.clear()
+
+    async def break_disk(self, node: str, kind: str) -> None:
+        self.disks[node] = kind
+
+    async def mend_disks(self) -> None:
+        self.disks.clear()
 
     async def leadership(self) -> tuple[str, int] | None:
         return "controller-2", 1
@@ -108,10 +141,12 @@ async def test_all_is_well_after_the_last_operation(seed: int) -> None:
         await nemesis.invoke(op("kill", kind))
         await nemesis.invoke(op("pause", kind))
     await nemesis.invoke(op("partition", PARTITIONS[seed]))
-    assert cluster.down
-    assert cluster.links
+    await nemesis.invoke(op("slow", QUALITIES[seed % 3]))
+    await nemesis.invoke(op("break-disk", "disk_full"))
+    assert all((cluster.down, cluster.links, cluster.slow, cluster.disks))
     await nemesis.invoke(op(HEAL))
     assert (cluster.down, cluster.paused, cluster.links) == (set(), set(), set())
+    assert (cluster.slow, cluster.disks) == ({}, {})
 
 
 async def test_what_is_done_is_noted() -> None:
@@ -122,3 +157,114 @@ async def test_what_is_done_is_noted() -> None:
     assert (await nemesis.invoke(op("start"))).value == ["controller-2"]
     assert (await nemesis.invoke(op("restart", "leader"))).value == ["controller-2"]
     assert (cluster.restarts, cluster.down) == (1, set())
+
+
+class Parts:
+    """Who plays which part, as a test decides."""
+
+    def __init__(self, broker_id: int | None) -> None:
+        self._broker_id = broker_id
+
+    async def broker(self, role: str) -> int | None:
+        return self._broker_id
+
+    async def reassign(self) -> list[Any] | None:
+        return [0, [3, 1]]
+
+
+@pytest.mark.parametrize("role", ["partition-leader", "coordinator"])
+async def test_who_leads_a_partition_or_coordinates_can_be_meant(role: str) -> None:
+    cluster = Cluster()
+    nemesis = Nemesis(cluster, random.Random(1), Parts(2))
+    assert (await nemesis.invoke(op("kill", role))).value == ["broker-2"]
+    await nemesis.invoke(op("start"))
+    await nemesis.invoke(op("partition", f"isolate-{role}"))
+    assert {link for link in cluster.links if "broker-2" not in link} == set()
+    assert len(cluster.links) == 2 * 5
+    assert (await nemesis.invoke(op("reassign", "one"))).value == [0, [3, 1]]
+    nobody = Nemesis(cluster, random.Random(1), Parts(None))
+    assert (await nobody.invoke(op("kill", role))).value == []
+
+
+async def test_a_rolling_restart_waits_for_each_to_be_in_sync(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("jepsen.nemesis.SETTLE_POLL_S", 0)
+    cluster = Cluster()
+    nemesis = Nemesis(cluster, random.Random(1))
+    cluster.polls_until_settled = 5
+    done = await nemesis.invoke(op("rolling", "brokers"))
+    assert (done.value, cluster.down) == (["broker-1", "broker-2", "broker-3"], set())
+    cluster.polls_until_settled = 1_000
+    assert (await nemesis.invoke(op("rolling", "brokers"))).value == []
+
+
+async def test_a_disk_is_broken_only_where_all_copies_are_in_sync() -> None:
+    cluster = Cluster()
+    cluster.polls_until_settled = 1
+    nemesis = Nemesis(cluster, random.Random(1))
+    assert (await nemesis.invoke(op("break-disk", "power_off"))).value == []
+    (node, kind) = (await nemesis.invoke(op("break-disk", "power_off"))).value
+    assert cluster.disks == {node: kind}
+
+
+async def test_a_clock_is_off_until_it_is_reset() -> None:
+    cluster = Cluster()
+    nemesis = Nemesis(cluster, random.Random(1))
+    done = await nemesis.invoke(op("skew", "one"))
+    assert [list(one) for one in cluster.clocks.items()] == done.value
+    await nemesis.invoke(op(HEAL))
+    assert cluster.clocks == {}
+
+
+async def test_a_link_gets_worse_in_the_way_that_is_asked_for() -> None:
+    cluster = Cluster()
+    nemesis = Nemesis(cluster, random.Random(1))
+    for at, kind in enumerate(QUALITIES):
+        await nemesis.invoke(op("slow", kind))
+        (quality,) = set(cluster.slow.values())
+        changed = [one != best for one, best in zip(quality, Quality(), strict=True)]
+        assert changed == [at == other for other in range(3)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_several_faults_come_in_rounds_with_rest_after_each(seed: int) -> None:
+    done = _what_is_done(seed)
+    begins = {"kill", "pause", "slow"}
+    kinds: list[set[str]] = [set()]
+    for _, f in done:
+        kinds[-1] |= {f} & begins
+        if f == HEAL:
+            kinds.append(set())
+    assert {len(one) for one in kinds[:-1]} >= {1, 2}
+    healed = [(at, done[n + 1][0]) for n, (at, f) in enumerate(done[:-1]) if f == HEAL]
+    assert len(healed) > 5
+    assert all(after - at >= 1.0 for at, after in healed)
+
+
+def _what_is_done(seed: int) -> list[tuple[float, str]]:
+    """(second, operation) of two minutes."""
+    rng = random.Random(seed)
+    generator = package(("kill", "pause", "slow"), 1.0, roles=True)
+    done: list[tuple[float, str]] = []
+    for moment_ms in range(0, 120_000, 50):
+        context = Context(moment_ms * 1_000_000, (NEMESIS,), {NEMESIS: NEMESIS}, rng)
+        found = generator.next_op(context)
+        assert found is not None
+        todo, generator = found
+        if isinstance(todo, Todo):
+            done.append((moment_ms / 1000, todo.f))
+    return done
+
+
+def test_every_fault_has_a_colour() -> None:
+    assert {one.begin for one in PACKAGES.values()} == set(SHADES)
+
+
+def test_what_a_slow_link_carries_takes_its_time() -> None:
+    rng = random.Random(1)
+    assert crossing_s(Quality(), 1_000, rng) == 0
+    assert crossing_s(Quality(delay_ms=50, bytes_per_s=1_000), 1_000, rng) == 1.05
+    late = [crossing_s(Quality(loss=0.5), 1, rng) for _ in range(200)]
+    assert 60 < late.count(0) < 140
+    assert max(late) >= 2 * RETRANSMIT_S

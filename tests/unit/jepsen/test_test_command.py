@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         (["register", "--env", "moon"], "--env moon"),
         (["register", "--nemesis", "kill,rain"], "--nemesis rain"),
         (["register", "--acks", "2"], "--acks 2"),
+        (["register", "--nemesis", "reassign"], "--nemesis reassign"),
+        (["register", "--env", "local", "--nemesis", "disk"], "--nemesis disk"),
         (["register", "-o", "nonsense"], "-o nonsense"),
         (["queue", "--env", "sim", "--client", "librdkafka"], "--client librdkafka"),
         (["queue", "--client", "pigeon"], "--client pigeon"),

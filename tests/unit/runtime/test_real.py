@@ -17,7 +17,7 @@ import pytest
 
 from raftctl.errors import ConfigError, KafkaError
 from raftctl.runtime import real
-from raftctl.runtime.api import FileSystem, Runtime, Worker, read_file, replace_file
+from raftctl.runtime.api import FileSystem, Runtime, Worker, read_file, replace_file, replace_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,6 +104,26 @@ def test_directories(tmp_path: Path) -> None:
     assert not files.is_directory(folder + "/z")
     files.remove_tree(folder)
     assert not files.exists(folder)
+
+
+def test_many_files_are_replaced_with_one_sync_of_the_volume_for_each_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = real.RealFileSystem()
+    contents = {str(tmp_path / f"{number}"): b"%d" % number for number in range(50)}
+    synced: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "fdatasync", fsync)
+    replace_files(files, contents)
+    assert {path: read_file(files, path) for path in contents} == contents
+    assert files.names(str(tmp_path)) == sorted(str(number) for number in range(50))
+    assert synced == []
+    with pytest.raises(FileNotFoundError):
+        files.sync_volume(str(tmp_path / "missing"))
 
 
 def test_a_locked_directory_is_refused_with_its_name(tmp_path: Path) -> None:

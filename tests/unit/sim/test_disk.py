@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jepsen.env.sim.disk import SimDisk, no_fault
 from raftctl.errors import ConfigError
-from raftctl.runtime.api import read_file, replace_file
+from raftctl.runtime.api import read_file, replace_file, replace_files
 
 if TYPE_CHECKING:
     from raftctl.runtime.api import FileSystem
@@ -190,6 +190,34 @@ def test_a_replaced_file_is_old_or_new_after_a_crash_at_any_step(seed: int, step
     disk.fault = lambda operation, path: None
     disk.crash()
     assert read_file(disk, "/state") in ([b"new"] if finished else [b"old", b"new"])
+
+
+@given(st.integers(0, 2**32), st.integers(0, 130))
+def test_many_replaced_files_are_each_old_or_new_after_a_crash(seed: int, step: int) -> None:
+    disk = make_disk(seed)
+    paths = [f"/{name}/state" for name in range(20)]
+    for path in paths:
+        disk.make_directories(path.rpartition("/")[0])
+    disk.sync_directory("/")
+    replace_files(disk, dict.fromkeys(paths, b"old"))
+    left = step
+
+    def crash_at_step(operation: str, path: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise InterruptedError
+
+    disk.fault = crash_at_step
+    finished = True
+    try:
+        replace_files(disk, dict.fromkeys(paths, b"new"))
+    except InterruptedError:
+        finished = False
+    disk.fault = no_fault
+    disk.crash()
+    found = {read_file(disk, path) for path in paths}
+    assert found == {b"new"} if finished else found <= {b"old", b"new"}
 
 
 @dataclass(frozen=True)

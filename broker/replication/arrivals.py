@@ -1,0 +1,56 @@
+"""Replicas that are new to this broker, taken up a few at a time.
+
+A topic may bring thousands at once, and each makes a directory and files. Meanwhile the loop must
+answer, and heartbeats must go out, or the broker is fenced for its diligence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from broker.types import TopicPartition
+    from raftctl.metadata.image import PartitionImage
+
+AT_ONCE = 20
+"""So many in one turn of the loop: some milliseconds."""
+
+
+class Arrivals:
+    """Partitions to take up, each with the newest image of it, in the order they were told."""
+
+    def __init__(self, take: Callable[[TopicPartition, UUID, PartitionImage], None]) -> None:
+        self._take = take
+        self._waiting: dict[TopicPartition, tuple[UUID, PartitionImage]] = {}
+        self._more = asyncio.Event()
+
+    def add(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
+        """What was told of the partition before and still waits is out of date."""
+        self._waiting[partition] = (topic_id, image)
+
+    def forget(self, partition: TopicPartition, topic_id: UUID) -> None:
+        """The partition is deleted, or moved away before it was taken up."""
+        waiting = self._waiting.get(partition)
+        if waiting is not None and waiting[0] == topic_id:
+            del self._waiting[partition]
+
+    def take_some(self) -> None:
+        """Takes up the first that wait; `run` goes on with the others."""
+        for partition in list(islice(self._waiting, AT_ONCE)):
+            self._take(partition, *self._waiting.pop(partition))
+        if self._waiting:
+            self._more.set()
+        else:
+            self._more.clear()
+
+    async def run(self) -> None:
+        """Takes up what waits, a turn of the loop for each few; until cancelled."""
+        while True:
+            await self._more.wait()
+            self.take_some()
+            await asyncio.sleep(0)

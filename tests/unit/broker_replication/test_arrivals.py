@@ -1,0 +1,80 @@
+"""Replicas that are new are taken up a few at a time, whatever the number."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from broker.replication.arrivals import AT_ONCE, Arrivals
+from broker.types import TopicPartition
+from raftctl.metadata.image import PartitionImage
+from raftctl.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from tests.unit.broker_replication.world import TOPIC_ID, World, eventually
+
+MANY = 5 * AT_ONCE
+IMAGE = PartitionImage((1,), (1,), 1, 0, 0)
+NEWER = PartitionImage((1, 2), (1,), 1, 1, 1)
+
+
+class Taken:
+    """What was taken up, in order."""
+
+    def __init__(self) -> None:
+        self.all: list[tuple[int, PartitionImage]] = []
+        self.arrivals = Arrivals(self._take)
+
+    def _take(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
+        assert topic_id == TOPIC_ID
+        self.all.append((partition.partition, image))
+
+    def add(self, *numbers: int, image: PartitionImage = IMAGE) -> None:
+        for number in numbers:
+            self.arrivals.add(TopicPartition("t", number), TOPIC_ID, image)
+
+
+@pytest.mark.req("R1")
+async def test_the_first_are_taken_at_once_and_others_have_their_turns_between_the_rest() -> None:
+    taken = Taken()
+    taken.add(*range(MANY))
+    taken.arrivals.take_some()
+    assert [number for number, _ in taken.all] == list(range(AT_ONCE))
+    running = asyncio.ensure_future(taken.arrivals.run())
+    turns = 0
+    while len(taken.all) < MANY:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= MANY // AT_ONCE - 1
+    assert [number for number, _ in taken.all] == list(range(MANY))
+    taken.add(7)
+    taken.arrivals.take_some()
+    assert taken.all[-1] == (7, IMAGE)
+    running.cancel()
+
+
+async def test_the_newest_image_counts_and_what_is_gone_is_not_taken_up() -> None:
+    taken = Taken()
+    taken.add(0, 1, 2)
+    taken.add(1, image=NEWER)
+    taken.arrivals.forget(TopicPartition("t", 2), UUID(int=99))
+    taken.arrivals.forget(TopicPartition("t", 0), TOPIC_ID)
+    taken.arrivals.take_some()
+    assert taken.all == [(1, NEWER), (2, IMAGE)]
+
+
+@pytest.mark.req("R1")
+async def test_a_large_topic_is_hosted_over_several_turns_and_a_deleted_one_no_more() -> None:
+    async with World(brokers=1) as world:
+        replicas = world.nodes[1].replicas
+        partitions = [PartitionRecord(TOPIC_ID, n, (1,), (1,), 1, 0, 0) for n in range(MANY)]
+        world.controller.commit(TopicRecord("t", TOPIC_ID), *partitions)
+        assert len(replicas.hosted) == AT_ONCE
+        await eventually(lambda: len(replicas.hosted) == MANY)
+        other = UUID(int=12)
+        partitions = [PartitionRecord(other, n, (1,), (1,), 1, 0, 0) for n in range(MANY)]
+        world.controller.commit(TopicRecord("other", other), *partitions)
+        world.controller.commit(RemoveTopicRecord(other))
+        for _ in range(MANY):
+            await asyncio.sleep(0)
+        assert {partition.topic for partition in replicas.hosted} == {"t"}
