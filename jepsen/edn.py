@@ -197,8 +197,14 @@ class _Reader:
         return Symbol(token)
 
 
+_HASHABLE = frozenset((int, str, bool, float, type(None)))
+"""Types of most values; to ask for them first is quicker than a match."""
+
+
 def hashable(value: Any) -> Any:
     """The value with tuples for lists and sorted pairs for maps, so that it can be a key."""
+    if type(value) in _HASHABLE:
+        return value
     match value:
         case list() | tuple():
             return tuple(map(hashable, value))

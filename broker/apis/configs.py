@@ -82,7 +82,7 @@ def _entries(context: ApiContext, resource: dict[str, Any]) -> Iterator[dict[str
     image = context.metadata.image
     if kind == TOPIC_RESOURCE:
         if image.topics.by_name(name) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         return _topic_entries(context, image.config(kind, name), keys)
     if kind == BROKER_RESOURCE:
         if name not in ("", str(context.config.node_id)):

@@ -291,10 +291,13 @@ class TransactionCore:
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
         known = self._known.get(request.transactional_id)
         if known is not None and known.goes_on_as(request.producer_id, request.producer_epoch):
+            # Perhaps with the id that comes with COMPLETE.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         found = self._of_producer(request)
         if found.producer_epoch != request.producer_epoch:
             raise _fenced(found)
+        if found.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         is_ongoing = found.state is TransactionState.ONGOING
         here = found.partitions if is_ongoing else frozenset()
         if request.verify_only:

@@ -50,6 +50,10 @@ __all__ = [
 ]
 
 
+STATES_SHARED_MAX = 10_000
+"""Keys share what was computed of the model until it has seen so many states."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyResult:
     """The verdict on one key."""
@@ -82,13 +86,25 @@ def check_linearizable(
     by_key: dict[Any, list[Operation]] = {}
     for operation in operations(history):
         by_key.setdefault(hashable(operation.invoke.key), []).append(operation)
-    results = tuple(check_key(key, mine, model, budget or Budget()) for key, mine in by_key.items())
-    return LinearizabilityResult(merge_valid(result.valid for result in results), results)
+    machine = Machine(model)
+    results = []
+    for key, mine in by_key.items():
+        if len(machine.states) > STATES_SHARED_MAX:
+            machine = Machine(model)
+        results.append(check_key(key, mine, model, budget or Budget(), machine))
+    valid = merge_valid(result.valid for result in results)
+    return LinearizabilityResult(valid, tuple(results))
 
 
-def check_key(key: Any, mine: list[Operation], model: Model, budget: Budget) -> KeyResult:
-    """Checks the operations on one key."""
-    machine, purse = Machine(model), Purse(budget)
+def check_key(
+    key: Any,
+    mine: list[Operation],
+    model: Model,
+    budget: Budget,
+    machine: Machine | None = None,
+) -> KeyResult:
+    """Checks the operations on one key. A `machine` of the model may serve several keys."""
+    machine, purse = machine or Machine(model), Purse(budget)
     moments, width, unknown = _moments(mine, model)
     search: VisitSearch | CountingSearch
     search = CountingSearch(machine, purse) if unknown else VisitSearch(machine, purse, width)
@@ -109,14 +125,18 @@ def _moments(mine: list[Operation], model: Model) -> tuple[list[Moment], int, bo
     unknown = False
     for operation in mine:
         if observed(operation, model) and operation.completion is not None:
-            moments.append(Moment(operation.invoke.index, False, operation))
-            moments.append(Moment(operation.completion.index, True, operation))
+            moments.append((operation.invoke.index, False, operation))
+            moments.append((operation.completion.index, True, operation))
         elif operation.type is OpType.INFO and not model.only_reads(call_of(operation)):
             unknown = True
-            moments.append(Moment(operation.invoke.index, False, operation))
-    moments.sort(key=lambda moment: moment.line)
+            moments.append((operation.invoke.index, False, operation))
+    moments.sort()  # no two have the same line
     width = pending = 0
-    for moment in moments:
-        pending += -1 if moment.returns else 1
-        width = max(width, pending)
+    for _, returns, _ in moments:
+        if returns:
+            pending -= 1
+        else:
+            pending += 1
+            if pending > width:
+                width = pending
     return moments, width, unknown

@@ -102,13 +102,8 @@ class Machine:
         return after
 
 
-class Moment(NamedTuple):
-    """An operation begins or returns."""
-
-    line: int
-    """Of the history."""
-    returns: bool
-    operation: Operation
+Moment = tuple[int, bool, Operation]
+"""An operation begins or returns: (line of the history, whether it returns, operation)."""
 
 
 class Configuration(NamedTuple):
@@ -138,11 +133,11 @@ class Counterexample:
 def observed(operation: Operation, model: Model) -> bool:
     """Whether the operation returns with something to be explained."""
     completion = operation.completion
-    if completion is None or completion.type is OpType.INFO:
+    if completion is None:
         return False
     if completion.type is OpType.FAIL:
         return completion.error is None and completion.f in model.observed_failures
-    return True
+    return completion.type is OpType.OK
 
 
 def call_of(operation: Operation) -> Call:

@@ -89,7 +89,8 @@ class VisitSearch:
             if not survivors:
                 return self._explain(operation, previous)
             self._configurations = survivors
-            self.peak = max(self.peak, len(survivors))
+            if len(survivors) > self.peak:
+                self.peak = len(survivors)
             self._end(bit, call)
             previous = operation
         return None

@@ -39,6 +39,7 @@ h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 .card b { font-size: 1.3rem } table { border-collapse: collapse; width: 100%; font-size: 13px }
 td, th { text-align: left; padding: 2px 10px 2px 0; vertical-align: top;
   border-bottom: 1px solid #e3e7ee; overflow-wrap: anywhere }
+th, td:not(:last-child) { white-space: nowrap }
 code, pre { font: 13px/1.4 ui-monospace, monospace } pre { background: #f5f7fa; padding: .6rem;
   white-space: pre-wrap } svg { width: 100%; font: 11px system-ui, sans-serif }
 svg text { fill: #5a6472 } .grid { stroke: #e3e7ee } .key { margin-right: 1.2rem }

@@ -31,7 +31,8 @@ def open_admin(bootstrap: str, timeout_s: float) -> Iterator[KafkaAdminClient]:
             bootstrap_timeout_ms=int(timeout_s * 1000),
         )
     except (ClientError, ValueError) as error:
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"{bootstrap}: {error}") from None
+        message = f"--bootstrap-server {bootstrap}: no broker answers there: {error}"
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, message) from None
     try:
         yield client
     except ClientError as error:

@@ -21,7 +21,9 @@ T = TypeVar("T")
 ControllersOption = Annotated[
     str, typer.Option("--controllers", metavar="HOST:PORT,...", help="Controllers to ask.")
 ]
-TimeoutOption = Annotated[float, typer.Option(help="Seconds to wait for the controllers.")]
+TimeoutOption = Annotated[
+    float, typer.Option(help="Seconds to wait for the controllers.", min=0.001, max=86_400)
+]
 TIMEOUT_S = 10.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
@@ -15,34 +16,84 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
 app = typer.Typer(
     help="Creates, lists, describes, alters and deletes topics.", no_args_is_help=True
 )
 
-TimeoutOption = Annotated[float, typer.Option(help="Seconds to wait for the cluster.")]
+TimeoutOption = Annotated[
+    float, typer.Option(help="Seconds to wait for the cluster.", min=0.001, max=86_400)
+]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
 TIMEOUT_S = 15.0
+PARTITIONS_MAX = 100_000
+REPLICAS_MAX = 10_000
+"""What librdkafka takes."""
 T = TypeVar("T")
+_BROKER_ID = re.compile(r"[0-9]{1,9}")
 
 
 @app.command()
 def create(
     topic: TopicArgument,
     bootstrap_server: BootstrapOption,
-    partitions: Annotated[int, typer.Option(help="-1: the cluster's default.")] = -1,
-    replication_factor: Annotated[int, typer.Option(help="-1: the cluster's default.")] = -1,
+    partitions: Annotated[
+        int, typer.Option(help="-1: the cluster's default.", min=-1, max=PARTITIONS_MAX)
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option(help="-1: the cluster's default.", min=-1, max=REPLICAS_MAX)
+    ] = -1,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID:ID,...",
+            help="Brokers of each partition instead of counts, the preferred leaders first: "
+            "1:2,2:3 is two partitions of two replicas.",
+        ),
+    ] = None,
     config: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A config of the topic.")
     ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic of this name is fine as it is.")
+    ] = False,
+    validate_only: Annotated[bool, typer.Option(help="Says what would come of it.")] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Creates a topic."""
+    if replica_assignment is not None and (partitions, replication_factor) != (-1, -1):
+        raise ConfigError(
+            "--replica-assignment says how many there are: leave out --partitions and "
+            "--replication-factor"
+        )
+    from confluent_kafka.cimpl import NewTopic
+
+    assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
+    configs = parse_overrides(config or (), "--config")
+    placed = {} if assignment is None else {"replica_assignment": assignment}
+    count = partitions if assignment is None else len(assignment)
+    new = NewTopic(topic, count, replication_factor, config=configs, **placed)
     client = admin_client(bootstrap_server)
-    configs = parse_overrides(config or ())
-    create_topic(client, topic, partitions, replication_factor, configs, timeout)
-    show(output, {"created": topic}, f"created {topic}")
+    try:
+        _create(client, new, timeout, validate_only=validate_only)
+    except KafkaError as error:
+        if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+        show(output, {"created": None}, f"{topic} is there already")
+        return
+    done = "could create" if validate_only else "created"
+    show(output, {"created": None if validate_only else topic}, f"{done} {topic}")
+
+
+def parse_assignment(text: str) -> list[list[int]]:
+    """The brokers of each partition, written as Apache Kafka's tool takes them."""
+    groups = [part.strip().split(":") for part in text.split(",")]
+    if any(not _BROKER_ID.fullmatch(one) for group in groups for one in group):
+        message = f"--replica-assignment {text!r}: write ids as 1:2,2:3, a group for each partition"
+        raise ConfigError(message)
+    return [[int(one) for one in group] for group in groups]
 
 
 @app.command(name="list")
@@ -68,32 +119,41 @@ def describe(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows the partitions of a topic: leader, replicas, in-sync replicas."""
-    metadata = topics_metadata(admin_client(bootstrap_server), timeout).get(topic)
-    if metadata is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {topic}")
+    """Shows a topic's id and partitions: leader, replicas, in-sync replicas."""
+    from confluent_kafka import TopicCollection
+
+    if not topic:
+        raise ConfigError("TOPIC is empty: raftctl topics list shows those there are")
+    client = admin_client(bootstrap_server)
+    futures = client.describe_topics(TopicCollection([topic]), request_timeout=timeout)
+    found = _wait_for_topic(futures, topic, timeout)
     partitions = [
         {
             "partition": partition.id,
-            "leader": None if partition.leader < 0 else partition.leader,
-            "replicas": partition.replicas,
-            "isr": sorted(partition.isrs),
+            "leader": None if partition.leader is None else partition.leader.id,
+            "replicas": [one.id for one in partition.replicas],
+            "isr": sorted(one.id for one in partition.isr),
         }
-        for _, partition in sorted(metadata.partitions.items())
+        for partition in found.partitions
     ]
     rows = [
         [one["partition"], one["leader"], _ids(one["replicas"]), _ids(one["isr"])]
         for one in partitions
     ]
     text = table(("PARTITION", "LEADER", "REPLICAS", "IN-SYNC"), rows)
-    show(output, {"topic": topic, "partitions": partitions}, text)
+    # The library writes it in the other alphabet of base64 than everybody else.
+    topic_id = str(found.topic_id).translate(str.maketrans("+/", "-_"))
+    document = {"topic": topic, "topic_id": topic_id, "partitions": partitions}
+    show(output, document, f"{topic}, id {topic_id}\n{text}")
 
 
 @app.command()
 def alter(
     topic: TopicArgument,
     bootstrap_server: BootstrapOption,
-    partitions: Annotated[int, typer.Option(help="The new count, above the present one.")],
+    partitions: Annotated[
+        int, typer.Option(help="The new count, above the present one.", min=1, max=PARTITIONS_MAX)
+    ],
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -113,13 +173,22 @@ def alter(
 def delete(
     topic: TopicArgument,
     bootstrap_server: BootstrapOption,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="It is fine if there is no such topic.")
+    ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Deletes a topic and all its records."""
     client = admin_client(bootstrap_server)  # Must outlive its futures.
-    futures = client.delete_topics([topic], operation_timeout=timeout)
-    wait_for(futures[topic], timeout)
+    futures = client.delete_topics([topic], operation_timeout=timeout, request_timeout=timeout)
+    try:
+        _wait_for_topic(futures, topic, timeout)
+    except KafkaError as error:
+        if not if_exists or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        show(output, {"deleted": None}, f"there is no topic {topic}")
+        return
     show(output, {"deleted": topic}, f"deleted {topic}")
 
 
@@ -150,8 +219,19 @@ def create_topic(
     from confluent_kafka.cimpl import NewTopic
 
     new = NewTopic(topic, partitions, replication_factor, config=dict(configs))
-    futures = client.create_topics([new], operation_timeout=timeout_s, request_timeout=timeout_s)
-    wait_for(futures[topic], timeout_s)
+    _create(client, new, timeout_s)
+
+
+def _create(
+    client: AdminClient, new: NewTopic, timeout_s: float, *, validate_only: bool = False
+) -> None:
+    futures = client.create_topics(
+        [new],
+        operation_timeout=timeout_s,
+        request_timeout=timeout_s,
+        validate_only=validate_only,
+    )
+    wait_for(futures[new.topic], timeout_s)
 
 
 def topics_metadata(client: AdminClient, timeout_s: float) -> dict[str, Any]:
@@ -163,6 +243,15 @@ def topics_metadata(client: AdminClient, timeout_s: float) -> dict[str, Any]:
     except KafkaException as error:
         raise_error(error)
     return topics
+
+
+def _wait_for_topic(futures: Mapping[str, Future[T]], topic: str, timeout_s: float) -> T:
+    try:
+        return wait_for(futures[topic], timeout_s)
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise KafkaError(error.code, f"no topic {topic}") from None
 
 
 def wait_for(future: Future[T], timeout_s: float) -> T:
@@ -180,7 +269,11 @@ def wait_for(future: Future[T], timeout_s: float) -> T:
 
 def raise_error(error: Any) -> NoReturn:
     """Turns librdkafka's error into ours."""
-    raise client_error(error.args[0].code(), error.args[0].str()) from None
+    told = client_error(error.args[0].code(), error.args[0].str())
+    if told.code == ErrorCode.BROKER_NOT_AVAILABLE:
+        message = f"{told.message}; do brokers listen at the addresses of --bootstrap-server?"
+        raise KafkaError(told.code, message) from None
+    raise told from None
 
 
 def _ids(numbers: Iterable[int]) -> str:

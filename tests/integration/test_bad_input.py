@@ -306,3 +306,15 @@ def test_clients_go_on_after_all_that(cluster: LocalCluster) -> None:
     offsets = client.write(cluster.layout.bootstrap, "unhurt", records)
     assert offsets == list(range(100))
     assert client.read(cluster.layout.bootstrap, "unhurt")[0].records == records
+
+
+@pytest.mark.req("A2")
+@pytest.mark.parametrize("command", [("topics", "list"), ("quotas", "describe")])
+def test_no_broker_answers(command: tuple[str, ...], unused_tcp_port: int) -> None:
+    """The one asks with librdkafka, the other with kafka-python."""
+    server = ("--bootstrap-server", f"127.0.0.1:{unused_tcp_port}", "--timeout", "0.5")
+    told = raftctl(*command, *server)
+    assert (told.status, told.stdout) == (1, "")
+    assert told.stderr.startswith("raftctl: BROKER_NOT_AVAILABLE: ")
+    assert "--bootstrap-server" in told.stderr
+    assert told.stderr.count("\n") == 1

@@ -23,7 +23,7 @@ from confluent_kafka import (
 from kafka import KafkaProducer
 
 from raftctl.cli.topics import admin_client, create_topic
-from tests.integration.clusters import wait_healthy, wait_until
+from tests.integration.clusters import raftctl, wait_healthy, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -347,3 +347,60 @@ def test_a_transaction_is_all_or_nothing_while_brokers_are_killed(
     assert not aborted & set(counts)
     unknown = {value for one in writers for value in one.unknown}
     assert set(counts) <= committed | unknown
+
+
+# --- killed between PREPARE and COMPLETE ----------------------------------------------------------
+
+
+def described(bootstrap: str, name: str) -> dict[str, Any] | None:
+    """What a transactional id has come to; None while nobody can tell."""
+    asked = ("transactions", "describe", name, "--bootstrap-server", bootstrap, "--timeout", "5")
+    done = raftctl(*asked, "--output", "json")
+    return done.document[0] if done.status == 0 else None
+
+
+def leaders(bootstrap: str, topic: str) -> dict[int, int]:
+    """The leader of each partition; -1 where nobody leads."""
+    found = admin_client(bootstrap).list_topics(topic, timeout=30).topics[topic]
+    return {number: one.leader for number, one in found.partitions.items()}
+
+
+@pytest.mark.req("T2")
+@pytest.mark.timeout(300)
+def test_a_coordinator_that_is_killed_after_prepare_leaves_nothing_open(
+    cluster: LocalCluster, bootstrap: str
+) -> None:
+    topic = f"prepared-{next(_numbers)}"
+    create_topic(admin_client(bootstrap), topic, PARTITIONS, 1, {}, 30)
+    settings = {"transactional.id": topic, "reconnect.backoff.max.ms": 200, "log_level": 0}
+    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    producer.init_transactions(TIMEOUT_S)
+    assert len(leaders(bootstrap, "__transaction_state")) == 50
+    known = described(bootstrap, topic)
+    assert known is not None
+    coordinator = known["coordinator"]
+    partition, leader = next(
+        one for one in leaders(bootstrap, topic).items() if one[1] != coordinator
+    )
+    brokers = {one.node_id: one for one in cluster.layout.brokers}
+    producer.begin_transaction()
+    producer.produce(topic, "whole", partition=partition)
+    assert producer.flush(TIMEOUT_S) == 0
+    # Its only replica is gone: the marker cannot be written, and so neither can COMPLETE.
+    cluster.kill(brokers[leader])
+    wait_until(lambda: leaders(bootstrap, topic)[partition] == -1, "nobody leads the partition", 60)
+    committing = threading.Thread(target=producer.commit_transaction, args=(120,))
+    committing.start()
+
+    def is_in(state: str) -> bool:
+        found = described(bootstrap, topic)
+        return found is not None and found["state"] == state
+
+    wait_until(lambda: is_in("PrepareCommit"), "the outcome is decided", 60)
+    cluster.kill(brokers[coordinator])
+    for node in (coordinator, leader):
+        cluster.start(brokers[node])
+    wait_healthy(cluster)
+    wait_until(lambda: is_in("CompleteCommit"), "every partition has its marker", 60)
+    committing.join()
+    assert read(bootstrap, topic) == ["whole"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -150,6 +151,9 @@ def test_used_up_epochs_bring_another_id() -> None:
     rig.add(last)
     following = rig.end(last, commit=True, version=2)
     assert following.producer_id != last.producer_id
+    for early in (following, ProducerGoesOn(last.producer_id, EPOCH_MAX)):
+        assert refused(partial(rig.add, early)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert state(rig) is TransactionState.PREPARE_COMMIT
     (asked,) = rig.write_markers()
     assert (asked.producer_id, asked.producer_epoch) == (last.producer_id, EPOCH_MAX)
     assert rig.end(last, commit=True, version=2) == following

@@ -168,6 +168,43 @@ async def test_offsets_belong_to_the_transaction_too(version: int, error: int) -
         assert found.transaction().partitions == {mine}
 
 
+# --- what operators see ---------------------------------------------------------------------------
+
+
+@pytest.mark.req("N1")
+async def test_leaders_tell_who_writes_to_their_partitions() -> None:
+    async with transactions() as found:
+        producer = await found.begin()
+        await found.produce(12, producer, 0)
+        await found.produce(12, producer, 1)
+        topics = [
+            {"name": "t", "partition_indexes": [0, 1, 7]},
+            {"name": "absent", "partition_indexes": [0]},
+        ]
+        answer = await found.leader.ask(ApiKey.DESCRIBE_PRODUCERS, 0, {"topics": topics})
+        told, absent = (one["partitions"] for one in answer["topics"])
+        assert [one["error_code"] for one in (*told, *absent)] == [0, 0, 3, 3]
+        (mine,) = told[0]["active_producers"]
+        assert mine["last_timestamp"] > 0
+        assert {key: mine[key] for key in mine if key != "last_timestamp"} == {
+            **producer._asdict(),
+            "last_sequence": 1,
+            "coordinator_epoch": -1,
+            "current_txn_start_offset": 0,
+        }
+        assert told[1]["active_producers"] == []
+        asked = {"topics": [{"name": "t", "partition_indexes": [0]}]}
+        answer = await found.coordinator.ask(ApiKey.DESCRIBE_PRODUCERS, 0, asked)
+        (follower,) = answer["topics"][0]["partitions"]
+        assert follower["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await found.end(5, producer, commit=False)
+        await eventually(lambda: not found.is_open)
+        answer = await found.leader.ask(ApiKey.DESCRIBE_PRODUCERS, 0, asked)
+        (mine,) = answer["topics"][0]["partitions"][0]["active_producers"]
+        assert mine["current_txn_start_offset"] == -1
+        assert mine["producer_epoch"] == producer.producer_epoch + 1
+
+
 # --- between the question and the append ----------------------------------------------------------
 
 

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from raftctl.cli.main import BAD_INPUT, FAILED
+from raftctl.config import make_config
+from raftctl.controller.config import ControllerConfig
+from raftctl.ids import uuid_text
 from tests.unit.broker_apis.controlled import listening
 from tests.unit.cli.command_line import CommandLine
+from tests.unit.controller.cluster import CLUSTER_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+ASSIGNED = ("create", "u", "--replica-assignment")
 HOURS = "log.retention.hours"
 HOUR_MS = str(60 * 60 * 1000)
 
@@ -31,6 +36,93 @@ async def test_topics_alter(capsys: pytest.CaptureFixture[str]) -> None:
         assert status == FAILED
         assert "INVALID_PARTITIONS" in err
         assert "must be above 3" in err
+
+
+@pytest.mark.req("C3", "A1")
+async def test_topics_create_describe_and_delete(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        raftctl = CommandLine(capsys, broker)
+        shape = ("--replica-assignment", "1:2,2:3", "--config", "retention.ms=5")
+        create = ("topics", "create", "t")
+        status, out, err = await raftctl.status(*create, *shape, "--validate-only")
+        assert (status, out) == (0, "could create t\n"), err
+        assert broker.cluster.image.topics.by_name("t") is None
+        assert await raftctl.json(*create, *shape) == {"created": "t"}
+        assert dict(broker.cluster.image.config(2, "t")) == {"retention.ms": "5"}
+        topic_id = uuid_text(broker.cluster.topic("t").topic_id)
+        assert await raftctl.json("topics", "describe", "t") == {
+            "topic": "t",
+            "topic_id": topic_id,
+            "partitions": [
+                {"partition": 0, "leader": 1, "replicas": [1, 2], "isr": [1, 2]},
+                {"partition": 1, "leader": 2, "replicas": [2, 3], "isr": [2, 3]},
+            ],
+        }
+        status, out, _ = await raftctl.status("topics", "describe", "t")
+        assert out.startswith(f"t, id {topic_id}\nPARTITION  LEADER")
+        assert await raftctl.json(*create, "--if-not-exists") == {"created": None}
+        assert uuid_text(broker.cluster.topic("t").topic_id) == topic_id
+        assert await raftctl.json("topics", "delete", "t") == {"deleted": "t"}
+        assert await raftctl.json("topics", "delete", "t", "--if-exists") == {"deleted": None}
+
+
+@pytest.mark.req("C3")
+async def test_topics_take_their_counts_from_the_controllers_file(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    values = {
+        "process.roles": "controller",
+        "node.id": "101",
+        "controller.quorum.voters": "101@127.0.0.1:7101",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "CONTROLLER://127.0.0.1:7101",
+        "log.dirs": "/nowhere",
+        "num.partitions": "4",
+        "default.replication.factor": "2",
+    }
+    async with listening(ControllerConfig.of(make_config(values), CLUSTER_ID)) as broker:
+        raftctl = CommandLine(capsys, broker)
+        await raftctl.json("topics", "create", "t")
+        topic = broker.cluster.topic("t")
+        assert [len(one.replicas) for _, one in topic.items()] == [2] * 4
+
+
+@pytest.mark.req("C3", "A2")
+async def test_topics_that_make_no_sense(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        broker.cluster.assign("t", (1, 2))
+        broker.publish()
+        raftctl = CommandLine(capsys, broker)
+        before = broker.cluster.image.topics
+        for arguments, expected, told in [
+            (("create", "t"), FAILED, "TOPIC_ALREADY_EXISTS: Topic 't' already exists"),
+            (("create", ".."), FAILED, "INVALID_TOPIC_EXCEPTION"),
+            (("create", "a b"), FAILED, "has characters other than letters"),
+            (("create", "u", "--partitions", "0"), FAILED, "INVALID_PARTITIONS"),
+            (("create", "u", "--partitions", "99999999999"), BAD_INPUT, "--partitions"),
+            (("create", "u", "--replication-factor", "9"), FAILED, "only 3 broker(s)"),
+            (("create", "u", "--replication-factor", "99999"), BAD_INPUT, "--replication-factor"),
+            (("create", "u", "--config", "x"), BAD_INPUT, "--config x: write key=value"),
+            (("create", "u", "--config", "x=1"), FAILED, "Unknown topic config name: x"),
+            (("create", "u", "--config", "retention.ms=x"), FAILED, "must be an integer"),
+            ((*ASSIGNED, "1:1"), FAILED, "two replicas on one broker"),
+            ((*ASSIGNED, "1:9"), FAILED, "broker 9, which is not registered"),
+            ((*ASSIGNED, "1:2,3"), FAILED, "Partition 1 has 1 replica(s)"),
+            ((*ASSIGNED, "1:x"), BAD_INPUT, "write ids as 1:2,2:3"),
+            ((*ASSIGNED, "1:-2"), BAD_INPUT, "write ids as 1:2,2:3"),
+            ((*ASSIGNED, ""), BAD_INPUT, "write ids as 1:2,2:3"),
+            ((*ASSIGNED, "1:2", "--partitions", "1"), BAD_INPUT, "leave out --partitions"),
+            (("alter", "t", "--partitions", "99999999999"), BAD_INPUT, "--partitions"),
+            (("describe", ""), BAD_INPUT, "TOPIC is empty"),
+            (("describe", "u"), FAILED, "UNKNOWN_TOPIC_OR_PARTITION: no topic u"),
+            (("delete", "u"), FAILED, "UNKNOWN_TOPIC_OR_PARTITION: no topic u"),
+            (("list", "--timeout", "-1"), BAD_INPUT, "--timeout"),
+            (("list", "--timeout", "nan"), BAD_INPUT, "--timeout"),
+        ]:
+            status, out, err = await raftctl.status("topics", *arguments)
+            assert (status, out) == (expected, ""), (arguments, err)
+            assert told in " ".join(err.split()), arguments
+        assert broker.cluster.image.topics is before
 
 
 @pytest.mark.req("C5", "A1")

@@ -144,6 +144,7 @@ def test_where_a_password_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # --- quotas ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.req("C9")
 async def test_quotas(capsys: pytest.CaptureFixture[str]) -> None:
     async with listening() as broker:
         raftctl = CommandLine(capsys, broker)
