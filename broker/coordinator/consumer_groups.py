@@ -107,9 +107,11 @@ class ConsumerGroups:
 
     def replay(self, key: ConsumerKey, value: bytes | None) -> None:
         """Takes a record of the log."""
+        if key.kind is Kind.PARTITIONS:
+            return
         group = self.groups.get(key.group)
         if group is None:
-            if value is None or key.kind is Kind.PARTITIONS:
+            if value is None:
                 return
             group = self.groups[key.group] = ConsumerGroup(key.group)
         if value is None and key.kind is Kind.GROUP:
@@ -151,9 +153,10 @@ class ConsumerGroups:
         step = self._joined(group, request) if joins else self._known(group, request)
         self._update(group, step, request.topics, now, before)
         group = self.groups[request.group_id]
+        # From here on it is a member, even if it should not hear of it.
+        self._touch(group, step.member, request.session_timeout_ms, now)
         self._assign(group, request.topics)
         member = self._reconcile(group, step, now)
-        self._touch(group, member, request.session_timeout_ms, now)
         full = joins or is_full(request)
         had = frozenset() if step.before is None else step.before.assigned
         told = member.assigned if full or member.assigned != had else None

@@ -3,7 +3,7 @@
 Tables of Apache Kafka 4.1: ConsumerGroupMetadata, ConsumerGroupMemberMetadata,
 ConsumerGroupTargetAssignmentMetadata, ConsumerGroupTargetAssignmentMember,
 ConsumerGroupCurrentMemberAssignment and ConsumerGroupRegularExpression, keys and values. The
-ConsumerGroupPartitionMetadata of earlier releases is read and left alone, as there (KIP-1101).
+ConsumerGroupPartitionMetadata of earlier releases is left alone (KIP-1101).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Kind(enum.IntEnum):
 
     GROUP = 3
     PARTITIONS = 4
-    """Written by releases before 4.1 only."""
+    """Written by releases before 4.1 only; left alone."""
     MEMBER = 5
     TARGET = 6
     TARGET_OF_MEMBER = 7
@@ -63,15 +63,6 @@ _PARTITIONS_OF_TOPIC = table(
     "TopicPartitions",
     field("topic_id", "uuid"),
     field("partitions", "int32", array=True),
-    flexible=True,
-)
-_CLASSIC_PROTOCOL = table(
-    "ClassicProtocol", field("name", "string"), field("metadata", "bytes"), flexible=True
-)
-_CLASSIC_MEMBER = table(
-    "ClassicMemberMetadata",
-    field("session_timeout_ms", "int32"),
-    field("supported_protocols", "struct", array_of=_CLASSIC_PROTOCOL),
     flexible=True,
 )
 _KEYS = {kind: _key_format(kind) for kind in Kind}

@@ -119,6 +119,33 @@ def test_verifiable_producer_and_offsets(
     ]
 
 
+@pytest.mark.req("G4")
+def test_a_group_of_the_consumer_protocol(
+    bootstrap: str, new_topic: Callable[[str, int], str]
+) -> None:
+    java, topic = JavaTools("4.1.0"), new_topic("java-kip-848", 2)
+    CLIENTS[0].write(bootstrap, topic, [Record(line.encode(), b"key") for line in LINES])
+    server, protocol = ["--bootstrap-server", bootstrap], "group.protocol=consumer"
+    for group, subscription in (
+        ("named", ["--topic", topic]),
+        ("like", ["--include", "java-kip.*"]),
+    ):
+        printed = java(
+            "consumer.ConsoleConsumer",
+            *(*server, *subscription, "--group", group, "--from-beginning"),
+            *("--max-messages", str(len(LINES)), "--timeout-ms", "30000"),
+            *("--consumer-property", protocol),
+            *("--consumer-property", "group.remote.assignor=range"),
+        )
+        assert sorted(printed.splitlines()) == sorted(LINES)
+    groups = "consumer.group.ConsumerGroupCommand"
+    described = java(groups, *server, "--describe", "--group", "named").splitlines()
+    offsets = [int(row.split()[3]) for row in described if row.startswith("named ")]
+    assert sum(offsets) == len(LINES)
+    listed = java(groups, *server, "--list", "--type", "consumer").splitlines()
+    assert {"named", "like"} <= {row.split()[0] for row in listed if row}
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_producer_performance_with_every_codec(
     java: JavaTools, bootstrap: str, new_topic: Callable[[str], str], codec: str

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.coordinator.consumer_records import Slot, slots_of
+from broker.coordinator.core import NOBODY, KeyValue
 from broker.coordinator.group_requests import ConsumerHeartbeat, DescribeConsumerGroup
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.records import RemoveTopicRecord
@@ -30,8 +32,21 @@ class ConsumerBench(Bench):
 
     def __init__(self, **keys: str) -> None:
         self.image = EMPTY_IMAGE
+        self._refusals: dict[int, ErrorCode] = {}
+        self._appended = 0
         super().__init__(**keys)
         self.add_topic("t", 6)
+
+    def refuse_after(self, count: int, error: ErrorCode) -> None:
+        """After so many more batches one is refused."""
+        self._refusals[self._appended + count] = error
+
+    def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
+        """Part of `Journal`."""
+        number, self._appended = self._appended, self._appended + 1
+        if number in self._refusals:
+            raise KafkaError(self._refusals[number])
+        super().append(records, producer)
 
     def add_topic(self, name: str, partitions: int) -> None:
         self._apply(topic_records(name, topic_id(name), partitions))

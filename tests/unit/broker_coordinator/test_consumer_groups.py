@@ -252,6 +252,14 @@ def test_a_refused_write_is_made_good_by_the_next_heartbeat(bench: ConsumerBench
     assert bench.beat("a") == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def test_who_never_hears_that_it_joined_is_out_after_a_session(bench: ConsumerBench) -> None:
+    bench.refuse_after(1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert bench.beat("a") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(bench.described()["members"]) == 1
+    bench.sleep(SESSION_MS + 1_000)
+    assert bench.described()["members"] == []
+
+
 def test_older_clients_get_their_ids_from_the_coordinator(bench: ConsumerBench) -> None:
     response = bench.beat("", brings_member_id=False)
     assert bench.beat(response["member_id"], 1)["member_epoch"] == 1
@@ -406,8 +414,13 @@ def test_records_are_those_of_apache_kafka(bench: ConsumerBench) -> None:
     assert current.value == b"\0\0\0\0\0\1\0\0\0\0\0" + given + b"\1\0"
 
 
-def test_records_of_earlier_releases_are_read_and_left_alone(bench: ConsumerBench) -> None:
-    bench.core.replay(b"\0\4\0\1x", b"\0\0whatever")
+def test_records_of_earlier_releases_are_left_alone(bench: ConsumerBench) -> None:
+    bench.beat("a")
+    before = bench.described()
+    for group in (b"x", b"g"):
+        bench.core.replay(b"\0\4\0\1" + group, b"\0\0whatever")
+        bench.core.replay(b"\0\4\0\1" + group, None)
     assert bench.described("x") == ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.described() == before
     with pytest.raises(ValueError, match="GROUP of version 9"):
         value_of(Kind.GROUP, b"\0\x09")

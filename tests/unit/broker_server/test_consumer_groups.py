@@ -142,3 +142,12 @@ async def test_a_regular_expression_finds_topics() -> None:
         consumer = member(broker, "^log-.*")
         await until(lambda: has(consumer) == {("log-a", 0)}, [consumer])
         await close(consumer)
+
+
+async def test_members_may_ask_for_runs_of_partitions() -> None:
+    async with quick() as broker:
+        add_topic(broker, "four", 4)
+        members = [member(broker, "four", group_remote_assignor="range") for _ in range(2)]
+        runs = [{("four", 0), ("four", 1)}, {("four", 2), ("four", 3)}]
+        await until(lambda: sorted(map(has, members), key=sorted) == runs, members)
+        await close(*members)
