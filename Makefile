@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-check properties-linearizable docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-check properties-linearizable bugs-found docs clean
 
 setup: .venv/.dev
 
@@ -59,6 +59,10 @@ properties-linearizable: setup
 # Plants known bugs, one after the other, and shows which property catches each.
 mutants: setup
 	$(BIN)/python -m tests.mutants
+
+# Plants bugs, has `jepsen test` find them in simulated clusters, and writes docs/reference/bugs-found.md.
+bugs-found: setup
+	$(BIN)/python -m tests.mutants.harness --write
 
 # Sends random frames to a broker in the same process. make fuzz FRAMES=1000000 SEED=3
 fuzz: setup

@@ -77,8 +77,9 @@ class QueueClient(TransactionClient):
 
     async def _assign(self, op: Op) -> Completion:
         """Goes on where it stood in the keys it keeps, and begins the others at their start."""
-        self._positions = {key: self._positions.get(key, 0) for key in op.value}
-        await self.session.assign(self._positions)
+        positions = {key: self._positions.get(key, 0) for key in op.value}
+        await self.session.assign(positions)
+        self._positions = positions
         return ok(op.value)
 
     async def _final_poll(self, op: Op) -> Completion:

@@ -11,10 +11,13 @@ from tests.mutants import node_scenarios
 from tests.mutants.catalog import CATALOG
 from tests.mutants.core_scenarios import SCENARIOS as CORE_SCENARIOS
 from tests.mutants.core_scenarios import broken_property, try_mutant
+from tests.mutants.harness import HUNTS, Hunter
 from tests.mutants.node_scenarios import SCENARIOS as NODE_SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from jepsen.env.sim.warm import WarmInterpreters
 
 
 @pytest.mark.req("J9")
@@ -70,6 +73,19 @@ def test_a_core_mutant_is_caught(name: str) -> None:
     mutant = next(one for one in CATALOG if one.name == name)
     assert caught_by in mutant.properties
     assert 1 <= seeds <= 10
+
+
+@pytest.mark.req("J9")
+@pytest.mark.timeout(300)
+def test_a_planted_bug_is_found_by_a_test_of_the_harness(simulator: WarmInterpreters) -> None:
+    """`make bugs-found` tries all; the same run is valid without the bug, or `go` raises."""
+    found = Hunter(simulator).go(HUNTS[0], range(1, 3))
+    assert found.by
+
+
+def test_hunts_are_for_bugs_of_the_catalogue() -> None:
+    known = {mutant.name for mutant in CATALOG if mutant.level == "node"}
+    assert {hunt.mutant for hunt in HUNTS} <= known
 
 
 @pytest.mark.req("Q2", "Q11")

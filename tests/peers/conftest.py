@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 
 # No broker shall be fenced, and its partitions without a leader, because the machine is busy.
-SPEC = ClusterSpec(controllers=1, brokers=1, overrides={"broker.session.timeout.ms": "60000"})
+SPEC = ClusterSpec(
+    controllers=1,
+    brokers=1,
+    overrides={
+        "broker.session.timeout.ms": "60000",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    },
+)
 
 
 @pytest.fixture(scope="session")

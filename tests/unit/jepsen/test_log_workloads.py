@@ -59,6 +59,18 @@ async def test_an_abort_takes_the_consumer_back() -> None:
     assert done.value == [["poll", {"0": [[0, 5]]}]]
 
 
+async def test_an_assignment_that_failed_changes_nothing() -> None:
+    session = ScriptedSession()
+    client = QueueClient(session, 2)
+    await client.invoke(op("assign", ["0"]))
+    session.failing = {"assign": True}
+    assert (await client.invoke(op("assign", ["1"]))).type is OpType.FAIL
+    session.failing, session.batches = {}, [{"0": [(0, b"5")]}]
+    await client.invoke(op("poll", [["poll"]]))
+    await client.invoke(op("assign", ["0", "1"]))
+    assert session.read == {"0": 1, "1": 0}
+
+
 async def test_a_producer_that_cannot_even_abort_is_replaced() -> None:
     session = ScriptedSession()
     session.failing = {"send": False, "abort": False}

@@ -1,0 +1,215 @@
+"""Plants bugs and has `jepsen test --env sim` find them: `make bugs-found`.
+
+A bug is found when a run of its workload and faults is invalid that is valid without it. Seeds are
+tried one after the other. With `--write` the table goes to docs/reference/bugs-found.md.
+`python -m jepsen.env.sim run tests.mutants.harness:<mutant>` runs a bug with a seed, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from jepsen.cli.options import rerun_command
+from jepsen.core import RunSpec, judge, workload_of
+from jepsen.env.sim import harness
+from jepsen.env.sim.warm import WarmInterpreters
+from jepsen.store import RunFolder
+from tests.mutants.node_catalog import NODE_MUTANTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
+
+    from jepsen.env.sim.determinism import RunResult
+    from jepsen.env.sim.world import World
+
+_VIOLATION = re.compile(r"\bViolation(?:: |\([\"'])(\w+):")
+"""What a node or an invariant of the simulated cluster raised."""
+MODULE = "tests.mutants.harness"
+"""By whatever name it is run."""
+SEEDS = 6
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "bugs-found.md"
+FOUND = "found by "
+
+
+class Hunt(NamedTuple):
+    """Which test is to find a bug."""
+
+    mutant: str
+    workload: str
+    nemesis: tuple[str, ...]
+
+
+HUNTS = (
+    Hunt("controller_publishes_before_commit", "register", ("partition",)),
+    Hunt("controller_answers_before_commit", "register", ("partition",)),
+    Hunt("observer_reads_uncommitted", "set", ("partition",)),
+    Hunt("high_watermark_of_leader_only", "queue", ("partition",)),
+    Hunt("consumer_reads_uncommitted", "queue", ("partition",)),
+    Hunt("fenced_broker_leads", "queue", ("kill",)),
+    Hunt("leader_epoch_stays", "queue", ("kill",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What became of a hunt; `by` is empty if no seed was enough."""
+
+    hunt: Hunt
+    by: str
+    seed: int
+    simulated_s: float
+    processor_s: float
+    """Of all runs up to the one that found it."""
+
+
+def spec_of(hunt: Hunt, seed: int) -> RunSpec:
+    """Short, with many faults."""
+    return RunSpec(
+        hunt.workload,
+        "sim",
+        hunt.nemesis,
+        time_limit_s=20.0,
+        rate=100.0,
+        concurrency=10,
+        interval_s=1.5,
+        seed=seed,
+        topic=f"jepsen-{seed}",
+    )
+
+
+async def _run(world: World, mutant: str, hunt: Hunt) -> None:
+    """Raises AssertionError if the run is invalid; an empty name of a mutant plants none."""
+    for one in NODE_MUTANTS:
+        if one.name == mutant:
+            one.plant()
+    with tempfile.TemporaryDirectory() as store:
+        spec = spec_of(hunt, world.seed)
+        folder = RunFolder.create(Path(store), spec, rerun_command(spec))
+        await harness.scenario(world, folder)
+        verdicts = judge(spec, folder.history())
+    names = {
+        f"{checker}: {anomaly.name}"
+        for checker, verdict in verdicts.items()
+        for anomaly in verdict.anomalies
+    }
+    if names:
+        raise AssertionError(FOUND + ", ".join(sorted(names)))
+
+
+def __getattr__(name: str) -> Callable[[World], Coroutine[Any, Any, None]]:
+    """The scenario of a mutant, or behind `sound_` of the product as it is in the same test."""
+    mutant = name.removeprefix("sound_")
+    hunt = next((one for one in HUNTS if one.mutant == mutant), None)
+    if hunt is None:
+        raise AttributeError(name)
+    workload_of(spec_of(hunt, 0))
+    return partial(_run, mutant="" if name != mutant else mutant, hunt=hunt)
+
+
+def finding(result: RunResult) -> str:
+    """What a failed run was found by: checkers and anomalies, or what a node said as it ended."""
+    last = result.output.rpartition(FOUND)
+    if last[1]:
+        return last[2].partition("\n")[0]
+    violation = _VIOLATION.search(result.output)
+    return f"cluster: {violation[1] if violation else 'failed'}"
+
+
+class Hunter:
+    """Goes on hunts, with the runs of the product as it is made once."""
+
+    def __init__(self, interpreters: WarmInterpreters) -> None:
+        self._interpreters = interpreters
+        self._sound: set[tuple[str, tuple[str, ...], int]] = set()
+
+    def go(self, hunt: Hunt, seeds: Sequence[int]) -> Found:
+        """Tries seeds until the bug is found. RuntimeError if a run is invalid without it."""
+        simulated_s = processor_s = 0.0
+        for seed in seeds:
+            result = self._interpreters.run(f"{MODULE}:{hunt.mutant}", seed)
+            simulated_s += result.simulated_s
+            processor_s += result.processor_s
+            if not result.ok:
+                self._check_sound(hunt, seed)
+                return Found(hunt, finding(result), seed, simulated_s, processor_s)
+        return Found(hunt, "", 0, simulated_s, processor_s)
+
+    def _check_sound(self, hunt: Hunt, seed: int) -> None:
+        run = hunt.workload, hunt.nemesis, seed
+        if run not in self._sound:
+            result = self._interpreters.run(f"{MODULE}:sound_{hunt.mutant}", seed)
+            if not result.ok:
+                raise RuntimeError(f"{run}: broken without a mutant: {finding(result)}")
+            self._sound.add(run)
+
+
+def page(found: Sequence[Found]) -> str:
+    """The table of what was found."""
+    breaks = {one.name: one.breaks for one in NODE_MUTANTS}
+    lines = [
+        "# Bugs found",
+        "",
+        "<!-- Generated by `make bugs-found`: change the code, not this page. -->",
+        "",
+        "Each bug was planted into the code and found by a test of the harness as users run it,",
+        "`jepsen test WORKLOAD --env sim --nemesis FAULTS`, whose run with the same seed is valid",
+        "without the bug. Seeds were tried from 1 on. The seconds are those of all runs up to the",
+        "one that found the bug: of virtual time, and of one processor.",
+        "",
+        "| bug | what the code does | workload | faults | found by | seed | virtual s | cpu s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for one in found:
+        hunt = one.hunt
+        cells = (
+            f"`{hunt.mutant}`",
+            breaks[hunt.mutant],
+            f"`{hunt.workload}`",
+            ", ".join(f"`{name}`" for name in hunt.nemesis) or "none",
+            one.by.replace("|", "&#124;") or "not found",
+            str(one.seed or "-"),
+            f"{one.simulated_s:.0f}",
+            f"{one.processor_s:.0f}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Hunts, prints a line a bug, and returns the exit status: 0 if all were found."""
+    parser = argparse.ArgumentParser(prog="tests.mutants.harness", description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these mutants")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--write", action="store_true", help="the page, too")
+    options = parser.parse_args()
+    hunts = [one for one in HUNTS if not options.names or one.mutant in options.names]
+    seeds = range(1, options.seeds + 1)
+    processes = os.cpu_count() or 1
+    found = []
+    with (
+        WarmInterpreters(processes) as interpreters,
+        ThreadPoolExecutor(max_workers=processes) as pool,
+    ):
+        hunter = Hunter(interpreters)
+        for one in pool.map(lambda hunt: hunter.go(hunt, seeds), hunts):
+            found.append(one)
+            told = f"seed {one.seed}, {one.by}" if one.by else "NOT FOUND"
+            sys.stdout.write(f"{one.hunt.mutant}: {told}, {one.processor_s:.0f} s\n")
+            sys.stdout.flush()
+    if options.write:
+        PAGE.write_text(page(found), encoding="utf-8")
+    return 0 if all(one.by for one in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
