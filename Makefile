@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-check properties-linearizable bugs-found docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-check properties-linearizable bugs-found spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -78,6 +78,11 @@ bench-kafka: setup
 # Controllers alone, up to two million partitions: make bench-scale PARTITIONS=100000 OBSERVERS=30.
 bench-scale: setup
 	$(BIN)/python -m tests.bench.scale.main --output out/bench-scale.json $(if $(PARTITIONS),--up-to $(PARTITIONS)) $(if $(OBSERVERS),--observers $(OBSERVERS))
+
+# Random histories, judged on Spark and in one process: make spark-equality COUNT=5000 SEED=1
+spark-equality: setup
+	$(BIN)/python -m tests.spark_equality --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.spark_logs --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 
 # Our checker beside Porcupine, which needs Go: make bench-check HISTORIES=DIR adds the logs of etcd.
 bench-check: setup

@@ -57,7 +57,10 @@ def exit_status(valid: Valid) -> int:
 
 
 def anomaly_lines(verdict: Verdict) -> list[str]:
-    """One line a kind of anomaly, with the first few of it."""
+    """One line a kind of anomaly, with the first few of it.
+
+    How many there are is in the statistics, under `found`, where the verdict does not list all.
+    """
     by_name: dict[str, list[Anomaly]] = {}
     for anomaly in verdict.anomalies:
         by_name.setdefault(anomaly.name, []).append(anomaly)
@@ -67,6 +70,7 @@ def anomaly_lines(verdict: Verdict) -> list[str]:
             json.dumps(with_text_keys(dict(one.detail)), default=plain)[:200]
             for one in found[:NAMES_SHOWN_MAX]
         )
-        more = f" and {len(found) - NAMES_SHOWN_MAX} more" if len(found) > NAMES_SHOWN_MAX else ""
-        lines.append(f"{name} ({len(found)}): {shown}{more}")
+        count = verdict.statistics.get("found", {}).get(name, len(found))
+        more = f" and {count - NAMES_SHOWN_MAX} more" if count > NAMES_SHOWN_MAX else ""
+        lines.append(f"{name} ({count}): {shown}{more}")
     return lines

@@ -15,8 +15,7 @@ from jepsen.cli.output import Output, exit_status, say, say_json, word
 from jepsen.errors import InputError
 
 app = typer.Typer(help="Judges histories that are too large for one process.")
-CHECKERS = (LINEARIZABLE,)
-"""Of `jepsen.spark.check`, which cannot be imported without Spark."""
+CHECKERS = (LINEARIZABLE, "kafka-log")
 ALL_CORES = "local[*]"
 
 MasterOption = Annotated[

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
 
+from jepsen.checkers.linearizable import Budget
+from jepsen.checkers.registry import checker_named, model_named
 from jepsen.checkers.verdict import Anomaly, Verdict
-from jepsen.errors import InputError
+from jepsen.spark.findings import Findings, kept
+from jepsen.spark.kafka import check_log
 from jepsen.spark.linearizable import Limits, check_linearizable
 from jepsen.spark.loading import load
 from jepsen.spark.search import INVALID, TASK_ROWS, UNKNOWN
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from jepsen.checkers.verdict import Valid
     from jepsen.spark.loading import Histories
 
+KAFKA_LOG = "kafka-log"
 SHOWN_MAX = 100
 """Anomalies of a kind and history that are brought to the driver; all are in the Parquet."""
 
@@ -47,45 +51,45 @@ def check(
 ) -> dict[str, Verdict]:
     """By history its verdict. `folder` gets `verdicts` and `anomalies`, both Parquet.
 
-    What is made on the way goes below `scratch`, which every worker must see.
-
-    Raises InputError for files that are no histories, or not of this checker.
+    What is made on the way goes below `scratch`, which every worker must see. Raises InputError for
+    files that are no histories, or not of this checker.
     """
     histories = load(spark, files, failures, scratch)
-    tasks = max(spark.sparkContext.defaultParallelism, histories.rows // TASK_ROWS + 1)
+    _tune(spark, histories.rows)
+    found = _found(histories, question, scratch)
+    verdicts = kept(found.verdicts, folder / "verdicts")
+    anomalies = kept(found.anomalies, folder / "anomalies")
+    return _nothing(histories, question) | _summed_up(verdicts, anomalies)
+
+
+def _tune(spark: SparkSession, rows: int) -> None:
+    """What takes few moments is not worth the compiling and planning that what takes long is."""
+    tasks = max(spark.sparkContext.defaultParallelism, rows // TASK_ROWS + 1)
     spark.conf.set("spark.sql.shuffle.partitions", tasks)
-    verdicts = check_linearizable(
-        histories, question.model, question.initial, question.limits, scratch
+    for key in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
+        spark.conf.set(key, str(rows > TASK_ROWS).lower())
+
+
+def _found(histories: Histories, question: Question, scratch: Path) -> Findings:
+    if question.checker == KAFKA_LOG:
+        return check_log(histories, scratch)
+    rows = check_linearizable(histories, question.model, question.initial, question.limits, scratch)
+    return Findings.of_rows(kept(rows, scratch / "rows"))
+
+
+def _nothing(histories: Histories, question: Question) -> dict[str, Verdict]:
+    """The verdicts on histories in which no client did anything."""
+    name = "kafka" if question.checker == KAFKA_LOG else question.checker
+    return dict.fromkeys(
+        histories.names, checker_named(name, model_named(question.model), Budget)([])
     )
-    path = str(folder / "verdicts")
-    verdicts.write.parquet(path)
-    verdicts = spark.read.parquet(path)
-    _refuse(verdicts)
-    anomalies = verdicts.select("history", "key", sql.explode("anomalies").alias("anomaly"))
-    anomalies = anomalies.select("history", "key", "anomaly.*")
-    anomalies.write.parquet(str(folder / "anomalies"))
-    return _summed_up(histories, verdicts, spark.read.parquet(str(folder / "anomalies")))
 
 
-def _refuse(verdicts: DataFrame) -> None:
-    refused = verdicts.where("refused <> ''").first()
-    if refused is not None:
-        raise InputError(
-            f"{refused['history']}: no history for this checker ({refused['refused']}): choose "
-            "another --checker or --model"
-        )
-
-
-def _summed_up(
-    histories: Histories, verdicts: DataFrame, anomalies: DataFrame
-) -> dict[str, Verdict]:
-    shown = anomalies.withColumn(
-        "place", sql.expr("row_number() OVER (PARTITION BY history, name ORDER BY lines, key)")
-    ).where(sql.col("place") <= SHOWN_MAX)
-    found: dict[str, list[Anomaly]] = {}
-    for row in shown.orderBy("history", "name", "place").collect():
-        one = Anomaly(row["name"], json.loads(row["detail"]), tuple(row["lines"]))
-        found.setdefault(row["history"], []).append(one)
+def _summed_up(verdicts: DataFrame, anomalies: DataFrame) -> dict[str, Verdict]:
+    found = _first(anomalies)
+    counts: dict[str, dict[str, int]] = {}
+    for row in anomalies.groupBy("history", "name").count().orderBy("history", "name").collect():
+        counts.setdefault(row["history"], {})[row["name"]] = row["count"]
     by_history = verdicts.groupBy("history").agg(
         sql.count("*").alias("keys"),
         sql.sum("operations").alias("operations"),
@@ -94,13 +98,28 @@ def _summed_up(
         sql.count_if(sql.col("valid") == UNKNOWN).alias("keys_unknown"),
         sql.array_join(sql.array_sort(sql.collect_set("why_unknown")), "; ").alias("why"),
     )
-    summed = {name: Verdict(True, statistics={"keys": 0}) for name in histories.names}
-    for row in by_history.collect():
+    summed = {}
+    for row in by_history.orderBy("history").collect():
         statistics = row.asDict()
         name, why = statistics.pop("history"), statistics.pop("why").strip("; ")
+        statistics["found"] = counts.get(name, {})
         valid: Valid = not row["keys_invalid"] and (not row["keys_unknown"] or "unknown")
-        anomalies_of = tuple(found.get(name, ()))
         summed[name] = Verdict(
-            valid, anomalies_of, (), statistics, why if valid == "unknown" else ""
+            valid,
+            tuple(found.get((name, False), ())),
+            tuple(found.get((name, True), ())),
+            statistics,
+            why if valid == "unknown" else "",
         )
     return summed
+
+
+def _first(anomalies: DataFrame) -> dict[tuple[str, bool], list[Anomaly]]:
+    """By history and whether they are allowed: the first of each kind."""
+    place = "row_number() OVER (PARTITION BY history, name ORDER BY lines, key, detail)"
+    shown = anomalies.withColumn("place", sql.expr(place)).where(sql.col("place") <= SHOWN_MAX)
+    found: dict[tuple[str, bool], list[Anomaly]] = {}
+    for row in shown.orderBy("history", "name", "place").collect():
+        one = Anomaly(row["name"], json.loads(row["detail"]), tuple(row["lines"]))
+        found.setdefault((row["history"], row["allowed"]), []).append(one)
+    return found

@@ -9,6 +9,7 @@ from pyspark.sql import functions as sql
 
 from jepsen.checkers.models import Register
 from jepsen.checkers.registry import model_named
+from jepsen.spark.findings import kept
 from jepsen.spark.schema import text_of
 from jepsen.spark.search import INVALID, VALID, VERDICTS_SQL, check_keys
 from jepsen.spark.zones import check_zones
@@ -51,7 +52,7 @@ def check_linearizable(
     operations = histories.operations
     if not isinstance(model_named(model), Register):
         return searched(operations)
-    zones = _kept(check_zones(operations, text_of(initial)), scratch / "zones")
+    zones = kept(check_zones(operations, text_of(initial)), scratch / "zones")
     counts = zones.where("valid").agg(sql.sum("operations")).first()
     settled = (counts and counts[0]) or 0
     by_zones = zones.where("valid").select(
@@ -81,9 +82,3 @@ def _confirmed(found: DataFrame, zones: DataFrame) -> DataFrame:
         .withColumn("why_unknown", sql.when(certain, "").otherwise(sql.col("why_unknown")))
         .drop("wrong")
     )
-
-
-def _kept(table: DataFrame, path: Path) -> DataFrame:
-    """The table, computed once."""
-    table.write.parquet(str(path))
-    return table.sparkSession.read.parquet(str(path))

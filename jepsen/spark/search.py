@@ -36,6 +36,7 @@ ANOMALY = pa.struct(
         pa.field("name", pa.string(), nullable=False),
         pa.field("detail", pa.string(), nullable=False),
         pa.field("lines", pa.list_(pa.int64()), nullable=False),
+        pa.field("allowed", pa.bool_(), nullable=False),
     ]
 )
 VERDICTS = pa.schema(
@@ -53,7 +54,8 @@ VERDICTS = pa.schema(
 """A row a key. `refused` says why the operations are none of the model's, `detail` is JSON."""
 VERDICTS_SQL = (
     "history string, key string, valid string, operations long, method string, why_unknown string, "
-    "refused string, anomalies array<struct<name: string, detail: string, lines: array<long>>>"
+    "refused string, anomalies array<struct<name: string, detail: string, lines: array<long>, "
+    "allowed: boolean>>"
 )
 
 
@@ -62,11 +64,11 @@ def verdict_word(valid: Valid) -> str:
     return {True: VALID, False: INVALID, "unknown": UNKNOWN}[valid]
 
 
-def anomaly_row(anomaly: Anomaly) -> dict[str, Any]:
-    """The anomaly as a value of `ANOMALY`."""
+def anomaly_row(anomaly: Anomaly, *, allowed: bool = False) -> dict[str, Any]:
+    """The anomaly, or note if it is allowed, as a value of `ANOMALY`."""
     detail = with_text_keys(dict(anomaly.detail))
     text = json.dumps(detail, default=plain, ensure_ascii=False)
-    return {"name": anomaly.name, "detail": text, "lines": list(anomaly.ops)}
+    return {"name": anomaly.name, "detail": text, "lines": list(anomaly.ops), "allowed": allowed}
 
 
 def check_keys(

@@ -59,12 +59,15 @@ class Call:
 
 def calls(history: Sequence[Op]) -> list[Call]:
     """The clients' operations, in the order in which they ended."""
-    found = [_call(operation) for operation in operations(history)]
+    found = [call_of(operation) for operation in operations(history)]
     return sorted(found, key=lambda call: call.index)
 
 
-def _call(operation: Operation) -> Call:
-    """Also of what failed it is told what was seen and sent, since that was seen and sent."""
+def call_of(operation: Operation) -> Call:
+    """The operation with what it sent and polled.
+
+    Also of what failed it is told what was seen and sent, since that was seen and sent.
+    """
     call = Call(operation)
     last = operation.completion or operation.invoke
     if operation.invoke.f in SENDING or operation.invoke.f in POLLING:

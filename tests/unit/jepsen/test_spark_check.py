@@ -10,6 +10,7 @@ import pytest
 
 from jepsen.cli.main import run
 from jepsen.history import to_json, write_edn
+from tests import spark_logs
 from tests.spark_equality import compare, write_table
 from tests.unit.jepsen.histories import history
 
@@ -27,6 +28,9 @@ GOOD = history(
 )
 BAD = [*GOOD[:3], history(*[(1, "ok", "read", 2)] * 4)[3]]
 
+# A machine that is busy with other things gives a JVM its time late.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def session() -> Iterator[Any]:
@@ -36,8 +40,11 @@ def session() -> Iterator[Any]:
     missing = java_missing()
     if missing:
         pytest.skip(missing)
-    with spark_session("local[1]", "1g") as spark:
-        yield spark
+    with pytest.MonkeyPatch.context() as patch:
+        # A JVM that does not optimize is quicker with what takes moments.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        with spark_session("local[1]", "1g") as spark:
+            yield spark
 
 
 def _lines(path: Path, lines: list[Any]) -> str:
@@ -50,6 +57,30 @@ def test_random_histories_get_the_verdicts_of_one_process(tmp_path: Path) -> Non
     differing, methods = compare(200, 0, tmp_path)
     assert differing == {}
     assert min(methods["zones true"], methods["search true"], methods["search false"]) > 50
+
+
+@pytest.mark.req("J7")
+def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
+    differing, kinds = spark_logs.compare(spark_logs.random_logs(200, 0), tmp_path)
+    assert differing == []
+    assert kinds.keys() == {
+        "G1a",
+        "duplicate",
+        "inconsistent-offsets",
+        "int-nonmonotonic-poll",
+        "int-nonmonotonic-send",
+        "int-poll-skip",
+        "int-send-skip",
+        "lost-write",
+        "nonmonotonic-poll",
+        "nonmonotonic-send",
+        "poll-skip",
+        "precommitted-read",
+        "spurious-zero-offset",
+        "torn-transaction",
+        "unexpected",
+        "unseen",
+    }
 
 
 @pytest.mark.req("J6", "J7")

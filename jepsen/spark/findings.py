@@ -1,0 +1,49 @@
+"""What a checker on Spark hands back, and the tables it keeps on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from jepsen.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The verdicts of all keys, and why."""
+
+    verdicts: DataFrame
+    """(history, key, valid, operations, method, why_unknown): a row a key; nothing is null."""
+    anomalies: DataFrame
+    """(history, key, name, detail, lines, allowed): `detail` is JSON; those allowed are notes."""
+
+    @classmethod
+    def of_rows(cls, rows: DataFrame) -> Findings:
+        """From a kept table with the columns of `jepsen.spark.search.VERDICTS`. See `refuse`."""
+        refuse(rows.where("refused <> ''"))
+        anomalies = rows.select("history", "key", sql.explode("anomalies").alias("anomaly"))
+        return cls(
+            rows.drop("anomalies", "refused"), anomalies.select("history", "key", "anomaly.*")
+        )
+
+
+def kept(table: DataFrame, path: Path) -> DataFrame:
+    """The table as a file, so that it is computed once."""
+    table.write.parquet(str(path))
+    return table.sparkSession.read.parquet(str(path))
+
+
+def refuse(rows: DataFrame) -> None:
+    """Raises InputError if there is a row (history, refused: why)."""
+    row = rows.first()
+    if row is not None:
+        raise InputError(
+            f"{row['history']}: no history for this checker ({row['refused']}): choose another "
+            "--checker or --model"
+        )

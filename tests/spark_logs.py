@@ -1,0 +1,215 @@
+"""Random histories of logs, with everything wrong that chance brings, judged on Spark and in one
+process: the anomalies must be the same.
+
+`python -m tests.spark_logs --count 2000 --seed 1` tells how many of each kind were found, and where
+the two differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jepsen.checkers.kafka.check import check_kafka
+from jepsen.checkers.verdict import verdict_document
+from jepsen.cli.main import run
+from jepsen.history import Op, OpType
+from tests.spark_equality import write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ELSEWHERE = ("G", "committed-offset")
+"""What begins so is no matter of SQL, but for G1a."""
+Found = list[tuple[str, str, bool]]
+"""(name, the rest of it as JSON, whether it is allowed), in order."""
+
+
+class _Logs:
+    """Logs that do what they should most of the time, and their clients."""
+
+    def __init__(self, rng: random.Random, wrong: float) -> None:
+        self.rng = rng
+        self.wrong = wrong
+        self.logs: dict[str, list[Any]] = {key: [] for key in ("x", "y", "z")[: rng.randint(1, 3)]}
+        self.positions: dict[tuple[int, str], int] = {}
+        self.values = 0
+
+    def _fails(self) -> bool:
+        return self.rng.random() < self.wrong
+
+    def send(self, key: str, *, takes_effect: bool) -> tuple[list[Any], list[Any]]:
+        """(what is asked, what it becomes)."""
+        self.values += 1
+        value = self.values if not self._fails() else self.rng.randint(1, self.values)
+        log = self.logs[key]
+        offset = len(log)
+        if takes_effect:
+            log.append(value)
+            if self._fails():
+                log[-1] = None  # lost
+            if self._fails():
+                log.append(value)  # twice
+        if self._fails():
+            offset = self.rng.randint(0, len(log))
+        placed = None if self._fails() else offset
+        return ["send", key, value], ["send", key, [placed, value]]
+
+    def poll(self, process: int) -> list[Any]:
+        """What a poll returns."""
+        found = {}
+        for key, log in self.logs.items():
+            at = self.positions.get((process, key), 0)
+            if self._fails():
+                at = self.rng.randint(0, len(log))
+            records = [[at + n, value] for n, value in enumerate(log[at : at + 4]) if value]
+            if self._fails():
+                self.rng.shuffle(records)
+            if records and self._fails():
+                records[-1][1] = self.rng.randint(1, self.values + 3)
+            self.positions[process, key] = min(at + 4, len(log))
+            if records:
+                found[key] = records
+        return ["poll", found]
+
+
+def random_log(rng: random.Random) -> list[Op]:
+    """A history of up to forty operations of up to four processes."""
+    logs = _Logs(rng, rng.choice((0.0, 0.02, 0.15)))
+    history: list[Op] = []
+    pending: list[tuple[int, str, Any, Any, OpType]] = []
+    process_of = list(range(rng.randint(1, 4)))
+    left = rng.randint(1, 40)
+    subscribes = rng.random() < 0.3
+
+    def note(process: int, kind: OpType, f: str, value: Any) -> None:
+        history.append(Op(len(history), len(history), process, kind, f, value))
+
+    while left or pending:
+        if left and (not pending or rng.random() < 0.6) and process_of:
+            process = process_of.pop(rng.randrange(len(process_of)))
+            f, asked, done, kind = _call(rng, logs, process, subscribes=subscribes)
+            note(process, OpType.INVOKE, f, asked)
+            pending.append((process, f, asked, done, kind))
+            left -= 1
+            continue
+        process, f, asked, done, kind = pending.pop(rng.randrange(len(pending)))
+        if kind is OpType.INFO and rng.random() < 0.3:
+            process_of.append(process + 10)
+            continue
+        shown = done if kind is OpType.OK or rng.random() < 0.3 else asked
+        note(process, kind, f, shown)
+        process_of.append(process + 10 if kind is OpType.INFO else process)
+    return history
+
+
+def _call(
+    rng: random.Random, logs: _Logs, process: int, *, subscribes: bool
+) -> tuple[str, Any, Any, OpType]:
+    kind = rng.choices((OpType.OK, OpType.FAIL, OpType.INFO), (8, 1, 1))[0]
+    effect = kind is OpType.OK or (kind is OpType.INFO and rng.random() < 0.5) or logs.wrong > 0.1
+    keys = list(logs.logs)
+    choice = rng.random()
+    if choice < 0.1:
+        kept = rng.sample(keys, rng.randint(0, len(keys)))
+        return "subscribe" if subscribes else "assign", kept, kept, kind
+    if choice < 0.15:
+        return "final-poll", [["poll"]], [logs.poll(process)], kind
+    f = rng.choice(("send", "poll", "txn"))
+    count = 1 if f != "txn" else rng.randint(1, 3)
+    asked, done = [], []
+    for _ in range(count):
+        if f == "poll" or (f == "txn" and rng.random() < 0.4):
+            asked.append(["poll"])
+            done.append(logs.poll(process))
+        else:
+            one, other = logs.send(rng.choice(keys), takes_effect=effect)
+            asked.append(one)
+            done.append(other)
+    return f, asked, done, kind
+
+
+def found_in_one_process(history: Sequence[Op]) -> tuple[Found, str]:
+    """(anomalies and notes, the reason to be unknown if there are none)."""
+    document = verdict_document(check_kafka(history))
+    found = [
+        (one.pop("name"), _detail(one), allowed)
+        for allowed, kind in ((False, "anomalies"), (True, "notes"))
+        for one in json.loads(json.dumps(document[kind]))
+        if one["name"] == "G1a" or not one["name"].startswith(ELSEWHERE)
+    ]
+    return sorted(found), str(document.get("why_unknown", ""))
+
+
+def _detail(fields: dict[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True)
+
+
+def found_on_spark(path: Path, folder: Path, *options: str) -> tuple[dict[str, Found], set[Any]]:
+    """(by history what `jepsen spark check` finds, (history, verdict) of all)."""
+    import pyarrow.parquet as pq
+
+    run(["spark", "check", str(path), "--checker", "kafka-log", "--output", str(folder), *options])
+    found: dict[str, Found] = {}
+    for row in pq.read_table(folder / "anomalies").to_pylist():
+        fields = {**json.loads(row["detail"]), "lines": row["lines"]}
+        name = row["history"].removeprefix(f"{path}:")
+        found.setdefault(name, []).append((row["name"], _detail(fields), row["allowed"]))
+    verdicts = {
+        (row["history"].removeprefix(f"{path}:"), row["valid"])
+        for row in pq.read_table(folder / "verdicts").to_pylist()
+    }
+    return {name: sorted(mine) for name, mine in found.items()}, verdicts
+
+
+def compare(
+    histories: Mapping[str, Sequence[Op]], folder: Path, *options: str
+) -> tuple[list[str], Counter[str]]:
+    """(what differs, how many anomalies of each kind) of the histories."""
+    write_table(histories, folder / "logs.parquet")
+    found, verdicts = found_on_spark(folder / "logs.parquet", folder / "found", *options)
+    differing, kinds = [], Counter[str]()
+    for name, history in histories.items():
+        wanted, unknown = found_in_one_process(history)
+        kinds.update(kind for kind, *_ in wanted)
+        mine = found.get(name, [])
+        if mine != wanted:
+            missing = [one for one in wanted if one not in mine]
+            invented = [one for one in mine if one not in wanted]
+            differing.append(f"{name}: missing {missing}, invented {invented}")
+        wrong = any(not allowed for *_, allowed in wanted)
+        word = "false" if wrong else "unknown" if unknown else "true"
+        if (name, word) not in verdicts or (word != "false" and (name, "false") in verdicts):
+            differing.append(f"{name}: not {word}")
+    return differing, kinds
+
+
+def random_logs(count: int, seed: int) -> dict[str, list[Op]]:
+    """So many random histories by their seeds."""
+    return {str(number): random_log(random.Random(number)) for number in range(seed, seed + count)}
+
+
+def main() -> None:
+    """Compares; exit status 1 if something differs."""
+    parser = argparse.ArgumentParser(prog="tests.spark_logs", description=__doc__)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--master", default="local[*]")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        differing, kinds = compare(
+            random_logs(arguments.count, arguments.seed), Path(folder), "--master", arguments.master
+        )
+    sys.stdout.write(f"{arguments.count} histories: {dict(kinds)}; {len(differing)} differ\n")
+    sys.stdout.writelines(f"{line}\n" for line in differing[:20])
+    sys.exit(bool(differing))
+
+
+if __name__ == "__main__":
+    main()
