@@ -12,6 +12,7 @@ import json
 import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,10 @@ PARTS = {
     "latency": throughput.latency,
     "failover": lifecycle.failover,
     "record_sizes": throughput.record_sizes,
-    "partitions": lifecycle.partitions,
+    **{
+        f"partitions_{count}": partial(lifecycle.partitions, count=count)
+        for count in lifecycle.PARTITIONS
+    },
 }
 """What is measured of two clusters that run; `STARTUP` starts its own."""
 FULL = {"turns": 5, "megabytes": 256, "cold_megabytes": 4096, "partitions_max": 10_000}
