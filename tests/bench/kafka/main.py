@@ -22,13 +22,13 @@ from tests.bench.kafka.clusters import kafka_jars, makers, missing
 from tests.bench.kafka.turns import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.bench.kafka.clusters import Cluster, Maker
 
 CACHE = Path(__file__).parents[3] / "out" / "bench"
 STARTUP = "startup"
-PARTS = {
+PARTS: dict[str, Callable[[Sequence[Cluster], Options], dict[str, Any]]] = {
     "produce_acks_all": throughput.produce_acks_all,
     "produce_acks_1": throughput.produce_acks_1,
     "produce_small": throughput.produce_small,
