@@ -103,32 +103,7 @@ _GROUP = {"group_id": "g", "generation_id": 1, "member_id": "m"}
 _TRANSACTION = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0}
 _PARTITIONS = {"name": "t", "partitions": [0]}
 _COMMIT = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
-_PRODUCER = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0}
-_TOPICS = [{"name": "t", "partitions": [0], "partition_indexes": [0]}]
 NOBODY_SENDS: dict[int, dict[str, Any]] = {
-    ApiKey.ADD_PARTITIONS_TO_TXN: {
-        "transactions": [{**_PRODUCER, "verify_only": False, "topics": _TOPICS}]
-    },
-    ApiKey.ADD_OFFSETS_TO_TXN: {**_PRODUCER, "group_id": "g"},
-    ApiKey.END_TXN: {**_PRODUCER, "committed": True},
-    ApiKey.WRITE_TXN_MARKERS: {
-        "markers": [
-            {**_PRODUCER, "transaction_result": True, "coordinator_epoch": 0, "topics": _TOPICS}
-        ]
-    },
-    ApiKey.TXN_OFFSET_COMMIT: {
-        **_PRODUCER,
-        **_GROUP,
-        "group_instance_id": None,
-        "topics": [{"name": "t", "partitions": [_COMMIT]}],
-    },
-    ApiKey.DESCRIBE_PRODUCERS: {"topics": _TOPICS},
-    ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
-    ApiKey.LIST_TRANSACTIONS: {
-        "state_filters": ["Ongoing"],
-        "producer_id_filters": [1],
-        "duration_filter": -1,
-    },
     ApiKey.OFFSET_COMMIT: {
         **_GROUP,
         "generation_id_or_member_epoch": -1,
@@ -151,6 +126,18 @@ NOBODY_SENDS: dict[int, dict[str, Any]] = {
     ApiKey.SYNC_GROUP: {**_GROUP, "assignments": [{"member_id": "m", "assignment": b"x"}]},
     ApiKey.HEARTBEAT: _GROUP,
     ApiKey.LEAVE_GROUP: {**_GROUP, "members": [{"member_id": "m", "group_instance_id": None}]},
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {
+        "group_id": "new",
+        "member_id": "m",
+        "member_epoch": 0,
+        "rebalance_timeout_ms": 10_000,
+        "subscribed_topic_names": ["t"],
+        "topic_partitions": [],
+    },
+    ApiKey.CONSUMER_GROUP_DESCRIBE: {
+        "group_ids": ["new"],
+        "include_authorized_operations": True,
+    },
     ApiKey.DESCRIBE_GROUPS: {"groups": ["g"], "include_authorized_operations": True},
     ApiKey.LIST_GROUPS: {"states_filter": ["Stable"], "types_filter": ["classic"]},
     ApiKey.DELETE_GROUPS: {"groups_names": ["g"]},

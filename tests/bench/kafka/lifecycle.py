@@ -89,16 +89,13 @@ def _kill_leader(cluster: Cluster, topic: str) -> Mapping[str, float]:
     return {"failover": resumed - killed, "failover_named": named - killed}
 
 
-def partitions(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
-    """How cost grows with the replicas of one broker: creation, idling, produce, restart."""
-    figures: dict[str, Any] = {}
-    for count in PARTITIONS:
-        if count <= options.partitions_max:
-            figures |= _partitions(clusters, options, count)
-    return figures
+def partitions(clusters: Sequence[Cluster], options: Options, count: int) -> dict[str, Any]:
+    """What so many replicas of one broker cost: creation, idling, produce, restart.
 
-
-def _partitions(clusters: Sequence[Cluster], options: Options, count: int) -> dict[str, Any]:
+    Nothing if these are more than were asked for.
+    """
+    if count > options.partitions_max:
+        return {}
     prefix = f"partitions_{count}"
     quantities = {
         f"{prefix}_create": Quantity("s", "a topic, until all replicas are in sync"),

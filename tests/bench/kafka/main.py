@@ -12,6 +12,7 @@ import json
 import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,13 @@ from tests.bench.kafka.clusters import kafka_jars, makers, missing
 from tests.bench.kafka.turns import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.bench.kafka.clusters import Cluster, Maker
 
 CACHE = Path(__file__).parents[3] / "out" / "bench"
 STARTUP = "startup"
-PARTS = {
+PARTS: dict[str, Callable[[Sequence[Cluster], Options], dict[str, Any]]] = {
     "produce_acks_all": throughput.produce_acks_all,
     "produce_acks_1": throughput.produce_acks_1,
     "produce_small": throughput.produce_small,
@@ -36,7 +37,10 @@ PARTS = {
     "latency": throughput.latency,
     "failover": lifecycle.failover,
     "record_sizes": throughput.record_sizes,
-    "partitions": lifecycle.partitions,
+    **{
+        f"partitions_{count}": partial(lifecycle.partitions, count=count)
+        for count in lifecycle.PARTITIONS
+    },
 }
 """What is measured of two clusters that run; `STARTUP` starts its own."""
 FULL = {"turns": 5, "megabytes": 256, "cold_megabytes": 4096, "partitions_max": 10_000}

@@ -37,4 +37,4 @@ def test_bash_completes_commands_and_options(
 
     assert completed("raftctl quo", 1) == ["quorum", "quotas"]
     assert {"alter", "create", "list"} < set(completed("raftctl topics ", 2))
-    assert completed("raftctl topics create --repl", 3) == ["--replication-factor"]
+    assert completed("raftctl topics create --replication", 3) == ["--replication-factor"]
