@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from raftctl.localcluster.cluster import LocalCluster
 
 TIMEOUT_S = 60
-NOT_NOW = (KafkaError._NO_OFFSET, KafkaError._ASSIGNMENT_LOST, KafkaError.REBALANCE_IN_PROGRESS)
-"""A member has nothing to commit, or is about to be given its partitions anew."""
+NOT_NOW = (
+    KafkaError._NO_OFFSET,
+    KafkaError._ASSIGNMENT_LOST,
+    KafkaError._WAIT_COORD,
+    KafkaError.REBALANCE_IN_PROGRESS,
+)
+"""A member has nothing to commit, is about to be given its partitions anew, or has not yet found
+who coordinates its group now."""
 PARTITIONS = 6
 RECORDS = [Record(b"%d" % number, partition=number % PARTITIONS) for number in range(600)]
 
