@@ -68,6 +68,8 @@ class Later(NamedTuple):
 
     future: asyncio.Future[Any]
     finish: Callable[[], list[Piece] | None]
+    has_acted: bool
+    """Whether what the request does is done, and it is only answered later."""
 
 
 Reply = list["Piece"] | Later | None
@@ -157,11 +159,12 @@ def dispatch(context: ApiContext, frame: Frame) -> Reply:
     request = decode_body(frame, header, position)
     api = APIS[request.api_key]
     answer = _guard(context, request, lambda: api.handle(context, request))
+    has_acted = not isinstance(answer, Coroutine)
     if isinstance(answer, Coroutine):
         task = asyncio.get_running_loop().create_task(answer)
         answer = Pending(task, lambda result: result)
     if isinstance(answer, Pending):
-        return Later(answer.future, lambda: _finish(context, request, answer))
+        return Later(answer.future, lambda: _finish(context, request, answer), has_acted)
     return _encode(request, answer)
 
 

@@ -2,10 +2,11 @@
 
 Requests of a connection are processed one at a time: the next one starts when nothing before it is
 unanswered. Produce requests are the exception: one may start while earlier Produce requests wait
-for replication. A client cannot tell the difference: what Produce does, appending, is done when its
-handler returns, so appends happen in order of arrival; it reads nothing of what the earlier ones
+for replication. A client cannot tell the difference: what these do, appending, is done when their
+handlers return, so appends happen in order of arrival; it reads nothing of what the earlier ones
 wait for; and answers leave in order in any case. All else waits, since a ListOffsets sent after a
-Produce must see what the Produce's answer promises.
+Produce must see what the Produce's answer promises. So does a Produce behind one that must ask a
+transaction's coordinator before it appends: the producer would take it for out of order.
 
 What waits is bounded: a request that cannot start yet stays a frame, one a connection, and the
 socket is not read until it starts. Produce requests started beyond the first are bounded for each
@@ -188,7 +189,8 @@ class Connection(asyncio.BufferedProtocol):
         if later is None and (answer is None or not self._unanswered):
             self._queue(answer)
             return
-        self._pipelining = frame.startswith(_PRODUCE)
+        has_acted = later is None or later.has_acted
+        self._pipelining = has_acted and frame.startswith(_PRODUCE)
         waiting = _Unanswered(later, answer, permit=bool(self._unanswered))
         self._admission.permits -= waiting.permit
         self._unanswered.append(waiting)

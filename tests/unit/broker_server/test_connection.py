@@ -77,6 +77,25 @@ async def test_only_produce_starts_while_a_produce_waits() -> None:
         assert answer["responses"][0]["partitions"][0]["high_watermark"] == 1
 
 
+@pytest.mark.req("R9", "T3")
+async def test_no_produce_starts_behind_one_that_has_not_appended_all_it_can() -> None:
+    async with running("t") as broker, connected(broker) as client:
+        broker.replicas.hold = True
+        first = produce_message("t", batch())
+        first["topic_data"] += produce_message("__consumer_offsets", batch())["topic_data"]
+        client.send(PRODUCE, 9, first)
+        client.send(PRODUCE, 9, produce_message("t", batch()))
+        await settle()
+        assert len(broker.replicas.appended) == 1
+        for _ in ("its batch", "what it had to ask about, which is nothing"):
+            broker.replicas.release()
+            await settle()
+        assert len(broker.replicas.appended) == 2
+        broker.replicas.release()
+        assert offset_of((await client.receive(PRODUCE, 9))[1]) == 0
+        assert offset_of((await client.receive(PRODUCE, 9))[1]) == 1
+
+
 @pytest.mark.req("R9")
 async def test_nothing_starts_while_a_fetch_waits() -> None:
     async with running("t") as broker, connected(broker) as client:
