@@ -311,6 +311,9 @@ def assigned_consumer(bootstrap: str, **more: Any) -> Consumer:
     return Consumer({"bootstrap.servers": bootstrap, **without_group, **more})
 
 
+_PASSING = (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
 def ends_of(consumer: Consumer, topic: str, partitions: int) -> list[int]:
     """The end offset of each partition, as confluent-kafka is told."""
     return [_end_of(consumer, topic, number) for number in range(partitions)]
@@ -323,10 +326,10 @@ def _end_of(consumer: Consumer, topic: str, number: int) -> int:
         try:
             return consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)[1]
         except confluent_kafka.KafkaException as error:
-            # A new leader does not know the end before its followers have fetched (KIP-207);
-            # this call, unlike those of other clients, leaves asking again to its caller.
-            is_passing = error.args[0].code() == ErrorCode.OFFSET_NOT_AVAILABLE
-            if not is_passing or time.monotonic() > deadline_s:
+            # A new leader does not know the end before its followers have fetched (KIP-207), and
+            # the client may still know the old one; this call, unlike those of other clients,
+            # leaves asking again to its caller.
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline_s:
                 raise
             time.sleep(0.05)
 
