@@ -159,7 +159,9 @@ class ConsumerGroups:
         member = self._reconcile(group, step, now)
         full = joins or is_full(request)
         had = frozenset() if step.before is None else step.before.assigned
-        told = member.assigned if full or member.assigned != had else None
+        # Who says that it has something else may have missed an answer.
+        differs = step.owned is not None and step.owned != member.assigned
+        told = member.assigned if full or differs or member.assigned != had else None
         return response(member.member_id, member.epoch, request.heartbeat_interval_ms, told)
 
     def _check_subscription(self, request: ConsumerHeartbeat) -> None:

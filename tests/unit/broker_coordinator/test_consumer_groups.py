@@ -424,3 +424,18 @@ def test_records_of_earlier_releases_are_left_alone(bench: ConsumerBench) -> Non
     assert bench.described() == before
     with pytest.raises(ValueError, match="GROUP of version 9"):
         value_of(Kind.GROUP, b"\0\x09")
+
+
+@pytest.mark.req("G4")
+def test_a_member_that_missed_an_answer_is_told_again() -> None:
+    bench = ConsumerBench()
+    one, other = Consumer(bench, "m0"), Consumer(bench, "m1")
+    one.beat()
+    assert len(one.told) == 6
+    other.beat()
+    lost = bench.beat("m0", one.epoch, owned=())
+    assert lost["member_epoch"] == one.epoch + 1
+    told = one.beat()
+    assert told["member_epoch"] == lost["member_epoch"]
+    assert told["assignment"] == lost["assignment"]
+    assert len(one.told) == 3
