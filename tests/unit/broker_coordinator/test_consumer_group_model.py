@@ -69,9 +69,10 @@ class ConsumerMachine(RuleBasedStateMachine):
     @rule(index=MEMBERS)
     def lose_an_answer(self, index: int) -> None:
         one = self.members[index]
-        before = one.epoch, one.has, one.told
+        epoch, has = one.epoch, one.has
         one.beat()
-        one.epoch, one.has, one.told = before
+        # It has said what it has: what it was told of and has not taken is not its own any more.
+        one.epoch, one.has, one.told = epoch, has, has
 
     @rule(index=MEMBERS)
     def obey(self, index: int) -> None:
