@@ -33,7 +33,8 @@ class LateFile:
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Writes at the end."""
         if self._file is None:
-            self._file = self._files.open(self._path, create=True)
+            # It is there. Were its directory gone, and another there by now, nothing may be made.
+            self._file = self._files.open(self._path)
         self._file.append(buffers)
 
     def read_at(self, position: int, size: int) -> bytes:

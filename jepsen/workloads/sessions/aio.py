@@ -68,10 +68,6 @@ class AioSession:
         self._consumer: AIOKafkaConsumer | None = None
         self._member: Membership | None = None
 
-    @property
-    def _committed_only(self) -> bool:
-        return bool(self._options.transactional_id)
-
     async def close(self) -> None:
         """See `LogSession`."""
         await self.renew_producer()
@@ -186,7 +182,7 @@ class AioSession:
         """See `LogSession`."""
         where = [self._partition(key) for key in keys]
         with _told():
-            if committed_only == self._committed_only:
+            if committed_only == self._options.committed_only:
                 found = await (await self._started_consumer()).end_offsets(where)
             else:
                 found = await self._ends_elsewhere(where, committed_only=committed_only)
@@ -218,7 +214,7 @@ class AioSession:
     async def _started_consumer(self, *, subscribed: bool = False) -> AIOKafkaConsumer:
         if self._consumer is None:
             self._consumer = await self._new_consumer(
-                committed_only=self._committed_only, subscribed=subscribed
+                committed_only=self._options.committed_only, subscribed=subscribed
             )
         return self._consumer
 

@@ -42,6 +42,11 @@ class SessionOptions:
     group: str = ""
     """Empty: the process commits nothing and cannot subscribe."""
 
+    @property
+    def committed_only(self) -> bool:
+        """Whether the consumer reads only what is committed."""
+        return bool(self.transactional_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Membership:

@@ -293,7 +293,7 @@ class LibrdkafkaSession:
     def _made_consumer(self, *, subscribed: bool = False) -> Consumer:
         if self._consumer is None:
             self._consumer = self._new_consumer(
-                committed_only=bool(self._options.transactional_id), subscribed=subscribed
+                committed_only=self._options.committed_only, subscribed=subscribed
             )
         return self._consumer
 

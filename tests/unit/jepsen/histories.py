@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,33 @@ from jepsen.history import Op, OpType, operations
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
+    from pathlib import Path
 
     from jepsen.checkers.models import Model
     from jepsen.history import Operation
+
+
+KNOWN = [("porcupine", "linearizable"), ("knossos", "valid")]
+"""Where verdicts of other checkers come from, and the column that has them."""
+_MODELS = {
+    "register_cas_nil_init": "cas-register",
+    "kv_string_append_per_key": "kv",
+    "mutex(false)": "mutex",
+}
+"""As the command line calls them, where that differs."""
+
+
+def known(
+    histories: Path, origin: str, column: str
+) -> tuple[dict[str, bool], dict[str, list[str]]]:
+    """The verdicts by file, and the files by the `--model` for which they are."""
+    with (histories / origin / "expected.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    by_model: dict[str, list[str]] = {}
+    for row in rows:
+        model = _MODELS.get(row["model"], row["model"])
+        by_model.setdefault(model, []).append(str(histories / row["file"]))
+    return {str(histories / row["file"]): row[column] == "true" for row in rows}, by_model
 
 
 def history(*lines: tuple[Any, ...]) -> list[Op]:

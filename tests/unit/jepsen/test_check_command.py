@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import pytest
 
 from jepsen.cli.main import run
 from jepsen.history import to_json, write_edn
-from tests.unit.jepsen.histories import history
+from tests.unit.jepsen.histories import KNOWN, history, known
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,27 +93,11 @@ def test_what_is_no_history_is_refused(
 
 
 @pytest.mark.req("J4", "J6")
-@pytest.mark.parametrize(
-    ("origin", "column", "models"),
-    [
-        ("porcupine", "linearizable", {"kv_string_append_per_key": "kv"}),
-        ("knossos", "valid", {"mutex(false)": "mutex"}),
-    ],
-)
+@pytest.mark.parametrize(("origin", "column"), KNOWN)
 def test_known_histories_get_their_verdicts(
-    histories: Path,
-    origin: str,
-    column: str,
-    models: dict[str, str],
-    capsys: pytest.CaptureFixture[str],
+    histories: Path, origin: str, column: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with (histories / origin / "expected.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    wanted = {str(histories / row["file"]): row[column] == "true" for row in rows}
-    by_model: dict[str, list[str]] = {}
-    for row in rows:
-        name = row["model"].replace("register_cas_nil_init", "cas-register")
-        by_model.setdefault(models.get(name, name), []).append(str(histories / row["file"]))
+    wanted, by_model = known(histories, origin, column)
     found: dict[str, object] = {}
     for model, files in by_model.items():
         run(["check", *files, "--model", model, "--output", "json"])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("J6")
 
-pq = pytest.importorskip("pyarrow.parquet")
+pq = pytest.importorskip("pyarrow.parquet", reason="needs raftctl[parquet]")
 
 STALE = history(
     (0, "invoke", "write", 1),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from jepsen.cli.main import run
 from jepsen.history import to_json, write_edn
 from tests import spark_logs
 from tests.spark_equality import compare, write_table
-from tests.unit.jepsen.histories import history
+from tests.unit.jepsen.histories import KNOWN, history, known
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
 
@@ -182,27 +181,11 @@ def test_a_machine_without_java_is_told_what_to_install(
 
 
 @pytest.mark.req("J7")
-@pytest.mark.parametrize(
-    ("origin", "column", "models"),
-    [
-        ("porcupine", "linearizable", {"kv_string_append_per_key": "kv"}),
-        ("knossos", "valid", {"mutex(false)": "mutex"}),
-    ],
-)
+@pytest.mark.parametrize(("origin", "column"), KNOWN)
 def test_known_histories_get_their_verdicts(
-    histories: Path,
-    origin: str,
-    column: str,
-    models: dict[str, str],
-    capsys: pytest.CaptureFixture[str],
+    histories: Path, origin: str, column: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with (histories / origin / "expected.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    wanted = {str(histories / row["file"]): row[column] == "true" for row in rows}
-    by_model: dict[str, list[str]] = {}
-    for row in rows:
-        name = row["model"].replace("register_cas_nil_init", "cas-register")
-        by_model.setdefault(models.get(name, name), []).append(str(histories / row["file"]))
+    wanted, by_model = known(histories, origin, column)
     found: dict[str, object] = {}
     for model, files in by_model.items():
         run(["spark", "check", *files, "--model", model, "--print", "json"])
