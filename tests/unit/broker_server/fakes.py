@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from broker.replication.hosted import HostedPartition
+    from broker.replication.session_news import SessionNews
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
@@ -147,7 +148,10 @@ class FakeReplicas:
         future.set_result(results)
 
     def fetch(
-        self, params: FetchParams, partitions: Sequence[FetchPartition]
+        self,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        news: SessionNews | None = None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """Waits for `max_wait_ms` if there is nothing."""
         self.fetches.append((params, list(partitions)))
