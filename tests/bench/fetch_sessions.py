@@ -14,7 +14,6 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from raftctl.errors import invariant
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_replication.world import Node, World, eventually
 
@@ -50,8 +49,8 @@ async def _costs(partitions: int, fetches: int) -> tuple[float, float]:
 
         async def produce() -> None:
             appended = leader.append(BATCH, acks=-1)
-            invariant(isinstance(appended, asyncio.Future), "the follower is in sync")
-            await appended
+            if isinstance(appended, asyncio.Future):
+                await appended
 
         return (
             await _cost(leader, partitions, fetches, nothing),
