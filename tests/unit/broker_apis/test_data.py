@@ -289,6 +289,16 @@ async def test_fetch_of_an_unknown_id_leaves_the_others_alone(broker: FakeBroker
     assert [topic["topic_id"] for topic in answer["responses"]] == [UUID(int=9), TOPIC_ID, None]
 
 
+@pytest.mark.req("R6")
+@pytest.mark.parametrize("has_session", [True, False])
+async def test_a_broker_without_a_session_may_be_deposed(
+    broker: FakeBroker, has_session: bool
+) -> None:
+    broker.has_session = has_session
+    await ask(broker, 1, 12, fetch_message("t"))
+    assert broker.replicas.fetches[-1][0].may_be_deposed is not has_session
+
+
 @pytest.mark.req("R1")
 @pytest.mark.parametrize("version", [12, 15])
 async def test_who_fetches_is_passed_on(broker: FakeBroker, version: int) -> None:

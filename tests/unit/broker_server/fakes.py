@@ -360,6 +360,7 @@ class FakeBroker:
             self.transactions,
             self.failures.append,
         )
+        self.has_session = True
         self.context = ApiContext(
             config=self.config,
             cluster_id="a-cluster",
@@ -377,6 +378,7 @@ class FakeBroker:
             groups=self.groups,
             wall_ms=lambda: self.wall_ms,
             log=self.log,
+            has_session=lambda: self.has_session,
         )
         self.admission = Admission(self.config, self.failures.append)
         self.port = 0
