@@ -337,7 +337,7 @@ class FakeBroker:
         self.controller = FakeController(self.metadata)
         self.failures: list[BaseException] = []
         self.wall_ms = 1_700_000_000_000
-        config, ids = self.config, random.Random(6)
+        config, ids, fail = self.config, random.Random(6), self.failures.append
         self.metadata.groups = self.groups = Coordinator(
             "__consumer_offsets",
             1,
@@ -354,11 +354,7 @@ class FakeBroker:
         self.hosted: dict[TopicPartition, HostedPartition] = {}
         """Partitions whose transactions are asked about."""
         self.verifier = TransactionVerifier(
-            config,
-            lambda: self.metadata.image,
-            self.hosted,
-            self.transactions,
-            self.failures.append,
+            config, lambda: self.metadata.image, self.hosted, self.transactions, fail
         )
         self.has_session = True
         self.context = ApiContext(
