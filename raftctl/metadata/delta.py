@@ -10,11 +10,10 @@ Source: KIP-631.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from immutables import Map
 
@@ -63,35 +62,13 @@ from raftctl.metadata.records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
+from raftctl.metadata.topic_delta import TopicDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from uuid import UUID
 
     from raftctl.metadata.image import ClientQuotas, Configs, QuotaEntity
-
-
-@dataclass(slots=True)
-class TopicDelta:
-    """What changed in a topic that exists after the change."""
-
-    topic_id: UUID
-    name: str
-    before: TopicImage | None
-    """None if the topic is new."""
-    partitions: dict[int, PartitionImage] = field(default_factory=dict)
-    """The changed and new partitions as they are after the change."""
-
-    def partition(self, partition_id: int) -> PartitionImage | None:
-        """The partition as the records so far have it, changed or not."""
-        changed = self.partitions.get(partition_id)
-        if changed is None and self.before is not None:
-            return self.before.partitions.get(partition_id)
-        return changed
-
-    def apply(self) -> TopicImage:
-        """The topic after the change."""
-        partitions = _NO_PARTITIONS if self.before is None else self.before.partitions
-        return TopicImage(self.name, self.topic_id, updated(partitions, self.partitions))
 
 
 class MetadataDelta:
@@ -153,8 +130,7 @@ class MetadataDelta:
         """The delta that leads from the empty image to this one, for who sees it first."""
         delta = cls(EMPTY_IMAGE)
         delta.replay_all([*image.records_before_topics()], image.offset)
-        for topic in image.topics.in_order():
-            delta.add_topic(topic)
+        delta.add_topics(image.topics)
         for record in image.records_after_topics():
             delta.replay(record, image.offset)
         return delta
@@ -276,7 +252,19 @@ class MetadataDelta:
     def add_topic(self, topic: TopicImage) -> None:
         """A topic with all its partitions, from another image."""
         self._add_topic(TopicRecord(topic.name, topic.topic_id), self.image.offset)
-        self.changed_topics[topic.topic_id].partitions = dict(topic.items())
+        self.changed_topics[topic.topic_id].whole = topic
+
+    def add_topics(self, topics: TopicsImage) -> None:
+        """All topics of another image, to one that has none.
+
+        Many: nothing is looked at here, and of their partitions not before somebody asks.
+        """
+        invariant(not self.image.topics.topics and not self.changed_topics, "there is no topic")
+        for topic in topics.in_order():
+            self._topic_ids[topic.name] = topic.topic_id
+            self.changed_topics[topic.topic_id] = TopicDelta(
+                topic.topic_id, topic.name, None, topic
+            )
 
     def change_topic(self, topic: TopicImage, partition_ids: Iterable[int]) -> None:
         """Takes partitions of a topic that exists from another image."""
@@ -334,15 +322,15 @@ class MetadataDelta:
 
     def change_partitions(self, rows: Iterable[Sequence[Any]]) -> None:
         """Does what a PartitionChangeRecord of each row's fields would do, one after the other."""
-        topic: TopicDelta | None = None
         newest: UUID | None = None
         for topic_id, partition_id, *change in rows:
-            if topic is None or topic_id is not newest:  # an id is one object in all rows
+            if topic_id is not newest:  # an id is one object in all rows
                 topic, newest = self._topic(topic_id), topic_id
+                partitions = topic.partitions
             partition = topic.partition(partition_id)
             if partition is None:
                 raise InvariantViolation(f"{topic.name} has no partition {partition_id}")
-            topic.partitions[partition_id] = partition.changed(*change)
+            partitions[partition_id] = partition.changed(*change)
 
     def _topic(self, topic_id: UUID) -> TopicDelta:
         topic = self._newest_topic
@@ -458,7 +446,6 @@ class MetadataDelta:
 
 
 _NO_QUOTAS: Map[str, float] = Map()
-_NO_PARTITIONS: Map[int, PartitionImage] = Map()
 _ONLY_CHANGES = frozenset((PartitionChangeRecord,))
 _CHANGE_FIELDS: Callable[[Any], tuple[Any, ...]] = attrgetter(
     *[field.name for field in fields(PartitionChangeRecord)]
