@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
+    from raftctl.codec import Row
     from raftctl.metadata.image import ClientQuotas, Configs, QuotaEntity
 
 
@@ -142,7 +143,7 @@ class MetadataDelta:
     def replay_all(self, records: Sequence[Record], base_offset: int) -> None:
         """Adds records that stand in the log one after the other, from `base_offset` on."""
         if _ONLY_CHANGES.issuperset(map(type, records)):
-            self.change_partitions(map(_CHANGE_FIELDS, records))
+            self.change_partitions(map(_FIELDS_OF_CHANGE, records))
             return
         for offset, record in enumerate(records, base_offset):
             _REPLAY[type(record)](self, record, offset)
@@ -318,19 +319,21 @@ class MetadataDelta:
             topic.partitions.update(zip(ids, partitions[begin:end], strict=True))
 
     def _change_partition(self, record: PartitionChangeRecord, _offset: int) -> None:
-        self.change_partitions((_CHANGE_FIELDS(record),))
+        self.change_partitions((_FIELDS_OF_CHANGE(record),))
 
-    def change_partitions(self, rows: Iterable[Sequence[Any]]) -> None:
+    def change_partitions(self, rows: Iterable[Row]) -> None:
         """Does what a PartitionChangeRecord of each row's fields would do, one after the other."""
         newest: UUID | None = None
-        for topic_id, partition_id, *change in rows:
+        for row in rows:
+            topic_id, partition_id = row[0], row[1]
             if topic_id is not newest:  # an id is one object in all rows
                 topic, newest = self._topic(topic_id), topic_id
-                partitions = topic.partitions
-            partition = topic.partition(partition_id)
+                changed = topic.partitions
+                known = _NO_PARTITIONS if topic.before is None else topic.before.partitions
+            partition = changed.get(partition_id) or known.get(partition_id)
             if partition is None:
                 raise InvariantViolation(f"{topic.name} has no partition {partition_id}")
-            partitions[partition_id] = partition.changed(*change)
+            changed[partition_id] = partition.changed(row)
 
     def _topic(self, topic_id: UUID) -> TopicDelta:
         topic = self._newest_topic
@@ -446,8 +449,9 @@ class MetadataDelta:
 
 
 _NO_QUOTAS: Map[str, float] = Map()
+_NO_PARTITIONS: Map[int, PartitionImage] = Map()
 _ONLY_CHANGES = frozenset((PartitionChangeRecord,))
-_CHANGE_FIELDS: Callable[[Any], tuple[Any, ...]] = attrgetter(
+_FIELDS_OF_CHANGE: Callable[[Any], tuple[Any, ...]] = attrgetter(
     *[field.name for field in fields(PartitionChangeRecord)]
 )
 
