@@ -28,7 +28,6 @@ from broker.coordinator.group_records import (
     GroupKey,
     group_record,
     key_of,
-    offset_key_of,
 )
 from broker.coordinator.group_requests import (
     Commit,
@@ -106,7 +105,7 @@ class GroupCore:
         """Takes a record of the log; kinds that are not known here stay as they are."""
         if key[:2] in OFFSET_KEYS:
             # Nearly all: quickly.
-            self._offsets.replay(offset_key_of(key), value, producer_id)
+            self._offsets.replay(key, value, producer_id)
             return
         about = key_of(key)
         if isinstance(about, ConsumerKey):
@@ -241,7 +240,7 @@ class GroupCore:
             group = Group(group_id, state_wall_ms=self._members.now.wall_ms)
         self._check_commit(group, request)
         errors = self._offsets.commit(group_id, request.offsets, request.producer)
-        if self._offsets.of(group_id):
+        if self._offsets.partitions(group_id):
             self._groups[group_id] = group
         return errors
 
@@ -264,15 +263,14 @@ class GroupCore:
         consumers = self._consumers.groups.get(request.group_id)
         if consumers is not None and request.caller is not None:
             self._consumers.check_caller(consumers, request.caller)
-        offsets = self._offsets.of(request.group_id)
-        if request.partitions is None:
-            return dict(offsets)
-        return {
-            partition: UNSTABLE
-            if request.require_stable and self._offsets.is_pending(request.group_id, partition)
-            else offsets.get(partition)
-            for partition in request.partitions
-        }
+        group_id, partitions = request.group_id, request.partitions
+        if partitions is None:
+            return self._offsets.of(group_id, self._offsets.partitions(group_id))
+        offsets = self._offsets.of(group_id, partitions)
+        for partition in partitions if request.require_stable else ():
+            if self._offsets.is_pending(group_id, partition):
+                offsets[partition] = UNSTABLE
+        return offsets
 
     # --- administration -------------------------------------------------------------------------
 
@@ -296,14 +294,16 @@ class GroupCore:
 
     def _forget_topics(self, request: ForgetTopics) -> None:
         for group_id in self._offsets.group_ids():
-            gone = [one for one in self._offsets.of(group_id) if one.topic in request.topics]
+            gone = [
+                one for one in self._offsets.partitions(group_id) if one.topic in request.topics
+            ]
             self._offsets.delete(group_id, gone)
 
     def _delete(self, group_id: str) -> None:
         group = self._known(group_id)
         if group.state.value != State.EMPTY.value:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-        self._forget(group, list(self._offsets.of(group_id)), with_group=True)
+        self._forget(group, list(self._offsets.partitions(group_id)), with_group=True)
 
     def _forget(
         self, group: Group | ConsumerGroup, gone: list[TopicPartition], *, with_group: bool
@@ -369,7 +369,7 @@ class GroupCore:
         for group in [*groups, *self._consumers.groups.values()]:
             group_id, kept = group.group_id, group.offsets_kept()
             expired = self._offsets.expired(group_id, kept, now.wall_ms, retention_ms)
-            left = len(self._offsets.of(group_id)) - len(expired)
+            left = len(self._offsets.partitions(group_id)) - len(expired)
             over = group.state.value == State.EMPTY.value and not left
             over = over and not (isinstance(group, Group) and group.pending)
             try:

@@ -279,12 +279,19 @@ class Shard:
         else:
             self._unsettled.append((required, effect))
 
-    def _replay(self, key: bytes, value: bytes | None, producer_id: int) -> None:
-        try:
-            self.core.replay(key, value, producer_id)
-        except ValueError as error:
-            # As Apache Kafka: a newer version's record must not keep all others from their group.
-            self._log.error("coordinator_record_skipped", reason=str(error))
+    def _replay(
+        self, records: Sequence[tuple[bytes | None, bytes | None]], producer_id: int
+    ) -> None:
+        replay = self.core.replay
+        for key, value in records:
+            if key is None:
+                continue
+            try:
+                replay(key, value, producer_id)
+            except ValueError as error:
+                # As Apache Kafka: a newer version's record must not keep all others from their
+                # group.
+                self._log.error("coordinator_record_skipped", reason=str(error))
 
 
 def _check(result: AppendResult) -> None:
