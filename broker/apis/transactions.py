@@ -81,6 +81,7 @@ async def handle_add_partitions(context: ApiContext, request: Request) -> Answer
         body["v3_and_below_producer_id"],
         body["v3_and_below_producer_epoch"],
         _partitions(body["v3_and_below_topics"]),
+        patient=True,
     )
     errors = await _add(context, asked)
     return {"results_by_topic_v3_and_below": _by_topic(errors, request.version)}
@@ -117,8 +118,14 @@ async def _add(context: ApiContext, asked: AddPartitions) -> dict[TopicPartition
     if unknown and not asked.verify_only:
         others = dict.fromkeys(asked.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
         return others | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    errors: dict[TopicPartition, ErrorCode] = await context.transactions.ask(asked)
-    return errors
+    return await _added(context, asked)
+
+
+async def _added(context: ApiContext, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+    found: dict[TopicPartition, ErrorCode] | KafkaError = await context.transactions.ask(asked)
+    if isinstance(found, KafkaError):
+        raise found
+    return found
 
 
 def _partitions(topics: list[dict[str, Any]]) -> frozenset[TopicPartition]:
@@ -157,8 +164,9 @@ async def handle_add_offsets(context: ApiContext, request: Request) -> Answer:
         body["producer_id"],
         body["producer_epoch"],
         frozenset({TopicPartition(CONSUMER_OFFSETS, partition)}),
+        patient=True,
     )
-    await context.transactions.ask(asked)
+    await _added(context, asked)
     return {"error_code": ErrorCode.NONE}
 
 

@@ -80,7 +80,7 @@ async def load(
     bootstrap: str, topic: str, groups: int, warm_s: float, seconds: float
 ) -> dict[str, Any]:
     """Commits a second, after some seconds that count only in the number of all commits."""
-    place, names = await _of_one_coordinator(bootstrap, groups)
+    place, names = await _of_one_coordinator(bootstrap, topic, groups)
     loop, committers = asyncio.get_running_loop(), [_Committer(name, topic) for name in names]
     for committer in committers:
         await loop.create_connection(lambda one=committer: one, place.host, place.port)
@@ -100,13 +100,16 @@ def _done(committers: list[_Committer]) -> int:
     return sum(committer.done for committer in committers)
 
 
-async def _of_one_coordinator(bootstrap: str, count: int) -> tuple[Place, list[str]]:
-    """So many groups of the broker that has the most."""
+async def _of_one_coordinator(bootstrap: str, topic: str, count: int) -> tuple[Place, list[str]]:
+    """So many groups of the broker that has the most, which has taken a commit of each."""
     wire, names = Wire(bootstrap), [f"commits-{number}" for number in range(ASKED_FOR_EACH * count)]
     places = await wire.coordinators(names)
-    wire.close()
     ((place, _),) = Counter(places).most_common(1)
-    return place, [name for name, of in zip(names, places, strict=True) if of == place][:count]
+    chosen = [name for name, of in zip(names, places, strict=True) if of == place][:count]
+    for name in chosen:
+        await wire.commit(name, topic, 1)
+    wire.close()
+    return place, chosen
 
 
 if __name__ == "__main__":

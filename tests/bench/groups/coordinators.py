@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
 from broker.protocol.versions import ApiKey
-from raftctl.errors import KafkaError
 from raftctl.localcluster.layout import LOCAL_TIMEOUTS
-from tests.bench.groups.wire import Place, Wire
+from tests.bench.groups.wire import AGAIN_S, Wire
 from tests.bench.kafka.turns import Quantity, in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tests.bench.groups.loads import Options
+    from tests.bench.groups.wire import Place
     from tests.bench.kafka.clusters import Cluster
 
 SETTLE_S = 1.0
-AGAIN_S = 0.005
 PING_EVERY_S = 0.002
 GIVE_UP_S = 120.0
 OFFSETS_AT_ONCE = 100
@@ -77,9 +76,10 @@ async def _fill(cluster: Cluster, topic: str, groups: Sequence[str]) -> None:
 
     async def fill() -> None:
         wire = Wire(cluster.bootstrap)
-        (place,) = await wire.coordinators(groups[:1])
+        place = await wire.commit(groups[0], topic, OFFSETS_AT_ONCE)
         for group in left:
-            await wire.commit(place, group, topic, OFFSETS_AT_ONCE)
+            if not await wire.is_taken(place, group, topic, OFFSETS_AT_ONCE):
+                place = await wire.commit(group, topic, OFFSETS_AT_ONCE)
         wire.close()
 
     await asyncio.gather(*(fill() for _ in range(FILLERS)))
@@ -108,7 +108,7 @@ class _Move:
 
     async def run(self, cluster: Cluster) -> None:
         """Commits, kills who took it, commits again."""
-        before = await self._commit(None)
+        before = await self._wire.commit(self._group, self._topic, self._partitions)
         await asyncio.sleep(SETTLE_S)
         cluster.kill_broker(before.node_id)
         self._killed = time.perf_counter()
@@ -118,34 +118,24 @@ class _Move:
         for topic in (CONSUMER_OFFSETS, self._topic):
             cluster.wait_isr(cluster.admin(), topic)
 
-    async def _commit(self, dead: Place | None) -> Place:
+    async def _commit(self, dead: Place) -> None:
         """Asks again and again until somebody else than the dead takes a commit."""
+        what = self._group, self._topic, self._partitions
         async with asyncio.timeout(GIVE_UP_S), asyncio.TaskGroup() as tasks:
-            place = await self._coordinator(dead)
+            place = await self._other_than(dead)
             self._named = time.perf_counter()
             ping = tasks.create_task(self._ping(place))
-            while not await self._is_taken(place):
+            while not await self._wire.is_taken(place, *what):
                 await asyncio.sleep(AGAIN_S)
-                place = await self._coordinator(dead)
+                place = await self._other_than(dead)
             ping.cancel()
-        return place
 
-    async def _coordinator(self, dead: Place | None) -> Place:
+    async def _other_than(self, dead: Place) -> Place:
         while True:
-            try:
-                (place,) = await self._wire.coordinators([self._group])
-                if place != dead:
-                    return place
-            except KafkaError:
-                pass
+            (place,) = await self._wire.coordinators([self._group])
+            if place != dead:
+                return place
             await asyncio.sleep(AGAIN_S)
-
-    async def _is_taken(self, place: Place) -> bool:
-        try:
-            await self._wire.commit(place, self._group, self._topic, self._partitions)
-        except KafkaError:
-            return False
-        return True
 
     async def _ping(self, place: Place) -> None:
         """Notes how long the broker keeps the simplest of all questions waiting."""

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import Consumer
 
 TIMEOUT_S = 180.0
-TURN_S = 0.001
+TURN_S = 0.005
 KNOWN_TIMEOUT_S = 30.0
 
 
@@ -47,8 +47,9 @@ def rebalance(
 def _shared(consumers: list[Consumer], partitions: int) -> bool:
     for consumer in consumers:
         message = consumer.poll(0)
-        if message is not None and message.error() is not None:
-            raise RuntimeError(message.error())
+        error = None if message is None else message.error()
+        if error is not None and error.fatal():
+            raise RuntimeError(error)
     owned = [_owned(consumer) for consumer in consumers]
     least = partitions // len(consumers)
     even = all(least <= len(one) <= least + 1 for one in owned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.protocol.versions import ApiKey
@@ -15,6 +16,7 @@ FIND_VERSION = 4
 COMMIT_VERSION = 8
 NAME = "bench"
 TIMEOUT_MS = 30_000
+AGAIN_S = 0.005
 _RESPONSE_BYTES_MAX = 1 << 24
 
 
@@ -57,7 +59,15 @@ class Wire:
         return answer
 
     async def coordinators(self, groups: Sequence[str]) -> list[Place]:
-        """Who has each group, as the first broker says that answers. KafkaError if one has none."""
+        """Who has each group, asked again and again until all have somebody."""
+        while True:
+            try:
+                return await self._found(groups)
+            except KafkaError:
+                await asyncio.sleep(AGAIN_S)
+
+    async def _found(self, groups: Sequence[str]) -> list[Place]:
+        """As the first broker says that answers."""
         message = {"key_type": 0, "coordinator_keys": groups}
         for where in self._bootstrap:
             try:
@@ -67,11 +77,23 @@ class Wire:
             return [_place(one) for one in answer["coordinators"]]
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker answers")
 
-    async def commit(self, place: Place, group: str, topic: str, partitions: int) -> None:
-        """Commits an offset in each of so many partitions; KafkaError with the first error."""
+    async def commit(self, group: str, topic: str, partitions: int) -> Place:
+        """Commits an offset in each of so many partitions, again and again until it is taken."""
+        while True:
+            (place,) = await self.coordinators([group])
+            if await self.is_taken(place, group, topic, partitions):
+                return place
+            await asyncio.sleep(AGAIN_S)
+
+    async def is_taken(self, place: Place, group: str, topic: str, partitions: int) -> bool:
+        """Whether the coordinator takes a commit of an offset in each of so many partitions."""
         message = commit_message(group, topic, partitions)
         where = place.host, place.port
-        check_commit(await self.ask(where, ApiKey.OFFSET_COMMIT, COMMIT_VERSION, message))
+        try:
+            check_commit(await self.ask(where, ApiKey.OFFSET_COMMIT, COMMIT_VERSION, message))
+        except KafkaError:
+            return False
+        return True
 
 
 def _place(found: Mapping[str, Any]) -> Place:
