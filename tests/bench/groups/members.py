@@ -22,7 +22,7 @@ def rebalance(
     bootstrap: str, topic: str, partitions: int, group: str, protocol: str, members: int
 ) -> dict[str, Any]:
     """How long it is from joining to all assigned."""
-    settings = {
+    settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "group.protocol": protocol,

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 RECORD_BYTES = 1024
 MEGABYTE = 10**6
 INIT_TIMEOUT_S = 60.0
-CLIENT = {"linger.ms": 5, "log_level": 0}
+CLIENT: dict[str, Any] = {"linger.ms": 5, "log_level": 0}
 
 
 class _Writer:
@@ -28,8 +28,8 @@ class _Writer:
         self._topic = topic
         self._records = records
         self._value = os.urandom(RECORD_BYTES)
-        settings = {"bootstrap.servers": bootstrap, "transactional.id": name, **CLIENT}
-        self._producer = Producer(settings)
+        named = {"bootstrap.servers": bootstrap, "transactional.id": name}
+        self._producer = Producer({**CLIENT, **named})
         self._producer.init_transactions(INIT_TIMEOUT_S)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
