@@ -1,8 +1,8 @@
 """The offsets that consumer groups commit: kept, fetched, deleted, forgotten when they are old.
 
 A coordinator may have millions. They are kept as they stand in the log, and read when somebody asks
-for them: that takes a third of the memory, loads quicker, and leaves the garbage collector nothing
-to look at.
+for them: that takes less than half of the memory, loads quicker, and leaves the garbage collector
+nothing to look at.
 """
 
 from __future__ import annotations
