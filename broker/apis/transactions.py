@@ -52,9 +52,7 @@ async def handle_init(context: ApiContext, request: Request) -> Answer:
     )
     if context.transactions.core_of(name).needs_id(asked):
         asked = asked.with_id(await context.producer_ids.take())
-    found: ProducerGoesOn | KafkaError = await context.transactions.ask(asked)
-    if isinstance(found, KafkaError):
-        raise found
+    found: ProducerGoesOn = await context.transactions.ask(asked)
     return {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
 
 
@@ -118,14 +116,8 @@ async def _add(context: ApiContext, asked: AddPartitions) -> dict[TopicPartition
     if unknown and not asked.verify_only:
         others = dict.fromkeys(asked.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
         return others | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return await _added(context, asked)
-
-
-async def _added(context: ApiContext, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
-    found: dict[TopicPartition, ErrorCode] | KafkaError = await context.transactions.ask(asked)
-    if isinstance(found, KafkaError):
-        raise found
-    return found
+    errors: dict[TopicPartition, ErrorCode] = await context.transactions.ask(asked)
+    return errors
 
 
 def _partitions(topics: list[dict[str, Any]]) -> frozenset[TopicPartition]:
@@ -166,7 +158,7 @@ async def handle_add_offsets(context: ApiContext, request: Request) -> Answer:
         frozenset({TopicPartition(CONSUMER_OFFSETS, partition)}),
         patient=True,
     )
-    await _added(context, asked)
+    await context.transactions.ask(asked)
     return {"error_code": ErrorCode.NONE}
 
 

@@ -50,7 +50,7 @@ from broker.log.record_batch import NO_PRODUCER
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from broker.coordinator.consumer_group import ConsumerGroup
     from broker.coordinator.core import Effect, Journal, KeyValue
@@ -166,6 +166,27 @@ class GroupCore:
                 self._answer(ticket, self._handle_deletion(request))
         return self._taken()
 
+    def may_gather(self, request: GroupRequest) -> bool:
+        """See `core.Core`: commits, but for those of producers, whose batches are their own."""
+        return isinstance(request, Commit) and request.producer == NOBODY
+
+    def handle_all(self, requests: Sequence[tuple[int, Commit]], now: Now) -> list[Effect]:
+        """See `core.Core`."""
+        self._members.now = now
+        allowed: list[tuple[int, Commit]] = []
+        for ticket, request in requests:
+            try:
+                self._check_commit(request)
+                allowed.append((ticket, request))
+            except KafkaError as error:
+                self._answer(ticket, error, settled=False)
+        commits = [(request.group_id, request.offsets) for _, request in allowed]
+        found = self._offsets.commit_together(commits)
+        for (ticket, request), errors in zip(allowed, found, strict=True):
+            self._after_commit(request.group_id)
+            self._answer(ticket, errors, settled=not isinstance(errors, KafkaError))
+        return self._taken()
+
     def _handle_classic(self, ticket: int, request: Join | Sync | Heartbeat | Leave) -> None:
         match request:
             case Join():
@@ -227,24 +248,30 @@ class GroupCore:
     # --- offsets --------------------------------------------------------------------------------
 
     def _commit(self, request: Commit) -> dict[Any, ErrorCode]:
+        self._check_commit(request)
+        errors = self._offsets.commit(request.group_id, request.offsets, request.producer)
+        self._after_commit(request.group_id)
+        return errors
+
+    def _after_commit(self, group_id: str) -> None:
+        known = group_id in self._groups or group_id in self._consumers.groups
+        if not known and self._offsets.partitions(group_id):
+            self._groups[group_id] = Group(group_id, state_wall_ms=self._members.now.wall_ms)
+
+    def _check_commit(self, request: Commit) -> None:
+        """Refuses whoever is no member, or not of this generation or epoch."""
         group_id, caller = request.group_id, request.caller
         consumers = self._consumers.groups.get(group_id)
         if consumers is not None:
             transactional = request.producer != NOBODY
             self._consumers.check_commit(consumers, caller, transactional=transactional)
-            return self._offsets.commit(group_id, request.offsets, request.producer)
+            return
         group = self._groups.get(group_id)
-        if group is None:
-            if caller.generation >= 0:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-            group = Group(group_id, state_wall_ms=self._members.now.wall_ms)
-        self._check_commit(group, request)
-        errors = self._offsets.commit(group_id, request.offsets, request.producer)
-        if self._offsets.partitions(group_id):
-            self._groups[group_id] = group
-        return errors
+        if group is None and caller.generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        self._check_classic_commit(group or Group(group_id), request)
 
-    def _check_commit(self, group: Group, request: Commit) -> None:
+    def _check_classic_commit(self, group: Group, request: Commit) -> None:
         caller = request.caller
         if caller.generation < 0 and group.is_in(State.EMPTY):
             # Its consumers assign partitions to themselves.

@@ -7,6 +7,7 @@ nothing to look at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.coordinator.core import NOBODY
@@ -22,7 +23,7 @@ from broker.log.record_batch import NO_PRODUCER
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from broker.coordinator.core import Journal, KeyValue
     from broker.coordinator.group_records import CommittedOffset
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _BATCH_RECORDS = 1_000
 """Tombstones written at a time."""
+Committed = Sequence[tuple["TopicPartition", "CommittedOffset"]]
 Owner = tuple[str, "TopicPartition"]
 """A group, and a partition that it reads."""
 
@@ -114,18 +116,11 @@ class GroupOffsets:
     def commit(
         self,
         group_id: str,
-        offsets: Iterable[tuple[TopicPartition, CommittedOffset]],
+        offsets: Committed,
         producer: tuple[int, int] = NOBODY,
     ) -> dict[TopicPartition, ErrorCode]:
         """Writes the offsets whose metadata is not too large; each one's error."""
-        errors: dict[TopicPartition, ErrorCode] = {}
-        records: list[KeyValue] = []
-        for partition, committed in offsets:
-            errors[partition] = ErrorCode.NONE
-            if len(committed.metadata.encode()) > self._metadata_bytes_max:
-                errors[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            records.append(offset_record(OffsetKey(group_id, *partition), committed))
+        errors, records = self._records(group_id, offsets)
         try:
             if records:
                 self._journal.append(records, producer)
@@ -135,6 +130,45 @@ class GroupOffsets:
             too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
             return {one: found or too_large for one, found in errors.items()}
         return errors
+
+    def commit_together(
+        self, commits: Sequence[tuple[str, Committed]]
+    ) -> list[dict[TopicPartition, ErrorCode] | KafkaError]:
+        """Writes the offsets of several groups as one batch, or each one's if that is too large;
+        what `commit` says of each.
+        """
+        made = [self._records(*one) for one in commits]
+        records = [record for _, of_one in made for record in of_one]
+        try:
+            if records:
+                self._journal.append(records)
+        except KafkaError as error:
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                return [self._attempt(*one) for one in commits]
+            return [error if of_one else errors for errors, of_one in made]
+        return [errors for errors, _ in made]
+
+    def _attempt(
+        self, group_id: str, offsets: Committed
+    ) -> dict[TopicPartition, ErrorCode] | KafkaError:
+        try:
+            return self.commit(group_id, offsets)
+        except KafkaError as error:
+            return error
+
+    def _records(
+        self, group_id: str, offsets: Committed
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[KeyValue]]:
+        """Each partition's error, and the records of those without."""
+        errors: dict[TopicPartition, ErrorCode] = {}
+        records: list[KeyValue] = []
+        for partition, committed in offsets:
+            errors[partition] = ErrorCode.NONE
+            if len(committed.metadata.encode()) > self._metadata_bytes_max:
+                errors[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            records.append(offset_record(OffsetKey(group_id, *partition), committed))
+        return errors, records
 
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition], last: Sequence[KeyValue] = ()

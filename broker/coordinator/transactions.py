@@ -24,7 +24,7 @@ from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _EXPIRED_AT_ONCE = 1_000
 """How many ids are forgotten in one call."""
@@ -215,6 +215,15 @@ class TransactionCore:
             return []
         response, effects = self._handlers[type(request)](request, now)
         return [Answer(ticket, response), *effects]
+
+    def may_gather(self, request: Request) -> bool:
+        """See `core.Core`. What producers ask for is decided one by one."""
+        del request
+        return False
+
+    def handle_all(self, requests: Sequence[tuple[int, Request]], now: Now) -> list[Effect]:
+        """See `core.Core`."""
+        return [effect for one in requests for effect in self.handle(*one, now)]
 
     def deadline_ms(self) -> int | None:
         """See `core.Core`."""
