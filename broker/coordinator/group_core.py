@@ -45,12 +45,12 @@ from broker.coordinator.group_requests import (
     Sync,
 )
 from broker.coordinator.rebalance import Rebalancer
-from broker.coordinator.timers import Timers
 from broker.log.record_batch import NO_PRODUCER
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from broker.coordinator.consumer_group import ConsumerGroup
     from broker.coordinator.core import Effect, Journal, KeyValue
@@ -91,7 +91,7 @@ class GroupCore:
     ) -> None:
         """`new_uuid` makes member ids that nobody guesses."""
         self._settings = settings
-        self._timers = Timers()
+        self._timers: Timers[Hashable] = Timers()
         self._groups: dict[str, Group] = {}
         self._is_loaded = False
         self._offsets = GroupOffsets(journal, settings.offset_metadata_max_bytes)

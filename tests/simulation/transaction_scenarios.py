@@ -53,6 +53,10 @@ class Outcomes:
         """How many outcomes are known."""
         return len(self.committed) + len(self.aborted)
 
+    def has_told(self, more_than: int) -> bool:
+        """Whether more outcomes are known than that."""
+        return self.told > more_than
+
     def judge(self, found: Counter[bytes]) -> list[str]:
         """What is wrong with what a reader of committed records found in the end."""
         wrong = [
@@ -87,8 +91,7 @@ async def transactions_survive_faults(world: World) -> None:
         world.start(f"writer-{number}", partial(_write, cluster.bootstrap, number, outcomes))
     world.start("reader", partial(_follow, cluster.bootstrap, outcomes))
     for round_number in range(ROUNDS):
-        told = outcomes.told
-        await rig.until(lambda: outcomes.told > told + TOLD, "outcomes are told")  # noqa: B023
+        await rig.until(partial(outcomes.has_told, outcomes.told + TOLD), "outcomes are told")
         await asyncio.sleep(world.random.uniform(0, 0.3))
         name = world.random.choice(cluster.broker_names)
         if round_number % 2:
