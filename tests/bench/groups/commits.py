@@ -81,9 +81,9 @@ async def load(
 ) -> dict[str, Any]:
     """Commits a second, after some seconds that count only in the number of all commits."""
     place, names = await _of_one_coordinator(bootstrap, topic, groups)
-    loop, committers = asyncio.get_running_loop(), [_Committer(name, topic) for name in names]
+    committers = [_Committer(name, topic) for name in names]
     for committer in committers:
-        await loop.create_connection(lambda one=committer: one, place.host, place.port)
+        await _connect(committer, place)
     await asyncio.sleep(warm_s)
     before, began = _done(committers), time.perf_counter()
     await asyncio.sleep(seconds)
@@ -91,6 +91,11 @@ async def load(
     for committer in committers:
         committer.transport.abort()
     return {"commits_per_s": counted / elapsed, "commits": before + counted}
+
+
+async def _connect(committer: _Committer, place: Place) -> None:
+    loop = asyncio.get_running_loop()
+    await loop.create_connection(lambda: committer, place.host, place.port)
 
 
 def _done(committers: list[_Committer]) -> int:

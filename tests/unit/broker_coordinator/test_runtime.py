@@ -207,7 +207,9 @@ async def test_requests_of_one_turn_are_handled_together() -> None:
         asked = [shard.ask(("gather", key)) for key in (b"a", b"", b"b")]
         # Whoever asks for something else finds them done.
         read = shard.ask(("read", b"b"))
-        assert shard.core.gathered == [3]
+        core = shard.core
+        assert isinstance(core, Counter)
+        assert core.gathered == [3]
         assert await asyncio.wait_for(asked[2], 5) == b"b"
         assert (await asked[0], await read) == (b"a", 1)
         with pytest.raises(KafkaError, match="INVALID_REQUEST"):
