@@ -10,10 +10,10 @@ Source: KIP-631.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import fields
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from immutables import Map
 
@@ -32,7 +32,6 @@ from raftctl.metadata.image import (
 )
 from raftctl.metadata.maps import updated
 from raftctl.metadata.records import (
-    LEADER_UNCHANGED,
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
@@ -63,35 +62,14 @@ from raftctl.metadata.records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
+from raftctl.metadata.topic_delta import TopicDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from uuid import UUID
 
+    from raftctl.codec import Row
     from raftctl.metadata.image import ClientQuotas, Configs, QuotaEntity
-
-
-@dataclass(slots=True)
-class TopicDelta:
-    """What changed in a topic that exists after the change."""
-
-    topic_id: UUID
-    name: str
-    before: TopicImage | None
-    """None if the topic is new."""
-    partitions: dict[int, PartitionImage] = field(default_factory=dict)
-    """The changed and new partitions as they are after the change."""
-
-    def partition(self, partition_id: int) -> PartitionImage | None:
-        """The partition as the records so far have it, changed or not."""
-        changed = self.partitions.get(partition_id)
-        if changed is None and self.before is not None:
-            return self.before.partitions.get(partition_id)
-        return changed
-
-    def apply(self) -> TopicImage:
-        """The topic after the change."""
-        partitions = _NO_PARTITIONS if self.before is None else self.before.partitions
-        return TopicImage(self.name, self.topic_id, updated(partitions, self.partitions))
 
 
 class MetadataDelta:
@@ -153,8 +131,7 @@ class MetadataDelta:
         """The delta that leads from the empty image to this one, for who sees it first."""
         delta = cls(EMPTY_IMAGE)
         delta.replay_all([*image.records_before_topics()], image.offset)
-        for topic in image.topics.in_order():
-            delta.add_topic(topic)
+        delta.add_topics(image.topics)
         for record in image.records_after_topics():
             delta.replay(record, image.offset)
         return delta
@@ -165,6 +142,9 @@ class MetadataDelta:
 
     def replay_all(self, records: Sequence[Record], base_offset: int) -> None:
         """Adds records that stand in the log one after the other, from `base_offset` on."""
+        if _ONLY_CHANGES.issuperset(map(type, records)):
+            self.change_partitions(map(_FIELDS_OF_CHANGE, records))
+            return
         for offset, record in enumerate(records, base_offset):
             _REPLAY[type(record)](self, record, offset)
 
@@ -273,7 +253,19 @@ class MetadataDelta:
     def add_topic(self, topic: TopicImage) -> None:
         """A topic with all its partitions, from another image."""
         self._add_topic(TopicRecord(topic.name, topic.topic_id), self.image.offset)
-        self.changed_topics[topic.topic_id].partitions = dict(topic.items())
+        self.changed_topics[topic.topic_id].whole = topic
+
+    def add_topics(self, topics: TopicsImage) -> None:
+        """All topics of another image, to one that has none.
+
+        Many: nothing is looked at here, and of their partitions not before somebody asks.
+        """
+        invariant(not self.image.topics.topics and not self.changed_topics, "there is no topic")
+        for topic in topics.in_order():
+            self._topic_ids[topic.name] = topic.topic_id
+            self.changed_topics[topic.topic_id] = TopicDelta(
+                topic.topic_id, topic.name, None, topic
+            )
 
     def change_topic(self, topic: TopicImage, partition_ids: Iterable[int]) -> None:
         """Takes partitions of a topic that exists from another image."""
@@ -327,28 +319,21 @@ class MetadataDelta:
             topic.partitions.update(zip(ids, partitions[begin:end], strict=True))
 
     def _change_partition(self, record: PartitionChangeRecord, _offset: int) -> None:
-        topic = self._topic(record.topic_id)
-        partition = topic.partition(record.partition_id)
-        if partition is None:
-            raise InvariantViolation(f"{topic.name} has no partition {record.partition_id}")
-        moved = record.leader != LEADER_UNCHANGED
-        adding, removing = record.adding_replicas, record.removing_replicas
-        recovering, directories = record.leader_recovering, record.directories
-        replicas = partition.replicas if record.replicas is None else record.replicas
-        if directories is None:
-            directories = partition.directories and partition.directories_for(replicas)
-        topic.partitions[record.partition_id] = PartitionImage(
-            replicas,
-            partition.isr if record.isr is None else shared(record.isr),
-            record.leader if moved else partition.leader,
-            partition.leader_epoch + moved,
-            partition.partition_epoch + 1,
-            partition.adding_replicas if adding is None else adding,
-            partition.removing_replicas if removing is None else removing,
-            partition.elr if record.elr is None else record.elr,
-            partition.leader_recovering if recovering is None else recovering,
-            directories,
-        )
+        self.change_partitions((_FIELDS_OF_CHANGE(record),))
+
+    def change_partitions(self, rows: Iterable[Row]) -> None:
+        """Does what a PartitionChangeRecord of each row's fields would do, one after the other."""
+        newest: UUID | None = None
+        for row in rows:
+            topic_id, partition_id = row[0], row[1]
+            if topic_id is not newest:  # an id is one object in all rows
+                topic, newest = self._topic(topic_id), topic_id
+                changed = topic.partitions
+                known = _NO_PARTITIONS if topic.before is None else topic.before.partitions
+            partition = changed.get(partition_id) or known.get(partition_id)
+            if partition is None:
+                raise InvariantViolation(f"{topic.name} has no partition {partition_id}")
+            changed[partition_id] = partition.changed(row)
 
     def _topic(self, topic_id: UUID) -> TopicDelta:
         topic = self._newest_topic
@@ -465,6 +450,10 @@ class MetadataDelta:
 
 _NO_QUOTAS: Map[str, float] = Map()
 _NO_PARTITIONS: Map[int, PartitionImage] = Map()
+_ONLY_CHANGES = frozenset((PartitionChangeRecord,))
+_FIELDS_OF_CHANGE: Callable[[Any], tuple[Any, ...]] = attrgetter(
+    *[field.name for field in fields(PartitionChangeRecord)]
+)
 
 _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
     LeaderChangeRecord: MetadataDelta._ignore,
