@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from uuid import UUID
 
 import pytest
@@ -39,7 +40,7 @@ async def test_what_was_deleted_or_moved_while_a_broker_was_down_leaves_its_disk
         assert node.hosted().log.log_end_offset == 1
 
         def directories() -> list[str]:
-            return [one for one in node.files.names("/logs") if one.partition("-")[2]]
+            return fnmatch.filter(node.files.names("/logs"), "*-0*")
 
         await eventually(lambda: directories() == ["t-0"])
         (facts,) = await node.replicas.log_directories()
