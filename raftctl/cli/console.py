@@ -30,6 +30,8 @@ app = typer.Typer(help="Writes lines as records, and shows records as lines.", n
 AT_ONCE = 500
 """Records that the client hands over at once."""
 POLL_S = 0.2
+_ANY_PARTITION = -1
+"""To librdkafka: chosen by key, or by chance."""
 PARTITION_MAX = 2**31 - 1
 TIMEOUT_MS_MAX = 86_400_000
 
@@ -135,7 +137,7 @@ class _Writing:
     def __init__(self, producer: Producer, topic: str, partition: int | None) -> None:
         self._producer = producer
         self._topic = topic
-        self._where = {} if partition is None else {"partition": partition}
+        self._partition = _ANY_PARTITION if partition is None else partition
         self._refused: Any = None
         self._written: dict[int, dict[str, int]] = {}
         self.acknowledged = 0
@@ -169,7 +171,7 @@ class _Writing:
         while True:
             try:
                 self._producer.produce(
-                    self._topic, value, key, on_delivery=self._delivered, **self._where
+                    self._topic, value, key, partition=self._partition, on_delivery=self._delivered
                 )
                 self._producer.poll(0)
                 return
@@ -337,6 +339,7 @@ def _line(message: Message, output: Output, print_key: bool) -> str:
 
 def _document(message: Message) -> dict[str, Any]:
     _, timestamp_ms = message.timestamp()
+    headers: Any = message.headers() or ()
     return {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -344,9 +347,7 @@ def _document(message: Message) -> dict[str, Any]:
         "timestamp_ms": timestamp_ms,
         **_fields("key", message.key()),
         **_fields("value", message.value()),
-        "headers": [
-            {"name": name, **_fields("value", value)} for name, value in message.headers() or ()
-        ],
+        "headers": [{"name": name, **_fields("value", value)} for name, value in headers],
     }
 
 
