@@ -118,7 +118,8 @@ class Node:
             fail=self._fail,
         )
         self._cleanup.push_async_callback(driver.stop)
-        self.loader = loader = MetadataLoader(driver, replica.image)
+        self.loader = loader = MetadataLoader(driver, replica.image, self._fail)
+        self._cleanup.callback(loader.stop)
         if config.is_controller:
             await self._start_controller(replica, driver, loader, peers)
             self._watch_endpoint(replica, driver, peers)
@@ -180,7 +181,7 @@ class Node:
         loader: MetadataLoader,
         snapshots: Snapshots,
     ) -> None:
-        """After the loader has been added to the driver, so that the image is never behind."""
+        """After the loader has been added to the driver, which makes an image first."""
         hashes = self.hashes
         snapshotter = Snapshotter(
             driver, loader, snapshots, hashes, self._runtime, self.config, self._fail

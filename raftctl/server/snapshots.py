@@ -163,7 +163,7 @@ class Snapshots:
 class Snapshotter:
     """Takes snapshots of the committed image and lets retention delete what they make needless.
 
-    Added to the driver after the loader, so that the image is never behind.
+    Added to the driver after the loader, so that the image is as new as it can be.
     """
 
     def __init__(
