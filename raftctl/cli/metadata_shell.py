@@ -26,6 +26,7 @@ from raftctl.cli.log_files import (
 )
 from raftctl.cli.output import Output, OutputOption, say, say_progress
 from raftctl.cli.verify import replayed
+from raftctl.codec import CodecError
 from raftctl.errors import ConfigError, DiskError, ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE
@@ -89,7 +90,7 @@ def _load(
         case (None, str(), None):
             return load_log(directory)
         case (None, None, str()):
-            return image_of(read_snapshot(snapshot))
+            return load_snapshot(snapshot)
     raise ConfigError("give one of --controllers, --directory and --snapshot")
 
 
@@ -149,15 +150,23 @@ def load_live(controllers: str, timeout_s: float) -> MetadataImage:
     raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the controller gave no metadata; ask again")
 
 
+def load_snapshot(path: str) -> MetadataImage:
+    """The image of a snapshot."""
+    try:
+        return image_of(read_snapshot(path))
+    except CodecError as error:
+        raise DiskError(f"--snapshot {path}: of a newer release: {error}") from None
+
+
 def load_log(directory: str) -> MetadataImage:
     """The image of the newest snapshot and everything in the log after it, committed or not.
 
-    Of transactions only those that have ended. A torn tail is left out, as the node would cut it
-    off; other damage is a DiskError.
+    Of transactions only those that have ended. A torn tail is left out, and told of on stderr:
+    nobody was told of what it held. Other damage is a DiskError.
     """
     store = SnapshotStore(RealFileSystem(), metadata_directory(directory))
     taken = store.ids()
-    image = image_of(store.read(taken[-1])) if taken else EMPTY_IMAGE
+    image = load_snapshot(store.path(taken[-1])) if taken else EMPTY_IMAGE
     paths = segments(metadata_directory(directory)) if taken else log_files(directory)
     delta, end_offset = MetadataDelta(image), image.offset + 1
     try:
@@ -170,5 +179,9 @@ def load_log(directory: str) -> MetadataImage:
             delta, end_offset = replayed(delta, batch), batch.end_offset
     except DamagedLogError as error:
         if not error.torn:
-            raise DiskError(f"{error}; raftctl storage verify tells more") from None
+            raise DiskError(f"{error}; raftctl storage verify checks the whole node") from None
+        say_progress(f"{error} (a torn tail, which is left out)")
+    except CodecError as error:
+        text = f"--directory {directory}: no metadata log, or one of a newer release: {error}"
+        raise DiskError(text) from None
     return delta.image
