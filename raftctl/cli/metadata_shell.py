@@ -15,10 +15,11 @@ import typer
 
 from raftctl.cli import metadata_tree as tree
 from raftctl.cli.controllers import TIMEOUT_S, TimeoutOption, ask, parse_controllers
-from raftctl.cli.log_files import log_files, read_batches
+from raftctl.cli.log_files import DamagedLogError, log_files, read_batches
 from raftctl.cli.output import Output, OutputOption, say, say_progress
 from raftctl.cli.verify import replayed
-from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.codec import CodecError
+from raftctl.errors import ConfigError, DiskError, ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE
 
@@ -54,7 +55,7 @@ def shell(
     """Shows the metadata as files in directories: ls, cat, find, tree."""
     if (controllers is None) == (directory is None):
         raise ConfigError("give either --controllers or --directory")
-    image = load_live(controllers, timeout) if controllers else load_log(directory or "")
+    image = load_log(directory or "") if controllers is None else load_live(controllers, timeout)
     session = Shell(image)
     if command:
         _print(output, session.run(command))
@@ -126,11 +127,23 @@ def load_live(controllers: str, timeout_s: float) -> MetadataImage:
 
 
 def load_log(directory: str) -> MetadataImage:
-    """The image of everything in a metadata log, committed or not; transactions only if ended."""
+    """The image of everything in a metadata log, committed or not; transactions only if ended.
+
+    A torn tail is left out, and told of on stderr: nobody was told of what it held.
+    """
     delta = MetadataDelta(EMPTY_IMAGE)
     end_offset = 0
-    for place, batch in read_batches(log_files(directory)):
-        if end_offset != batch.base_offset:
-            raise ConfigError(f"{place.path}: begins with offset {batch.base_offset}, not with 0")
-        delta, end_offset = replayed(delta, batch), batch.end_offset
+    try:
+        for place, batch in read_batches(log_files(directory)):
+            if end_offset != batch.base_offset:
+                why = f"{place.path}: begins with offset {batch.base_offset}, not with 0"
+                raise ConfigError(why)
+            delta, end_offset = replayed(delta, batch), batch.end_offset
+    except DamagedLogError as error:
+        if not error.torn:
+            raise DiskError(f"{error}; raftctl storage verify checks the whole node") from None
+        say_progress(f"{error} (a torn tail, which is left out)")
+    except CodecError as error:
+        text = f"--directory {directory}: no metadata log, or one of a newer release: {error}"
+        raise DiskError(text) from None
     return delta.image

@@ -293,7 +293,7 @@ class Node:
             runtime=self._runtime,
         )
         app.add_routes(api.routes())
-        KvWatches(KvEventLog(driver), follower).mount(app)
+        KvWatches(KvEventLog(driver), follower, api.confirmed_image).mount(app)
 
         async def end_waiting(app: web.Application) -> None:
             follower.close()
