@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import ConsumerGroupState, Producer
+from confluent_kafka import ConsumerGroupState, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.clusters import ROOT, wait_until
@@ -57,7 +57,11 @@ class Group:
 
     def is_shared_by(self, admin: AdminClient, members: int) -> bool:
         """Whether so many members have every partition once between them."""
-        found = admin.describe_consumer_groups([self.name])[self.name].result(TIMEOUT_S)
+        try:
+            found = admin.describe_consumer_groups([self.name])[self.name].result(TIMEOUT_S)
+        except KafkaException:
+            # It is not there yet, or its coordinator is not.
+            return False
         owned = Counter(
             one.partition
             for member in found.members
