@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-scale bench-check properties-linearizable bugs-found spark-equality docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -74,6 +74,10 @@ bench: setup
 # Beside Apache Kafka, which needs Java and Maven: make bench-kafka ONLY="produce_acks_all latency".
 bench-kafka: setup
 	$(BIN)/python -m tests.bench kafka --output out/bench-kafka.json $(if $(ONLY),--only $(ONLY)) $(if $(FULL),--full)
+
+# Groups and transactions beside Apache Kafka: make bench-groups ONLY="rebalance loading".
+bench-groups: setup
+	$(BIN)/python -m tests.bench groups --output out/bench-groups.json $(if $(ONLY),--only $(ONLY))
 
 # Controllers alone, up to two million partitions: make bench-scale PARTITIONS=100000 OBSERVERS=30.
 bench-scale: setup

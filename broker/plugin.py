@@ -123,4 +123,5 @@ class KafkaBroker:
             groups=self._groups,
             wall_ms=self._context.runtime.wall_ms,
             log=self._log,
+            has_session=self._context.has_session,
         )

@@ -101,6 +101,8 @@ class FetchParams:
     """Whether only a partition's leader may answer (KIP-392)."""
     first: int = 0
     """Index of the partition to read first: the limits may leave nothing for the last (R10)."""
+    may_be_deposed: bool = False
+    """Whether other brokers may lead by now what this one led, without its having heard of it."""
 
 
 @dataclass(frozen=True, slots=True)

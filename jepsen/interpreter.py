@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from jepsen.history import Op, OpType
 
 if TYPE_CHECKING:
     from jepsen.generator.core import Generator
+
+logger = logging.getLogger(__name__)
 
 POLL_S = 0.01
 """How soon a generator that has nothing to do is asked again if nothing happens."""
@@ -129,19 +132,22 @@ class Interpreter:
     async def _nemesis_op(self, op: Op) -> Completion:
         try:
             return await self.nemesis.invoke(op)
-        except Exception as error:  # noqa: BLE001 - a fault that cannot be done is noted
+        except Exception as error:
+            logger.debug("a fault that could not be done", exc_info=True)
             return unknown(op.value, repr(error))
 
     async def _client_op(self, op: Op, thread: Thread) -> Completion:
         try:
             async with asyncio.timeout(self.op_timeout_s):
                 client = await self._client(thread, op)
-        except Exception as error:  # noqa: BLE001 - whatever hinders it, nothing was asked
+        except Exception as error:
+            logger.debug("whatever hindered a client to begin, nothing was asked", exc_info=True)
             return failed(op.value, f"no client: {error!r}")
         try:
             async with asyncio.timeout(self.op_timeout_s):
                 return await client.invoke(op)
-        except Exception as error:  # noqa: BLE001 - what a client does not understand is unknown
+        except Exception as error:
+            logger.debug("what a client does not understand may have happened", exc_info=True)
             return unknown(op.value, repr(error))
 
     async def _client(self, thread: Thread, op: Op) -> Client:

@@ -147,14 +147,12 @@ def _optional_plan(choices: tuple[Any, ...], plans: dict[type, Plan]) -> Plan:
     if len(others) != 1 or len(choices) != 2:
         raise TypeError(f"{choices} cannot travel: only `X | None` can")
     arrives, plain, pack_other, unpack_other, members = plan_of_hint(others[0], plans)
-    pack: Convert | None = None
-    if pack_other is not None:
-        pack = lambda value: None if value is None else pack_other(value)  # noqa: E731
+    pack = None if pack_other is None else _unless_none(pack_other)
+    return Plan((*arrives, types.NoneType), plain, pack, _unless_none(unpack_other), members)
 
-    def unpack(value: Any) -> Any:
-        return None if value is None else unpack_other(value)
 
-    return Plan((*arrives, types.NoneType), plain, pack, unpack, members)
+def _unless_none(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
 
 
 def _tuple_plan(hints: tuple[Any, ...], plans: dict[type, Plan]) -> Plan:
@@ -175,12 +173,14 @@ def _tuple_plan(hints: tuple[Any, ...], plans: dict[type, Plan]) -> Plan:
     return Plan((tuple,), False, pack if any(item.pack for item in items) else None, unpack)
 
 
+def _each(convert: Convert) -> Convert:
+    return lambda value: tuple([convert(one) for one in value])
+
+
 def _sequence_plan(item: Plan) -> Plan:
     arrives, plain, pack_item, unpack_item, _ = item
     expected = frozenset(arrives if plain else ())
-    pack: Convert | None = None
-    if pack_item is not None:
-        pack = lambda value: tuple([pack_item(one) for one in value])  # noqa: E731
+    pack = None if pack_item is None else _each(pack_item)
 
     def unpack(value: Any) -> Row:
         if type(value) is not tuple:

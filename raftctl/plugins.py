@@ -57,6 +57,9 @@ class BrokerContext:
     stopped_cleanly: Callable[[int], None] = lambda _broker_epoch: None
     """To be called before `start` returns if the disks hold all that the incarnation of this broker
     epoch had: then it stays eligible to lead (KIP-966)."""
+    has_session: Callable[[], bool] = lambda: True
+    """Whether the controller cannot have fenced this broker, as far as it heard. Else others may
+    lead by now what it led, and it must not tell clients what only a leader knows."""
 
 
 class Broker(Protocol):

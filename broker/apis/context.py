@@ -99,6 +99,8 @@ class ApiContext:
     groups: Coordinator
     wall_ms: Callable[[], int]
     log: FilteringBoundLogger
+    has_session: Callable[[], bool]
+    """See `raftctl.plugins.BrokerContext`."""
 
     def bounded_wait_ms(self, wanted_ms: int) -> int:
         """How long a request may wait that asks for so long.

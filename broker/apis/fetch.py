@@ -114,6 +114,7 @@ def _params(context: ApiContext, body: dict[str, Any], first: int) -> FetchParam
         client_rack=body.get("rack_id", ""),
         leader_only=_leader_only(context, body),
         first=first,
+        may_be_deposed=not context.has_session(),
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from broker.apis.context import Pending
 from broker.apis.groups import ask
 from broker.coordinator.group_records import NO_EXPIRY, UNSTABLE, CommittedOffset
 from broker.coordinator.group_requests import Caller, Commit, DeleteOffsets, FetchOffsets
@@ -49,7 +50,7 @@ def _topic(topic: dict[str, Any], partitions: list[dict[str, Any]]) -> dict[str,
 # --- OffsetCommit ---------------------------------------------------------------------------------
 
 
-async def handle_commit(context: ApiContext, request: Request) -> Answer:
+def handle_commit(context: ApiContext, request: Request) -> Pending:
     """Answers when the offsets are committed; each partition has its error."""
     body = request.body
     wall_ms = context.wall_ms()
@@ -64,8 +65,11 @@ async def handle_commit(context: ApiContext, request: Request) -> Answer:
     generation = body["generation_id_or_member_epoch"]
     caller = Caller(body["member_id"], body.get("group_instance_id"), generation)
     commit = Commit(body["group_id"], caller, tuple(offsets))
-    errors: Errors = await ask(context, commit, commit.group_id).future
-    return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+
+    def answer(errors: Errors) -> Answer:
+        return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+
+    return Pending(ask(context, commit, commit.group_id).future, answer)
 
 
 async def handle_commit_in_transaction(context: ApiContext, request: Request) -> Answer:

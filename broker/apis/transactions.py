@@ -52,9 +52,7 @@ async def handle_init(context: ApiContext, request: Request) -> Answer:
     )
     if context.transactions.core_of(name).needs_id(asked):
         asked = asked.with_id(await context.producer_ids.take())
-    found: ProducerGoesOn | KafkaError = await context.transactions.ask(asked)
-    if isinstance(found, KafkaError):
-        raise found
+    found: ProducerGoesOn = await context.transactions.ask(asked)
     return {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
 
 
@@ -81,6 +79,7 @@ async def handle_add_partitions(context: ApiContext, request: Request) -> Answer
         body["v3_and_below_producer_id"],
         body["v3_and_below_producer_epoch"],
         _partitions(body["v3_and_below_topics"]),
+        patient=True,
     )
     errors = await _add(context, asked)
     return {"results_by_topic_v3_and_below": _by_topic(errors, request.version)}
@@ -157,6 +156,7 @@ async def handle_add_offsets(context: ApiContext, request: Request) -> Answer:
         body["producer_id"],
         body["producer_epoch"],
         frozenset({TopicPartition(CONSUMER_OFFSETS, partition)}),
+        patient=True,
     )
     await context.transactions.ask(asked)
     return {"error_code": ErrorCode.NONE}

@@ -40,13 +40,13 @@ from broker.coordinator.topic_patterns import check_pattern, matching
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from broker.coordinator.consumer_records import ConsumerKey
     from broker.coordinator.core import Journal, KeyValue, Now
     from broker.coordinator.group_requests import Caller, ConsumerHeartbeat
-    from broker.coordinator.timers import Timers
     from raftctl.metadata.image import TopicsImage
+    from raftctl.timers import Timers
 
 SESSION = "consumer session"
 REVOCATION = "consumer revocation"
@@ -92,7 +92,7 @@ class ConsumerGroups:
     def __init__(
         self,
         journal: Journal,
-        timers: Timers,
+        timers: Timers[Hashable],
         settings: ConsumerGroupSettings,
         new_uuid: Callable[[], str],
     ) -> None:

@@ -48,6 +48,7 @@ class Answer:
 
     ticket: int
     response: Any
+    """A KafkaError refuses the request."""
     settled: bool = True
     """Whether it waits until all that the core has written so far is committed."""
 
@@ -91,6 +92,15 @@ class Core(Protocol):
 
     def handle(self, ticket: int, request: Any, now: Now) -> list[Effect]:
         """Begins a request; KafkaError refuses it, with nothing changed."""
+
+    def may_gather(self, request: Any) -> bool:
+        """Whether all requests like this of one turn of the event loop go to `handle_all`."""
+
+    def handle_all(self, requests: Sequence[tuple[int, Any]], now: Now) -> list[Effect]:
+        """Begins several requests, each with its ticket, and writes one batch for all if it can.
+
+        Refusals are answers, so that one request is not refused for another.
+        """
 
     def deadline_ms(self) -> int | None:
         """When `tick` must be called next, on the clock of `Now.ms`; None: not by time."""

@@ -28,7 +28,6 @@ from broker.coordinator.group_records import (
     GroupKey,
     group_record,
     key_of,
-    offset_key_of,
 )
 from broker.coordinator.group_requests import (
     Commit,
@@ -46,12 +45,12 @@ from broker.coordinator.group_requests import (
     Sync,
 )
 from broker.coordinator.rebalance import Rebalancer
-from broker.coordinator.timers import Timers
 from broker.log.record_batch import NO_PRODUCER
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from broker.coordinator.consumer_group import ConsumerGroup
     from broker.coordinator.core import Effect, Journal, KeyValue
@@ -92,7 +91,7 @@ class GroupCore:
     ) -> None:
         """`new_uuid` makes member ids that nobody guesses."""
         self._settings = settings
-        self._timers = Timers()
+        self._timers: Timers[Hashable] = Timers()
         self._groups: dict[str, Group] = {}
         self._is_loaded = False
         self._offsets = GroupOffsets(journal, settings.offset_metadata_max_bytes)
@@ -106,7 +105,7 @@ class GroupCore:
         """Takes a record of the log; kinds that are not known here stay as they are."""
         if key[:2] in OFFSET_KEYS:
             # Nearly all: quickly.
-            self._offsets.replay(offset_key_of(key), value, producer_id)
+            self._offsets.replay(key, value, producer_id)
             return
         about = key_of(key)
         if isinstance(about, ConsumerKey):
@@ -165,6 +164,27 @@ class GroupCore:
                 self._answer(ticket, self._list(request), settled=False)
             case DeleteOffsets() | ForgetTopics() | DeleteGroup():
                 self._answer(ticket, self._handle_deletion(request))
+        return self._taken()
+
+    def may_gather(self, request: GroupRequest) -> bool:
+        """See `core.Core`: commits, but for those of producers, whose batches are their own."""
+        return isinstance(request, Commit) and request.producer == NOBODY
+
+    def handle_all(self, requests: Sequence[tuple[int, Commit]], now: Now) -> list[Effect]:
+        """See `core.Core`."""
+        self._members.now = now
+        allowed: list[tuple[int, Commit]] = []
+        for ticket, request in requests:
+            try:
+                self._check_commit(request)
+                allowed.append((ticket, request))
+            except KafkaError as error:
+                self._answer(ticket, error, settled=False)
+        commits = [(request.group_id, request.offsets) for _, request in allowed]
+        found = self._offsets.commit_together(commits)
+        for (ticket, request), errors in zip(allowed, found, strict=True):
+            self._after_commit(request.group_id)
+            self._answer(ticket, errors, settled=not isinstance(errors, KafkaError))
         return self._taken()
 
     def _handle_classic(self, ticket: int, request: Join | Sync | Heartbeat | Leave) -> None:
@@ -228,24 +248,30 @@ class GroupCore:
     # --- offsets --------------------------------------------------------------------------------
 
     def _commit(self, request: Commit) -> dict[Any, ErrorCode]:
+        self._check_commit(request)
+        errors = self._offsets.commit(request.group_id, request.offsets, request.producer)
+        self._after_commit(request.group_id)
+        return errors
+
+    def _after_commit(self, group_id: str) -> None:
+        known = group_id in self._groups or group_id in self._consumers.groups
+        if not known and self._offsets.partitions(group_id):
+            self._groups[group_id] = Group(group_id, state_wall_ms=self._members.now.wall_ms)
+
+    def _check_commit(self, request: Commit) -> None:
+        """Refuses whoever is no member, or not of this generation or epoch."""
         group_id, caller = request.group_id, request.caller
         consumers = self._consumers.groups.get(group_id)
         if consumers is not None:
             transactional = request.producer != NOBODY
             self._consumers.check_commit(consumers, caller, transactional=transactional)
-            return self._offsets.commit(group_id, request.offsets, request.producer)
+            return
         group = self._groups.get(group_id)
-        if group is None:
-            if caller.generation >= 0:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-            group = Group(group_id, state_wall_ms=self._members.now.wall_ms)
-        self._check_commit(group, request)
-        errors = self._offsets.commit(group_id, request.offsets, request.producer)
-        if self._offsets.of(group_id):
-            self._groups[group_id] = group
-        return errors
+        if group is None and caller.generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        self._check_classic_commit(group or Group(group_id), request)
 
-    def _check_commit(self, group: Group, request: Commit) -> None:
+    def _check_classic_commit(self, group: Group, request: Commit) -> None:
         caller = request.caller
         if caller.generation < 0 and group.is_in(State.EMPTY):
             # Its consumers assign partitions to themselves.
@@ -264,15 +290,14 @@ class GroupCore:
         consumers = self._consumers.groups.get(request.group_id)
         if consumers is not None and request.caller is not None:
             self._consumers.check_caller(consumers, request.caller)
-        offsets = self._offsets.of(request.group_id)
-        if request.partitions is None:
-            return dict(offsets)
-        return {
-            partition: UNSTABLE
-            if request.require_stable and self._offsets.is_pending(request.group_id, partition)
-            else offsets.get(partition)
-            for partition in request.partitions
-        }
+        group_id, partitions = request.group_id, request.partitions
+        if partitions is None:
+            return self._offsets.of(group_id, self._offsets.partitions(group_id))
+        offsets = self._offsets.of(group_id, partitions)
+        for partition in partitions if request.require_stable else ():
+            if self._offsets.is_pending(group_id, partition):
+                offsets[partition] = UNSTABLE
+        return offsets
 
     # --- administration -------------------------------------------------------------------------
 
@@ -296,14 +321,16 @@ class GroupCore:
 
     def _forget_topics(self, request: ForgetTopics) -> None:
         for group_id in self._offsets.group_ids():
-            gone = [one for one in self._offsets.of(group_id) if one.topic in request.topics]
+            gone = [
+                one for one in self._offsets.partitions(group_id) if one.topic in request.topics
+            ]
             self._offsets.delete(group_id, gone)
 
     def _delete(self, group_id: str) -> None:
         group = self._known(group_id)
         if group.state.value != State.EMPTY.value:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-        self._forget(group, list(self._offsets.of(group_id)), with_group=True)
+        self._forget(group, list(self._offsets.partitions(group_id)), with_group=True)
 
     def _forget(
         self, group: Group | ConsumerGroup, gone: list[TopicPartition], *, with_group: bool
@@ -369,7 +396,7 @@ class GroupCore:
         for group in [*groups, *self._consumers.groups.values()]:
             group_id, kept = group.group_id, group.offsets_kept()
             expired = self._offsets.expired(group_id, kept, now.wall_ms, retention_ms)
-            left = len(self._offsets.of(group_id)) - len(expired)
+            left = len(self._offsets.partitions(group_id)) - len(expired)
             over = group.state.value == State.EMPTY.value and not left
             over = over and not (isinstance(group, Group) and group.pending)
             try:

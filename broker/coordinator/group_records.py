@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker.coordinator.consumer_records import KINDS, ConsumerKey, consumer_key_of
 from broker.coordinator.core import KeyValue
 from broker.coordinator.record_format import RecordFormat, field, table, version_of
+from broker.types import TopicPartition
 
 if TYPE_CHECKING:
     from broker.protocol.schema import Field, Struct
@@ -24,7 +25,8 @@ _INT64 = struct.Struct(">q")
 _VALUE_HEAD = struct.Struct(">hqih")
 _PLAIN_VALUE = struct.Struct(">hqihq")
 """A whole value of the version that is written, without metadata."""
-_NAMES_MAX = 4_096
+_GROUPS_MAX = 4_096
+_PARTITIONS_MAX = 65_536
 _OFFSET_KEYS = (0, 1)
 OFFSET_KEYS = (b"\0\0", b"\0\1")
 """What the keys of offsets begin with."""
@@ -100,7 +102,7 @@ class GroupKey(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has come in a partition. A tuple, since there are millions."""
+    """How far a group has come in a partition."""
 
     offset: int
     leader_epoch: int
@@ -121,25 +123,31 @@ def key_of(data: bytes) -> OffsetKey | GroupKey | ConsumerKey | None:
 
 
 def offset_key_of(data: bytes) -> OffsetKey:
-    """Whose offset it is. By hand: a partition that is loaded has a million of them, many of which
-    differ in their last four bytes only.
+    """Whose offset it is; ValueError if malformed."""
+    group, partition = owner_of(data)
+    return OffsetKey(group, *partition)
+
+
+def owner_of(data: bytes) -> tuple[str, TopicPartition]:
+    """Group and partition of an offset's key; ValueError if malformed. By hand: a partition that is
+    loaded has a million of them, of much fewer groups and topics.
     """
-    try:
-        group, topic = _names_of(data[:-4])
-        (number,) = _INT32.unpack_from(data, len(data) - _INT32.size)
-        return tuple.__new__(OffsetKey, (group, topic, number))
-    except struct.error as error:
-        raise ValueError(f"OffsetCommitKey: {error}") from error
-
-
-@lru_cache(_NAMES_MAX)
-def _names_of(data: bytes) -> tuple[str, str]:
-    """Group and topic of a key without its partition."""
     topic_at = 4 + int.from_bytes(data[2:4], "big")
-    start = topic_at + 2
-    if start + int.from_bytes(data[topic_at:start], "big") != len(data):
+    return _group_of(data[4:topic_at]), _partition_of(data[topic_at:])
+
+
+@lru_cache(_GROUPS_MAX)
+def _group_of(data: bytes) -> str:
+    return data.decode()
+
+
+@lru_cache(_PARTITIONS_MAX)
+def _partition_of(data: bytes) -> TopicPartition:
+    """What follows the group. One object for the many groups that read a partition."""
+    end = 2 + int.from_bytes(data[:2], "big")
+    if end + _INT32.size != len(data):
         raise ValueError("OffsetCommitKey: the lengths in it do not fit")
-    return data[4:topic_at].decode(), data[start:].decode()
+    return TopicPartition(data[2:end].decode(), _INT32.unpack_from(data, end)[0])
 
 
 def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> KeyValue:
@@ -160,6 +168,13 @@ def offset_record(key: OffsetKey, committed: CommittedOffset | None) -> KeyValue
 
 UNSTABLE = CommittedOffset(-1, -1, "", -1)
 """Stands for an offset that an open transaction is about to change; it is this very object."""
+
+
+def check_offset(value: bytes) -> None:
+    """ValueError if the value is none of a committed offset."""
+    # Nearly all are of the version that is written, without metadata: no need to read those.
+    if len(value) != _PLAIN_VALUE.size or value[:2] != b"\0\3" or value[14:16] != b"\0\0":
+        offset_of(value)
 
 
 def offset_of(value: bytes) -> CommittedOffset:

@@ -72,13 +72,13 @@ async def replay_log(
     partition: TopicPartition,
     leader_epoch: int,
     slice_bytes: int,
-    replay: Callable[[bytes, bytes | None, int], None],
+    replay: Callable[[Sequence[tuple[bytes | None, bytes | None]], int], None],
     ended: Callable[[int, bool], None],
 ) -> int:
     """Replays what the log holds now, once that is committed; returns how many records these are.
 
-    A record of a transaction comes with its producer's id; `ended` hears of markers, with whether
-    they commit. LoadError or KafkaError if the log cannot be read.
+    Keys and values come some at a time, those of a transaction with its producer's id; `ended`
+    hears of markers, with whether they commit. LoadError or KafkaError if the log cannot be read.
     """
     found = await bounds(reader, partition, leader_epoch)
     offset, count = found.start, 0
@@ -94,11 +94,12 @@ async def replay_log(
                     ended(header.producer_id, marker.kind is MarkerKind.COMMIT)
                 continue
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER
-            for key, value in keys_and_values(batch, header):
-                if key is not None:
-                    replay(key, value, producer_id)
-                turn += 1
-                if turn == RECORDS_AT_ONCE:
+            records = keys_and_values(batch, header)
+            for start in range(0, len(records), RECORDS_AT_ONCE):
+                part = records[start : start + RECORDS_AT_ONCE]
+                replay(part, producer_id)
+                turn += len(part)
+                if turn >= RECORDS_AT_ONCE:
                     count, turn = count + turn, 0
                     await asyncio.sleep(0)
         count += turn

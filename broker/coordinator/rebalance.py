@@ -19,12 +19,12 @@ from broker.coordinator.group_records import group_record
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from broker.coordinator.core import Effect, Journal
     from broker.coordinator.group_limits import GroupLimits
     from broker.coordinator.group_requests import Caller, Heartbeat, Join, Leave, Sync
-    from broker.coordinator.timers import Timers
+    from raftctl.timers import Timers
 
 NEW_MEMBER_JOIN_MS = 300_000
 """How long a new member may wait for the others: it cannot send heartbeats meanwhile."""
@@ -38,7 +38,7 @@ class Rebalancer:
         self,
         groups: dict[str, Group],
         journal: Journal,
-        timers: Timers,
+        timers: Timers[Hashable],
         limits: GroupLimits,
         new_uuid: Callable[[], str],
     ) -> None:

@@ -89,6 +89,8 @@ class Shard:
         self._log = log.bind(partition=str(partition), leader_epoch=leader_epoch)
         self._loop = asyncio.get_running_loop()
         self._tickets: dict[int, asyncio.Future[Any]] = {}
+        self._gathered: list[tuple[int, Any]] = []
+        """Requests with their tickets that wait for others of the same turn of the loop."""
         self._next_ticket = 0
         self._written = 0
         """How many batches were appended, and how many of these are committed."""
@@ -166,12 +168,24 @@ class Shard:
             self._refuse(ticket, self._closed)
         elif not self.is_loaded:
             self._refuse(ticket, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        elif self.core.may_gather(request):
+            if not self._gathered:
+                self._loop.call_soon(self._handle_gathered)
+            self._gathered.append((ticket, request))
         else:
+            # What came before is done before.
+            self._handle_gathered()
             try:
                 self._take(self.core.handle(ticket, request, self._now()))
             except KafkaError as error:
                 self._refuse(ticket, error)
         return future
+
+    def _handle_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        # Who waited when the leadership went has been told.
+        if gathered and self._closed is None:
+            self._take(self.core.handle_all(gathered, self._now()))
 
     def look(self) -> Core:
         """The core, to be asked what needs no record: KafkaError as of `ask` if it cannot be."""
@@ -193,6 +207,9 @@ class Shard:
     def _release(self, effect: Effect) -> None:
         if isinstance(effect, Errand):
             self.on_errand(self, effect.what)
+            return
+        if isinstance(effect.response, KafkaError):
+            self._refuse(effect.ticket, effect.response)
             return
         future = self._tickets.pop(effect.ticket, None)
         if future is not None and not future.done():
@@ -279,12 +296,19 @@ class Shard:
         else:
             self._unsettled.append((required, effect))
 
-    def _replay(self, key: bytes, value: bytes | None, producer_id: int) -> None:
-        try:
-            self.core.replay(key, value, producer_id)
-        except ValueError as error:
-            # As Apache Kafka: a newer version's record must not keep all others from their group.
-            self._log.error("coordinator_record_skipped", reason=str(error))
+    def _replay(
+        self, records: Sequence[tuple[bytes | None, bytes | None]], producer_id: int
+    ) -> None:
+        replay = self.core.replay
+        for key, value in records:
+            if key is None:
+                continue
+            try:
+                replay(key, value, producer_id)
+            except ValueError as error:
+                # As Apache Kafka: a newer version's record must not keep all others from their
+                # group.
+                self._log.error("coordinator_record_skipped", reason=str(error))
 
 
 def _check(result: AppendResult) -> None:

@@ -82,4 +82,5 @@ def _settings(config: NodeConfig) -> Settings:
         expiration_ms=config.transactional_id_expiration_ms,
         abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        patience_ms=config.add_partitions_to_txn_retry_backoff_max_ms,
     )

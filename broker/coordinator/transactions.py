@@ -24,7 +24,7 @@ from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _EXPIRED_AT_ONCE = 1_000
 """How many ids are forgotten in one call."""
@@ -38,6 +38,8 @@ class Settings(NamedTuple):
     expiration_ms: int = 604_800_000
     abort_interval_ms: int = 10_000
     expiration_interval_ms: int = 3_600_000
+    patience_ms: int = 100
+    """How long a patient AddPartitions waits at most."""
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -70,6 +72,18 @@ class AddPartitions:
     partitions: frozenset[TopicPartition]
     verify_only: bool = False
     """Only asks whether they belong to it."""
+    patient: bool = False
+    """Waits a moment for the markers of the producer's last transaction, instead of being told
+    CONCURRENT_TRANSACTIONS, after which a client waits for longer than markers take.
+    """
+
+
+class _Waiting(NamedTuple):
+    """A patient request, and until when it waits."""
+
+    ticket: int
+    request: AddPartitions
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +155,8 @@ class TransactionCore:
         """The ids whose transaction is ongoing, in the order in which they were seen."""
         self._renewals: dict[str, int] = {}
         """The epoch that the producer gave with which an id was renewed last: it may ask again."""
+        self._waiting: dict[str, _Waiting] = {}
+        """By transactional id, in order of their ends."""
         self._abort_due_ms = self._expire_due_ms = 0
         self._handlers: Mapping[type, Callable[[Any, Now], tuple[Any, list[Effect]]]] = {
             InitProducer: self._init,
@@ -190,19 +206,36 @@ class TransactionCore:
         return [self._markers(name) for name, one in self._known.items() if one.state.is_prepared]
 
     def handle(self, ticket: int, request: Request, now: Now) -> list[Effect]:
-        """See `core.Core`. The response to InitProducer may be an error that rests on records."""
+        """See `core.Core`. The response to InitProducer may be an error that rests on records, that
+        to a patient AddPartitions one that comes later.
+        """
+        if isinstance(request, AddPartitions) and self._must_wait(request):
+            until_ms = now.ms + self._settings.patience_ms
+            self._waiting[request.transactional_id] = _Waiting(ticket, request, until_ms)
+            return []
         response, effects = self._handlers[type(request)](request, now)
         return [Answer(ticket, response), *effects]
+
+    def may_gather(self, request: Request) -> bool:
+        """See `core.Core`. What producers ask for is decided one by one."""
+        del request
+        return False
+
+    def handle_all(self, requests: Sequence[tuple[int, Request]], now: Now) -> list[Effect]:
+        """See `core.Core`."""
+        return [effect for one in requests for effect in self.handle(*one, now)]
 
     def deadline_ms(self) -> int | None:
         """See `core.Core`."""
         if not self._known:
             return None
-        return min(self._abort_due_ms, self._expire_due_ms)
+        first = next(iter(self._waiting.values()), None)
+        due_ms = min(self._abort_due_ms, self._expire_due_ms)
+        return due_ms if first is None else min(due_ms, first.until_ms)
 
     def tick(self, now: Now) -> list[Effect]:
         """Aborts what takes too long, forgets ids that nobody uses."""
-        effects: list[Effect] = []
+        effects = self._out_of_patience(now)
         if now.ms >= self._abort_due_ms:
             self._abort_due_ms = now.ms + self._settings.abort_interval_ms
             for name in [one for one in self._ongoing if self._known[one].ends_ms <= now.wall_ms]:
@@ -307,6 +340,30 @@ class TransactionCore:
             self._write(request.transactional_id, found.joined(request.partitions, now.wall_ms))
         return dict.fromkeys(request.partitions, ErrorCode.NONE), []
 
+    def _must_wait(self, request: AddPartitions) -> bool:
+        """One of a producer at a time, which bounds how many wait."""
+        name = request.transactional_id
+        known = self._known.get(name)
+        if known is None or not request.patient or name in self._waiting:
+            return False
+        return known.goes_on_as(request.producer_id, request.producer_epoch)
+
+    def _go_on(self, name: str, now: Now) -> list[Effect]:
+        """Every partition has its marker: who waited for that has its answer."""
+        waiting = self._waiting.pop(name, None)
+        if waiting is None:
+            return []
+        try:
+            response, effects = self._add(waiting.request, now)
+        except KafkaError as error:
+            return [Answer(waiting.ticket, error, settled=False)]
+        return [Answer(waiting.ticket, response), *effects]
+
+    def _out_of_patience(self, now: Now) -> list[Effect]:
+        over = [name for name, one in self._waiting.items() if one.until_ms <= now.ms]
+        error = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return [Answer(self._waiting.pop(name).ticket, error, settled=False) for name in over]
+
     def _end(self, request: EndTransaction, now: Now) -> tuple[ProducerGoesOn, list[Effect]]:
         name = request.transactional_id
         found = self._of_producer(request)
@@ -398,6 +455,7 @@ class TransactionCore:
         is_newest = found is not None and sent == (found.producer_id, found.producer_epoch)
         if found is not None and is_newest and found.state.is_prepared:
             self._write(request.transactional_id, found.completed(now.wall_ms))
+            return None, self._go_on(request.transactional_id, now)
         return None, []
 
     def _expire(self, now: Now) -> None:

@@ -104,10 +104,16 @@ def keys_and_values(batch: Buffer, header: BatchHeader) -> list[tuple[bytes | No
     try:
         for _ in range(header.record_count):
             number = data[at]
-            length, body = (_SMALL[number], at + 1) if number < _LARGE else _varint(data, at)
+            if number < _LARGE:
+                length, body = _SMALL[number], at + 1
+            elif (more := data[at + 1]) < _LARGE:
+                number, body = number - _LARGE | more << 7, at + 2
+                length = (number >> 1) ^ -(number & 1)
+            else:
+                length, body = _varint(data, at)
             at = body + 1
-            _, at = (0, at + 1) if data[at] < _LARGE else _varint(data, at)
-            _, at = (0, at + 1) if data[at] < _LARGE else _varint(data, at)
+            at = at + 1 if data[at] < _LARGE else _varint(data, at)[1]
+            at = at + 1 if data[at] < _LARGE else _varint(data, at)[1]
             number = data[at]
             key_size, at = (_SMALL[number], at + 1) if number < _LARGE else _varint(data, at)
             value_at = at + key_size if key_size > 0 else at

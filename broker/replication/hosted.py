@@ -308,12 +308,20 @@ class HostedPartition:
         if not params.leader_only and not self.rules.is_leader:
             return self._follower_error(wanted)
         error = self.rules.check_leader(wanted.current_leader_epoch)
-        if error is not ErrorCode.NONE or wanted.last_fetched_epoch < 0:
+        if error is not ErrorCode.NONE:
+            return error
+        if params.may_be_deposed and self._is_beyond(wanted, params):
+            # A newer leader may have it: a consumer told that it is out of range would skip some.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if wanted.last_fetched_epoch < 0:
             return error
         if wanted.last_fetched_epoch > self.log.epochs.latest:
             # It cannot have copied that from this leader's history: let it start from the ends.
             return ErrorCode.OFFSET_OUT_OF_RANGE
         return error
+
+    def _is_beyond(self, wanted: FetchPartition, params: FetchParams) -> bool:
+        return params.replica_id == CONSUMER and wanted.fetch_offset > self.log.log_end_offset
 
     def _follower_error(self, wanted: FetchPartition) -> ErrorCode:
         """Whether a consumer may read here, although another replica leads (KIP-392)."""

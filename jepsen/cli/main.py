@@ -6,8 +6,8 @@ arguments, nothing was done. 255: the harness itself failed.
 
 from __future__ import annotations
 
+import logging
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
 import typer
@@ -16,6 +16,8 @@ from jepsen.errors import ClusterError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+logger = logging.getLogger(__name__)
 
 BAD_ARGUMENTS = 254
 FAILED = 255
@@ -46,8 +48,9 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(str(error), FAILED)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except Exception:  # noqa: BLE001 - a failure of ours is no verdict
-        return _fail(traceback.format_exc(), FAILED)
+    except Exception:
+        logger.exception("jepsen: a failure of its own, which is no verdict")
+        return FAILED
     return status if isinstance(status, int) else 0
 
 

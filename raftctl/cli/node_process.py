@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import signal
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 def preload() -> None:
     """Imports what `run_start` will, for a process that forks nodes."""
-    import raftctl.runtime.real
-    import raftctl.server.node  # noqa: F401
+    for name in ("raftctl.runtime.real", "raftctl.server.node"):
+        importlib.import_module(name)
 
 
 def run_start(config_path: str, overrides: Sequence[str]) -> None:

@@ -179,7 +179,8 @@ class TransactionKeys(Section):
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = key(
         100,
-        "How long it waits altogether; then the producer is told to send again.",
+        "How long it waits altogether; then the producer is told to send again. A coordinator that "
+        "is asked by the producer itself waits as long, until the last transaction has ended.",
         at_least=0,
     )
     transaction_max_timeout_ms: int = key(

@@ -216,7 +216,7 @@ class ClusterControl:
             broker.broker_id, broker.broker_epoch, log_directories=left
         )
         changes = self._settler.directories_failed(image, broker.broker_id, failed)
-        return _answer([change, *changes], caught_up=not broker.fenced, fenced=broker.fenced)
+        return _answer(image, [change, *changes], caught_up=not broker.fenced, fenced=broker.fenced)
 
     def _heartbeat_of_fenced(
         self, image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
@@ -226,12 +226,12 @@ class ClusterControl:
         if request.want_shut_down:
             return self._let_go(image, broker)
         if request.want_fence or not caught_up or self._settler.is_pending(broker.broker_id):
-            return _answer([], caught_up=caught_up, fenced=True)
+            return _answer(image, [], caught_up=caught_up, fenced=True)
         change = BrokerRegistrationChangeRecord(
             broker.broker_id, broker.broker_epoch, fenced=False, in_controlled_shutdown=False
         )
         changes = self._settler.begin(image, {broker.broker_id: True})
-        return _answer([change, *changes], caught_up=True, fenced=False)
+        return _answer(image, [change, *changes], caught_up=True, fenced=False)
 
     def _heartbeat_of_active(
         self, image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
@@ -239,20 +239,20 @@ class ClusterControl:
         if request.want_shut_down:
             return self._drain(image, broker)
         if request.want_fence:
-            return _answer(self._fence(image, [broker]), caught_up=True, fenced=True)
-        return _answer([], caught_up=True, fenced=False)
+            return _answer(image, self._fence(image, [broker]), caught_up=True, fenced=True)
+        return _answer(image, [], caught_up=True, fenced=False)
 
     def _heartbeat_of_leaving(
         self, image: MetadataImage, broker: BrokerImage, session: Session
     ) -> ControllerResult:
         if self._settler.is_pending(broker.broker_id):
-            return _answer([], caught_up=True, fenced=False)
+            return _answer(image, [], caught_up=True, fenced=False)
         if session.drained_offset is None:
             session.drained_offset = image.offset
         active = [one for one in sorted(image.brokers) if image.brokers[one].active]
         if self._sessions.all_have_reached(session.drained_offset, active):
             return self._let_go(image, broker)
-        return _answer([], caught_up=True, fenced=False)
+        return _answer(image, [], caught_up=True, fenced=False)
 
     def _drain(self, image: MetadataImage, broker: BrokerImage) -> ControllerResult:
         """Takes its leaders from the broker; if there are none, it may stop at once."""
@@ -263,13 +263,13 @@ class ClusterControl:
         change = BrokerRegistrationChangeRecord(
             broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
         )
-        return _answer([change, *changes], caught_up=True, fenced=False)
+        return _answer(image, [change, *changes], caught_up=True, fenced=False)
 
     def _let_go(self, image: MetadataImage, broker: BrokerImage) -> ControllerResult:
         """The broker may stop. Its session ends, so that it may come back at once."""
         self._sessions.close(broker.broker_id)
         records = [] if broker.fenced else self._fence(image, [broker])
-        return _answer(records, caught_up=True, fenced=True, should_shut_down=True)
+        return _answer(image, records, caught_up=True, fenced=True, should_shut_down=True)
 
     def _fence(self, image: MetadataImage, brokers: Sequence[BrokerImage]) -> list[Record]:
         if not brokers:
@@ -366,7 +366,14 @@ def _not_yet(broker_id: int) -> RegisterBrokerResponse:
 
 
 def _answer(
-    records: Sequence[Record], *, caught_up: bool, fenced: bool, should_shut_down: bool = False
+    image: MetadataImage,
+    records: Sequence[Record],
+    *,
+    caught_up: bool,
+    fenced: bool,
+    should_shut_down: bool = False,
 ) -> ControllerResult:
-    response = BrokerHeartbeatResponse(ErrorCode.NONE, caught_up, fenced, should_shut_down)
+    response = BrokerHeartbeatResponse(
+        ErrorCode.NONE, caught_up, fenced, should_shut_down, image.offset
+    )
     return ControllerResult(tuple(records), response)

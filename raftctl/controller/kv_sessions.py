@@ -9,8 +9,9 @@ gives everyone a full timeout again.
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING
+
+from raftctl.timers import Timers
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -24,69 +25,47 @@ class KvSessions:
 
     def __init__(self) -> None:
         self._timeouts: dict[UUID, int] = {}
-        self._deadlines: dict[UUID, int] = {}
-        self._queue: list[tuple[int, UUID]] = []
-        """An entry for each session, at its deadline or before: heartbeats need not move it."""
-        self._entries: dict[UUID, int] = {}
-        """The time of each session's entry; other entries are of sessions that were closed."""
+        self._deadlines: Timers[UUID] = Timers()
         self._looked_ms = 0
 
     def open(self, session_id: UUID, timeout_ms: int, now_ms: int) -> None:
         """Begins to watch a session, or begins anew."""
         if not self._timeouts:
             self._looked_ms = now_ms
-            self._queue.clear()
-        self._entries[session_id] = now_ms + timeout_ms
-        heapq.heappush(self._queue, (now_ms + timeout_ms, session_id))
         self._timeouts[session_id] = timeout_ms
-        self._deadlines[session_id] = now_ms + timeout_ms
+        self._deadlines.set(session_id, now_ms + timeout_ms)
 
     def touch(self, session_id: UUID, now_ms: int) -> None:
         """Notes a heartbeat."""
         timeout_ms = self._timeouts.get(session_id)
         if timeout_ms is not None:
-            self._deadlines[session_id] = now_ms + timeout_ms
+            self._deadlines.set(session_id, now_ms + timeout_ms)
 
     def close(self, session_id: UUID) -> None:
         """Watches a session no more."""
         self._timeouts.pop(session_id, None)
-        self._deadlines.pop(session_id, None)
-        self._entries.pop(session_id, None)
-        if not self._timeouts:
-            self._queue.clear()
+        self._deadlines.cancel(session_id)
 
     def clear(self) -> None:
         """Watches nothing any more."""
         self._timeouts.clear()
-        self._deadlines.clear()
-        self._entries.clear()
-        self._queue.clear()
+        self._deadlines = Timers()
 
     def look(self, now_ms: int) -> None:
         """To be called when `deadline_ms` has come; much later, every timeout begins anew."""
         if now_ms - self._looked_ms > 2 * LOOK_MS:
             for session_id, timeout_ms in self._timeouts.items():
-                self._deadlines[session_id] = now_ms + timeout_ms
+                self._deadlines.set(session_id, now_ms + timeout_ms)
         self._looked_ms = now_ms
 
     def next_expired(self, now_ms: int) -> UUID | None:
         """A session that was silent for too long, which is watched no more; None if none is."""
-        while self._queue and self._queue[0][0] <= now_ms:
-            at_ms, session_id = self._queue[0]
-            if self._entries.get(session_id) != at_ms:
-                heapq.heappop(self._queue)
-                continue
-            deadline_ms = self._deadlines[session_id]
-            if deadline_ms <= now_ms:
-                heapq.heappop(self._queue)
-                self.close(session_id)
-                return session_id
-            self._entries[session_id] = deadline_ms
-            heapq.heapreplace(self._queue, (deadline_ms, session_id))
-        return None
+        session_id = next(self._deadlines.due(now_ms), None)
+        if session_id is not None:
+            self.close(session_id)
+        return session_id
 
     def deadline_ms(self) -> int | None:
         """When to look next; None while there is no session."""
-        if not self._timeouts:
-            return None
-        return min(self._queue[0][0], self._looked_ms + LOOK_MS)
+        first_ms = self._deadlines.next_ms()
+        return None if first_ms is None else min(first_ms, self._looked_ms + LOOK_MS)

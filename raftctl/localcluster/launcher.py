@@ -22,6 +22,7 @@ import psutil
 import setproctitle
 
 from raftctl.errors import invariant
+from raftctl.failures import HandingTo
 from raftctl.localcluster.processes import ProcessRef, start_node
 
 if TYPE_CHECKING:
@@ -115,14 +116,12 @@ def _fork_node(properties: str, log: Path, run: Callable[[Sequence[str]], int]) 
     if child:
         return ProcessRef(child, psutil.Process(child).create_time())
     status = 1
-    try:
+    # This is the child's outermost frame: it must not go on as its parent would.
+    with HandingTo(traceback.print_exception):
         _become_node(arguments, log)
         status = run(arguments)
-    except BaseException:  # noqa: BLE001 - this is the child's outermost frame
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _become_node(arguments: Sequence[str], log: Path) -> None:

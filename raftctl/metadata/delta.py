@@ -10,8 +10,9 @@ Source: KIP-631.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -32,7 +33,6 @@ from raftctl.metadata.image import (
 )
 from raftctl.metadata.maps import updated
 from raftctl.metadata.records import (
-    LEADER_UNCHANGED,
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
@@ -165,6 +165,9 @@ class MetadataDelta:
 
     def replay_all(self, records: Sequence[Record], base_offset: int) -> None:
         """Adds records that stand in the log one after the other, from `base_offset` on."""
+        if _ONLY_CHANGES.issuperset(map(type, records)):
+            self.change_partitions(map(_CHANGE_FIELDS, records))
+            return
         for offset, record in enumerate(records, base_offset):
             _REPLAY[type(record)](self, record, offset)
 
@@ -327,28 +330,19 @@ class MetadataDelta:
             topic.partitions.update(zip(ids, partitions[begin:end], strict=True))
 
     def _change_partition(self, record: PartitionChangeRecord, _offset: int) -> None:
-        topic = self._topic(record.topic_id)
-        partition = topic.partition(record.partition_id)
-        if partition is None:
-            raise InvariantViolation(f"{topic.name} has no partition {record.partition_id}")
-        moved = record.leader != LEADER_UNCHANGED
-        adding, removing = record.adding_replicas, record.removing_replicas
-        recovering, directories = record.leader_recovering, record.directories
-        replicas = partition.replicas if record.replicas is None else record.replicas
-        if directories is None:
-            directories = partition.directories and partition.directories_for(replicas)
-        topic.partitions[record.partition_id] = PartitionImage(
-            replicas,
-            partition.isr if record.isr is None else shared(record.isr),
-            record.leader if moved else partition.leader,
-            partition.leader_epoch + moved,
-            partition.partition_epoch + 1,
-            partition.adding_replicas if adding is None else adding,
-            partition.removing_replicas if removing is None else removing,
-            partition.elr if record.elr is None else record.elr,
-            partition.leader_recovering if recovering is None else recovering,
-            directories,
-        )
+        self.change_partitions((_CHANGE_FIELDS(record),))
+
+    def change_partitions(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Does what a PartitionChangeRecord of each row's fields would do, one after the other."""
+        topic: TopicDelta | None = None
+        newest: UUID | None = None
+        for topic_id, partition_id, *change in rows:
+            if topic is None or topic_id is not newest:  # an id is one object in all rows
+                topic, newest = self._topic(topic_id), topic_id
+            partition = topic.partition(partition_id)
+            if partition is None:
+                raise InvariantViolation(f"{topic.name} has no partition {partition_id}")
+            topic.partitions[partition_id] = partition.changed(*change)
 
     def _topic(self, topic_id: UUID) -> TopicDelta:
         topic = self._newest_topic
@@ -465,6 +459,10 @@ class MetadataDelta:
 
 _NO_QUOTAS: Map[str, float] = Map()
 _NO_PARTITIONS: Map[int, PartitionImage] = Map()
+_ONLY_CHANGES = frozenset((PartitionChangeRecord,))
+_CHANGE_FIELDS: Callable[[Any], tuple[Any, ...]] = attrgetter(
+    *[field.name for field in fields(PartitionChangeRecord)]
+)
 
 _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
     LeaderChangeRecord: MetadataDelta._ignore,

@@ -17,6 +17,7 @@ from immutables import Map
 
 from raftctl.metadata.coordination import NO_COORDINATION, Coordination
 from raftctl.metadata.records import (
+    LEADER_UNCHANGED,
     UNASSIGNED,
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -113,6 +114,36 @@ class PartitionImage(NamedTuple):
             elr,
             recovering,
             self.directories,
+        )
+
+    def changed(
+        self,
+        isr: tuple[int, ...] | None,
+        leader: int,
+        replicas: tuple[int, ...] | None,
+        adding_replicas: tuple[int, ...] | None,
+        removing_replicas: tuple[int, ...] | None,
+        elr: tuple[int, ...] | None,
+        leader_recovering: bool | None,
+        directories: tuple[UUID, ...] | None,
+    ) -> PartitionImage:
+        """The partition after a PartitionChangeRecord with these fields."""
+        moved = leader != LEADER_UNCHANGED
+        if directories is None:
+            directories = self.directories
+            if replicas is not None and directories:
+                directories = self.directories_for(replicas)
+        return PartitionImage(
+            self.replicas if replicas is None else replicas,
+            self.isr if isr is None else shared(isr),
+            leader if moved else self.leader,
+            self.leader_epoch + moved,
+            self.partition_epoch + 1,
+            self.adding_replicas if adding_replicas is None else adding_replicas,
+            self.removing_replicas if removing_replicas is None else removing_replicas,
+            self.elr if elr is None else elr,
+            self.leader_recovering if leader_recovering is None else leader_recovering,
+            directories,
         )
 
     def directory_of(self, broker_id: int) -> UUID:

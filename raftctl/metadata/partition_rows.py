@@ -6,14 +6,15 @@ would cost several times of what they cost as rows and columns; the bytes are th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raftctl.metadata.image import PartitionImage, shared
 from raftctl.metadata.record_codec import RECORD_CODEC
-from raftctl.metadata.records import PartitionRecord, TopicRecord
+from raftctl.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from uuid import UUID
 
     from raftctl.codec import Row
     from raftctl.metadata.delta import MetadataDelta
@@ -58,11 +59,22 @@ def replay_payload(delta: MetadataDelta, payload: bytes, count: int, base_offset
     """Adds the `count` records of a batch's payload. CodecError if it holds anything else."""
     offset = base_offset
     for rows in RECORD_CODEC.unpack_runs(payload, count):
-        columns = RECORD_CODEC.columns_of(PartitionRecord, rows)
-        if columns is None:
-            delta.replay_all(RECORD_CODEC.from_run(rows), offset)
+        if (created := RECORD_CODEC.columns_of(PartitionRecord, rows)) is not None:
+            _create(delta, *created)
+        elif (changed := RECORD_CODEC.columns_of(PartitionChangeRecord, rows)) is not None:
+            delta.change_partitions(zip(*changed, strict=True))
         else:
-            topic_ids, partition_ids, replicas, isr, *others = columns
-            fields = zip(map(shared, replicas), map(shared, isr), *others, strict=True)
-            delta.add_partitions(topic_ids, partition_ids, [*map(PartitionImage._make, fields)])
+            delta.replay_all(RECORD_CODEC.from_run(rows), offset)
         offset += len(rows)
+
+
+def _create(
+    delta: MetadataDelta,
+    topic_ids: Sequence[UUID],
+    partition_ids: Sequence[int],
+    replicas: Sequence[tuple[int, ...]],
+    isr: Sequence[tuple[int, ...]],
+    *others: Sequence[Any],
+) -> None:
+    fields = zip(map(shared, replicas), map(shared, isr), *others, strict=True)
+    delta.add_partitions(topic_ids, partition_ids, [*map(PartitionImage._make, fields)])

@@ -95,6 +95,8 @@ class BrokerHeartbeatResponse:
     caught_up: bool
     fenced: bool
     should_shut_down: bool
+    metadata_offset: int = -1
+    """The last offset the controller had replayed when it answered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 from raftctl.errors import invariant
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 
+BEFORE_ALL = Epoch(0)
+"""The epoch before the first leader."""
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -40,7 +43,7 @@ class ReplicaLog:
         start_offset: Offset,
         end_offset: Offset,
         epoch_starts: Iterable[tuple[Epoch, Offset]],
-        start_epoch: Epoch = Epoch(0),  # noqa: B008 - a number
+        start_epoch: Epoch = BEFORE_ALL,
     ) -> None:
         self.start_offset = start_offset
         self.start_epoch = start_epoch

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType
 
-from raftctl.errors import InvariantViolation
+from raftctl.failures import OF_PROGRAMS, HandingTo
 from raftctl.rpc.codec import (
     MESSAGE_BYTES_MAX,
     QUORUM,
@@ -166,15 +166,17 @@ class Channel:
         """A message has arrived, in a turn that belongs to nobody."""
         if self._take is None or self._error is not None:
             return
-        try:
+        with HandingTo(self._stop_running, OF_PROGRAMS):
             self._take(self._unpacker.unpack(message))
-        except (Exception, InvariantViolation) as error:  # noqa: BLE001 - `run` raises it
-            self._error = error
-            if self._runner is not None:
-                self._runner.cancel()
         if self.congested and not self._closed:
             self._congested = True
             self._stream.pause_reading()
+
+    def _stop_running(self, error: BaseException) -> None:
+        """Has `run` raise it."""
+        self._error = error
+        if self._runner is not None:
+            self._runner.cancel()
 
     def _frames_of(self, message: aiohttp.WSMessage) -> list[tuple[int, Any]] | None:
         """What came another way than usual: in pieces, as text, or the end, which is None."""

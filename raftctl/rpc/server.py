@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import WSCloseCode, web
 
-from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError, invariant
+from raftctl.errors import ConfigError, ErrorCode, KafkaError, invariant
+from raftctl.failures import OF_PROGRAMS, HandingTo, outcome_of
 from raftctl.rpc.channel import CLOSE_TIMEOUT_S, Channel
 from raftctl.rpc.codec import (
     HELLO_ID,
@@ -217,10 +218,8 @@ class _Connection:
     ) -> None:
         self._expect(len(requests))
         reply = partial(self._reply_many, correlation_ids)
-        try:
+        with HandingTo(lambda error: reply([error] * len(requests)), OF_PROGRAMS):
             answerer(self._peer_id, requests, reply)
-        except (Exception, InvariantViolation) as error:  # noqa: BLE001 - `_failure` reports it
-            reply([error] * len(requests))
 
     def _reply_many(self, correlation_ids: Sequence[int], answers: Sequence[object]) -> None:
         self._asked -= len(correlation_ids)
@@ -241,10 +240,9 @@ class _Connection:
             self._handle(correlation_id, request)
             return
         self._expect(1)
-        try:
-            answerer(self._peer_id, request, partial(self._reply, correlation_id))
-        except (Exception, InvariantViolation) as error:  # noqa: BLE001 - `_failure` reports it
-            self._reply(correlation_id, error)
+        reply = partial(self._reply, correlation_id)
+        with HandingTo(reply, OF_PROGRAMS):
+            answerer(self._peer_id, request, reply)
 
     def _reply(self, correlation_id: int, answer: object) -> None:
         self._asked -= 1
@@ -258,9 +256,8 @@ class _Connection:
             why = f"this node does not answer {type(request).__name__}"
             self.channel.send(correlation_id, Failure(ErrorCode.INVALID_REQUEST, why))
             return
-        try:
-            answer = handler(self._peer_id, request)
-        except (Exception, InvariantViolation) as error:  # noqa: BLE001 - `_failure` reports it
+        answer, error = outcome_of(partial(handler, self._peer_id, request), OF_PROGRAMS)
+        if error is not None:
             self.channel.send(correlation_id, self._failure(error))
             return
         if asyncio.iscoroutine(answer):

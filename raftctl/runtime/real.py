@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import structlog
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.failures import outcome_of
 from raftctl.runtime.collector import Collector
 from raftctl.runtime.real_sending import (
     SENT_FROM_FILE_BYTES,
@@ -381,12 +382,8 @@ class RealWorker:
 
 
 def _run(call: Callable[[], Any], future: asyncio.Future[Any]) -> _Outcome:
-    result, error = None, None
     began = time.perf_counter()
-    try:
-        result = call()
-    except BaseException as raised:  # noqa: BLE001 - it belongs to whoever awaits the future
-        error = raised
+    result, error = outcome_of(call)
     return _Outcome(future, result, error, time.perf_counter() - began)
 
 

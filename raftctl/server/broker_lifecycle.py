@@ -68,6 +68,10 @@ class BrokerLifecycle:
         self._wake = asyncio.Event()
         self._published = asyncio.Event()
         self._fenced = True
+        self._session_ends_s = 0.0
+        """In the loop's time; counted from when a heartbeat was sent, so never too long."""
+        self._session_offset = -1
+        """What the controller knew when it granted the session, which may follow a lost one."""
         self._offline_directories: tuple[UUID, ...] = ()
         self._previous_broker_epoch = -1
         self.broker_epoch = -1
@@ -89,6 +93,11 @@ class BrokerLifecycle:
         if directory_id not in self._offline_directories:
             self._offline_directories += (directory_id,)
             self._wake.set()
+
+    def has_session(self) -> bool:
+        """Whether this broker has seen all that befell it while it was fenced, and is not."""
+        lasts = asyncio.get_running_loop().time() < self._session_ends_s
+        return lasts and self._loader.image.offset >= self._session_offset
 
     def stopped_cleanly(self, broker_epoch: int) -> None:
         """The incarnation of this epoch left nothing undone; to be told before `register`."""
@@ -175,6 +184,7 @@ class BrokerLifecycle:
         )
         # Should it get lost, there is time for the next one before the session ends.
         timeout_ms = self._config.broker_session_timeout_ms // 2
+        sent_s = asyncio.get_running_loop().time()
         try:
             response = await self._call(request, timeout_ms, BrokerHeartbeatResponse)
         except KafkaError as error:
@@ -183,6 +193,9 @@ class BrokerLifecycle:
         if response.error != ErrorCode.NONE:
             self._log.warning("heartbeat_refused", error=response.error.name)
             return False
+        session_s = 0.0 if response.fenced else self._config.broker_session_timeout_ms / 1000
+        self._session_ends_s = sent_s + session_s
+        self._session_offset = response.metadata_offset
         if response.fenced != self._fenced:
             self._fenced = response.fenced
             self._log.info("broker_fenced" if self._fenced else "broker_unfenced")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from raftctl.failures import HandingTo
 from raftctl.metadata.delta import MetadataDelta
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class BrokerRunner:
         await self._broker.stop()
 
     async def _run(self) -> None:
-        try:
+        with HandingTo(self._fail, but=(asyncio.CancelledError,)):
             endpoints = await self._broker.start()
             await self._loader.wait_caught_up()
             self._loader.add_publisher(self)
@@ -83,7 +84,3 @@ class BrokerRunner:
             # The registration may be in the newest image already, and nothing new come for long.
             self._publish_first(self._loader.image)
             await self._lifecycle.run()
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001 - handed to the node's root
-            self._fail(error)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from raftctl.codec import maker
 from raftctl.controller.transactions import as_transaction, in_pieces, may_be_transaction
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
+from raftctl.failures import HandingTo
 from raftctl.metadata.admin_requests import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -351,15 +352,13 @@ class ControllerService:
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        try:
+        with HandingTo(self._fail):
             self._decide_puts()
             self._turn_ends = self._unproposed = False
             self._driver.propose()
             # Now that the followers have work. What commits at once has been sealed by that.
             self._controller.seal()
             self._arm_timer()
-        except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
-            self._fail(error)
 
     def _fail_deferred(self) -> None:
         waiting = [*self._deferred, *self._reads]
@@ -390,11 +389,9 @@ class ControllerService:
 
     def _tick(self) -> None:
         self._timer = None
-        try:
+        with HandingTo(self._fail):
             self._append_due()
             self._arm_timer()
-        except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
-            self._fail(error)
 
     def _append_due(self) -> None:
         """Appends what time brings about: silent brokers are fenced, an idle log gets a no-op."""

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.failures import HandingTo
 from raftctl.raft import events
 from raftctl.raft.batch import BATCH_BYTES_MAX, HEADER_BYTES
 from raftctl.raft.messages import (
@@ -279,7 +280,7 @@ class RaftDriver:
         if self._draining:
             return
         self._draining = True
-        try:
+        with HandingTo(self._give_up):
             while (self._queue or self._committed is not None) and not self._stopped:
                 if self._queue:
                     self._handle_one(self._queue.popleft())
@@ -291,10 +292,7 @@ class RaftDriver:
                 self._held = False
                 self._loop.call_soon(self.propose)
             self._arm_timer()
-        except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
-            self._give_up(error)
-        finally:
-            self._draining = False
+        self._draining = False
 
     def _handle_one(self, event: events.Event) -> None:
         if self._pending and self._may_change_voters(event):
@@ -436,12 +434,10 @@ class RaftDriver:
         """Feeds a write's result back, at once if it is there; one that failed ends this node."""
 
         def done(future: asyncio.Future[T]) -> None:
-            try:
+            with HandingTo(self._give_up):
                 result = future.result()
                 if not self._stopped:
                     then(result)
-            except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
-                self._give_up(error)
 
         if future.done():
             done(future)
@@ -468,20 +464,19 @@ class RaftDriver:
         call.add_done_callback(self._calls.pop)
 
     async def _call(self, destination: NodeId, request: Request) -> None:
+        with HandingTo(self._give_up, but=(asyncio.CancelledError,)):
+            self._answered(destination, request, await self._response(destination, request))
+
+    async def _response(self, destination: NodeId, request: Request) -> Response | RpcError:
         peer = self._peers.get(destination)
+        if peer is None:
+            return RpcUnreachable(f"nobody has told where node {destination} is")
         try:
-            if peer is None:
-                raise RpcUnreachable(f"nobody has told where node {destination} is")
             introduced = self._peers.introduced(request)
-            response = await peer.call(introduced, self._request_timeout_ms)
+            response: Response = await peer.call(introduced, self._request_timeout_ms)
         except RpcError as error:
-            response = error
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
-            self._give_up(error)
-            return
-        self._answered(destination, request, response)
+            return error
+        return response
 
     def _answered(
         self, destination: NodeId, request: Request, outcome: Response | RpcError

@@ -345,6 +345,7 @@ class Node:
                 directory_ids=dict(zip(config.log_dirs, replica.log_directory_ids, strict=True)),
                 directory_failed=lifecycle.directory_failed,
                 stopped_cleanly=lifecycle.stopped_cleanly,
+                has_session=lifecycle.has_session,
             )
         )
         runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)

@@ -1,7 +1,8 @@
 """`python -m tests.bench --output FILE [NAME ...]`: measures, writes JSON, prints a line a figure.
 
 A figure is the median of several turns; all turns are in the file. Nothing is asserted here: goals
-stand beside the figures so that a reader can judge. `kafka` and `recovery` have their own options.
+stand beside the figures so that a reader can judge. `groups`, `kafka` and `recovery` have their own
+options.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from raftctl.bench.figures import report
 from tests.bench import cold_read, failover, produce, quorum, recovery, simulator, startup
+from tests.bench.groups import main as groups
 from tests.bench.kafka import main as kafka
 
 BENCHMARKS = {
@@ -24,7 +26,7 @@ BENCHMARKS = {
     "cold_read": cold_read.run,
     "simulator": simulator.run,
 }
-WITH_OPTIONS = {"kafka": kafka.main, "recovery": recovery.main}
+WITH_OPTIONS = {"groups": groups.main, "kafka": kafka.main, "recovery": recovery.main}
 
 
 def main() -> None:

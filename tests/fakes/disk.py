@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from raftctl.errors import ConfigError
+from raftctl.failures import outcome_of
 from raftctl.storage import segment
 
 if TYPE_CHECKING:
@@ -184,14 +185,13 @@ class StepWorker:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def run() -> None:
-            try:
-                result = call()
-            except BaseException as error:  # noqa: BLE001 - handed to whoever awaits the future
-                if not future.done():
-                    future.set_exception(error)
+            result, error = outcome_of(call)
+            if future.done():  # whoever waited has given up
+                return
+            if error is not None:
+                future.set_exception(error)
             else:
-                if not future.done():  # else whoever waited has given up
-                    future.set_result(result)
+                future.set_result(result)
 
         self.calls.append(run)
         return future

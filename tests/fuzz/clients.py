@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer
@@ -32,15 +33,12 @@ async def captured(port: int) -> list[bytes]:
         frames[len(frame).to_bytes(4, "big") + bytes(frame)] = None
         start(self, frame)
 
-    connection.Connection._start = spy  # type: ignore[method-assign]
-    try:
+    with mock.patch.object(connection.Connection, "_start", spy):
         await _aiokafka(f"127.0.0.1:{port}")
         await asyncio.to_thread(_confluent, f"127.0.0.1:{port}")
         await asyncio.to_thread(_kafka_python, f"127.0.0.1:{port}")
         await asyncio.to_thread(administrators.confluent, f"127.0.0.1:{port}")
         await asyncio.to_thread(administrators.kafka_python, f"127.0.0.1:{port}")
-    finally:
-        connection.Connection._start = start  # type: ignore[method-assign]
     return [*frames, *administrators.written()]
 
 

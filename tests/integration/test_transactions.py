@@ -8,6 +8,7 @@ import itertools
 import random
 import threading
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -286,17 +287,17 @@ def test_every_record_is_copied_exactly_once_while_brokers_are_killed(
             producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
         assert producer.flush(TIMEOUT_S) == 0
 
-    def copied() -> int:
-        return len(read(bootstrap, target))
+    def copied(least: int) -> bool:
+        return len(read(bootstrap, target)) >= least
 
     produce(300)
     copier = Copier(bootstrap, topic, target)
     try:
-        wait_until(lambda: copied() >= 50, "the first copies", 90)
+        wait_until(partial(copied, 50), "the first copies", 90)
         for produced, broker in zip((600, 900), cluster.layout.brokers, strict=False):
             cluster.kill(broker)
             produce(300)
-            wait_until(lambda: copied() >= produced, "every copy without it", 90)  # noqa: B023
+            wait_until(partial(copied, produced), "every copy without it", 90)
             cluster.start(broker)
             wait_healthy(cluster)
     finally:
@@ -320,16 +321,18 @@ def writing(bootstrap: str, topic: str, count: int) -> Iterator[list[Writer]]:
 def test_a_transaction_is_all_or_nothing_while_brokers_are_killed(
     cluster: LocalCluster, bootstrap: str, topic: str
 ) -> None:
-    def told(writers: list[Writer]) -> int:
-        return sum(len(one.committed) for one in writers)
+    def go_on(writers: list[Writer], what: str) -> None:
+        def told() -> int:
+            return sum(len(one.committed) for one in writers)
+
+        before = told()
+        wait_until(lambda: told() > before + 10, what, 90)
 
     with writing(bootstrap, topic, 2) as writers:
         for broker in cluster.layout.brokers[:1]:
-            before = told(writers)
-            wait_until(lambda: told(writers) > before + 10, "transactions", 90)  # noqa: B023
+            go_on(writers, "transactions")
             cluster.kill(broker)
-            before = told(writers)
-            wait_until(lambda: told(writers) > before + 10, "transactions without it", 90)  # noqa: B023
+            go_on(writers, "transactions without it")
             cluster.start(broker)
             wait_healthy(cluster)
     committed = {value for one in writers for value in one.committed}

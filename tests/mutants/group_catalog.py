@@ -27,9 +27,8 @@ def _tell_at_once(shard: Shard, required: int, effect: Effect) -> None:
 def _forget_groups(
     core: GroupCore, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER
 ) -> None:
-    about = key_of(key)
-    if isinstance(about, OffsetKey):
-        core._offsets.replay(about, value, producer_id)
+    if isinstance(key_of(key), OffsetKey):
+        core._offsets.replay(key, value, producer_id)
 
 
 def _give_what_others_hold(

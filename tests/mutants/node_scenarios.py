@@ -22,6 +22,10 @@ from tests.simulation.consumer_scenarios import consumers_go_on
 from tests.simulation.group_scenarios import coordinator_dies, coordinator_is_isolated
 from tests.simulation.kv_scenarios import keys_stay_linearizable
 from tests.simulation.lock_scenarios import locks_stay_safe
+from tests.simulation.outcome_scenarios import (
+    coordinator_dies_between_prepare_and_complete,
+    late_end_comes_in_the_next_transaction,
+)
 from tests.simulation.partition_scenarios import (
     SMALL_STEPS,
     all_brokers_lose_power,
@@ -213,6 +217,8 @@ SCENARIOS: dict[str, Scenario] = {
         locks_stay_safe,
         snapshots_bring_back_who_was_away,
         transactions_survive_faults,
+        coordinator_dies_between_prepare_and_complete,
+        late_end_comes_in_the_next_transaction,
     )
 }
 

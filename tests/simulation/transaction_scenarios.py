@@ -53,6 +53,10 @@ class Outcomes:
         """How many outcomes are known."""
         return len(self.committed) + len(self.aborted)
 
+    def has_told(self, more_than: int) -> bool:
+        """Whether more outcomes are known than that."""
+        return self.told > more_than
+
     def judge(self, found: Counter[bytes]) -> list[str]:
         """What is wrong with what a reader of committed records found in the end."""
         wrong = [
@@ -82,13 +86,14 @@ async def transactions_survive_faults(world: World) -> None:
     world.tolerated += (ProducerFenced,)
     cluster.start_all()
     await rig.until(rig.all_active, "all brokers are active")
-    await rig.run("admin", partial(_create, cluster.bootstrap))
+    await rig.run("admin", partial(create_payments, cluster.bootstrap))
     for number in range(WRITERS):
-        world.start(f"writer-{number}", partial(_write, cluster.bootstrap, number, outcomes))
+        world.start(
+            f"writer-{number}", partial(write_transactions, cluster.bootstrap, number, outcomes)
+        )
     world.start("reader", partial(_follow, cluster.bootstrap, outcomes))
     for round_number in range(ROUNDS):
-        told = outcomes.told
-        await rig.until(lambda: outcomes.told > told + TOLD, "outcomes are told")  # noqa: B023
+        await rig.until(partial(outcomes.has_told, outcomes.told + TOLD), "outcomes are told")
         await asyncio.sleep(world.random.uniform(0, 0.3))
         name = world.random.choice(cluster.broker_names)
         if round_number % 2:
@@ -100,21 +105,29 @@ async def transactions_survive_faults(world: World) -> None:
         if not cluster.is_up(name):
             cluster.start(name)
         await rig.until(rig.all_active, "all brokers are active")
-    for number in range(WRITERS):
-        world.kill(f"writer-{number}")
-    await rig.run("last-reader", partial(_nothing_is_open, cluster.bootstrap))
-    found = await rig.run("final-reader", partial(_read_all, cluster.bootstrap))
-    wrong = outcomes.judge(found)
-    assert not wrong, "\n".join(wrong)
+    await judge_at_the_end(rig, outcomes)
     assert outcomes.committed
     assert outcomes.aborted
 
 
-async def _create(bootstrap: Sequence[str], runtime: SimRuntime) -> None:
+async def judge_at_the_end(rig: Rig, outcomes: Outcomes) -> None:
+    """Lets writers end where they are: no transaction may stay open, nor be there in part."""
+    world, bootstrap = rig.world, rig.cluster.bootstrap
+    for number in range(WRITERS):
+        if world.node(f"writer-{number}").process is not None:
+            world.kill(f"writer-{number}")
+    await rig.run("last-reader", partial(_nothing_is_open, bootstrap))
+    found = await rig.run("final-reader", partial(_read_all, bootstrap))
+    wrong = outcomes.judge(found)
+    assert not wrong, "\n".join(wrong)
+
+
+async def create_payments(bootstrap: Sequence[str], runtime: SimRuntime) -> None:
+    """Creates the topic."""
     assert await create_topic(bootstrap, TOPIC, PARTITIONS, patience=100)
 
 
-async def _write(
+async def write_transactions(
     bootstrap: Sequence[str], number: int, outcomes: Outcomes, runtime: SimRuntime
 ) -> None:
     """Writes transactions until it is killed; after an error a new producer takes over."""

@@ -18,6 +18,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.process import ProcessState
+from raftctl.failures import ENDS_OF_PROGRAMS, HandingTo
 
 if TYPE_CHECKING:
     import asyncio
@@ -246,15 +247,15 @@ class Endpoint:
             return
         loop = self._flow.network.loop
         loop.handles_run += 1
-        try:
+        with HandingTo(self._report, but=ENDS_OF_PROGRAMS):
             self.context.run(self.wake)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - as a handle of the process would
-            failure = {"message": "the transport failed", "exception": error}
-            self.context.run(loop.call_exception_handler, failure)
         if process.watch is not None:
             process.watch()
+
+    def _report(self, error: BaseException) -> None:
+        """As a handle of the process would."""
+        failure = {"message": "the transport failed", "exception": error}
+        self.context.run(self._flow.network.loop.call_exception_handler, failure)
 
     def _wake(self) -> None:
         self._waking = None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim import determinism
+from raftctl.failures import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,13 +55,12 @@ def main(arguments: Sequence[str]) -> int:
     determinism.quiet_collector()
     determinism.begin(seed)
     with World(seed) as world:
-        try:
-            world.run(scenario(world, folder))
-        except ConfigError as error:
+        _, error = outcome_of(lambda: world.run(scenario(world, folder)))
+        if isinstance(error, ConfigError):
             sys.stdout.write(f"{error}\n")
             return BAD_INPUT
-        except BaseException:  # noqa: BLE001 - whatever it was, it is told
-            sys.stdout.write(traceback.format_exc())
+        if error is not None:
+            sys.stdout.write("".join(traceback.format_exception(error)))
             sys.stdout.write(f"seed {seed}: FAILED, trace {world.trace_hash()}\n")
             return 1
         sys.stdout.write(f"seed {seed}: ok, trace {world.trace_hash()}\n")

@@ -17,9 +17,10 @@ import itertools
 import math
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, TypeVarTuple, cast
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
 
 from jepsen.env.sim.process import Process, ProcessState, current_process
+from raftctl.failures import Outcome, outcome_of
 
 if TYPE_CHECKING:
     import random
@@ -314,13 +315,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self,
         host: bytes | str | None,
         port: bytes | str | int | None,
-        *,
-        family: int = 0,
-        type: int = 0,  # noqa: A002 - the name is asyncio's
-        proto: int = 0,
-        flags: int = 0,
+        **hints: int,
     ) -> Any:
         """Resolves names and addresses of nodes, IPv4 only; `socket.gaierror` for others."""
+        del hints
         name = host.decode() if isinstance(host, bytes) else host
         address = self.network.resolve(name, current_process.get())
         entry = (
@@ -359,21 +357,6 @@ class SimLoop(asyncio.BaseEventLoop):
         """Listens on simulated addresses of the calling process's node; port 0 gets a free one."""
         _refuse_options(options, "ssl", "sock")
         return self.network.listen(protocol_factory, host, port or 0, start=start_serving)
-
-
-class Outcome(NamedTuple):
-    """What a call came to: a result, or an exception."""
-
-    result: Any
-    error: BaseException | None = None
-
-
-def outcome_of(call: Callable[[], object]) -> Outcome:
-    """Runs a call as a thread would, which hands every failure to whoever waits for it."""
-    try:
-        return Outcome(call())
-    except BaseException as error:  # noqa: BLE001 - see above
-        return Outcome(None, error)
 
 
 def settle(future: asyncio.Future[Any], outcome: Outcome) -> None:

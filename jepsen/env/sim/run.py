@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.sim import determinism
 from jepsen.env.sim.shrink import size_line
+from raftctl.failures import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -53,11 +54,10 @@ def run_seed(target: str, seed: int, cuts: Cuts, trace_path: str | None = None) 
         world = stack.enter_context(World(seed, cuts=cuts))
         world.trace.sink = sink
         logging.getLogger().addHandler(_LogToTrace(world))
-        try:
-            world.run(scenario(world))
-        except BaseException:  # noqa: BLE001 - whatever it was, the seed and its story are told
+        _, error = outcome_of(lambda: world.run(scenario(world)))
+        if error is not None:
             tail = deque(world.trace.recent, TAIL_LINES)
-            sys.stdout.write("".join(tail) + traceback.format_exc())
+            sys.stdout.write("".join(tail) + "".join(traceback.format_exception(error)))
             sys.stdout.write(size_line(cuts) + replay_line(target, seed, cuts))
             sys.stdout.write(_ran_line(world))
             sys.stdout.write(f"seed {seed}: FAILED, trace {world.trace_hash()}\n")

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from jepsen.env.sim.loop import Outcome, outcome_of, settle
+from jepsen.env.sim.loop import settle
 from jepsen.env.sim.sending import SimSender
 from jepsen.env.sim.transport import SimTransport
 from jepsen.env.sim.wall import wall_ms
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.failures import Outcome, outcome_of
 
 if TYPE_CHECKING:
     import asyncio

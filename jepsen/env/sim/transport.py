@@ -13,6 +13,7 @@ import socket
 from typing import TYPE_CHECKING, cast
 
 from jepsen.env.sim.connection import Listener, os_error
+from raftctl.failures import ENDS_OF_PROGRAMS, HandingTo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -187,20 +188,21 @@ class SimTransport(asyncio.Transport):
             self._flush()
 
     def _call_protocol(self, step: Callable[[], None]) -> None:
-        try:
+        with HandingTo(self._drop, but=ENDS_OF_PROGRAMS):
             step()
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - as real transports do: report and drop
-            self._loop.call_exception_handler(
-                {
-                    "message": "the protocol failed on what it received",
-                    "exception": error,
-                    "transport": self,
-                    "protocol": self._protocol,
-                }
-            )
-            self._lose(error, reset=True)
+
+    def _drop(self, error: BaseException) -> None:
+        """As real transports do when their protocol fails: reports it and drops the connection."""
+        failure = "the protocol failed on what it received"
+        self._loop.call_exception_handler(
+            {
+                "message": failure,
+                "exception": error,
+                "transport": self,
+                "protocol": self._protocol,
+            }
+        )
+        self._lose(error, reset=True)
 
     def _read(self) -> None:
         if isinstance(self._protocol, asyncio.BufferedProtocol):

@@ -27,6 +27,7 @@ from jepsen.env.sim import determinism
 from jepsen.env.sim.cuts import Cuts
 from jepsen.env.sim.determinism import SUBPROCESS_TIMEOUT_S, RunResult
 from jepsen.env.sim.run import load, run_seed
+from raftctl.failures import HandingTo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,7 +172,7 @@ def _in_fork(request: dict[str, Any]) -> dict[str, Any]:
 def _run_and_exit(request: dict[str, Any], output: IO[str], late: IO[str]) -> NoReturn:
     """The forked process: its output goes to a file, and it never returns."""
     status = 1
-    try:
+    with HandingTo(traceback.print_exception):
         os.dup2(output.fileno(), sys.stdout.fileno())
         os.dup2(output.fileno(), sys.stderr.fileno())
         faulthandler.dump_traceback_later(request["timeout_s"], exit=True)
@@ -180,9 +181,6 @@ def _run_and_exit(request: dict[str, Any], output: IO[str], late: IO[str]) -> No
         status = run_seed(request["target"], request["seed"], cuts)
         late.write("\n".join(name for name in sys.modules if name not in known))
         late.flush()
-    except BaseException:  # noqa: BLE001 - it must not go on as its parent would
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -194,15 +194,17 @@ class Maker:
     """Formats one in a new directory; it is not started."""
 
 
-def makers(jars: Path | None) -> list[Maker]:
+def makers(jars: Path | None, spec: ClusterSpec = SPEC) -> list[Maker]:
     """Ours, and Apache Kafka's if there are its jars."""
-    ours = Maker("raftctl", raftctl_cluster)
-    return [ours] if jars is None else [ours, Maker("kafka", partial(kafka_cluster, jars=jars))]
+    ours = Maker("raftctl", partial(raftctl_cluster, spec=spec))
+    if jars is None:
+        return [ours]
+    return [ours, Maker("kafka", partial(kafka_cluster, jars=jars, spec=spec))]
 
 
-def raftctl_cluster(directory: Path) -> Cluster:
+def raftctl_cluster(directory: Path, spec: ClusterSpec = SPEC) -> Cluster:
     """Ours, formatted but not started."""
-    return Cluster("raftctl", directory, start_node, format_storage, start_all=_up)
+    return Cluster("raftctl", directory, start_node, format_storage, spec, start_all=_up)
 
 
 def _up(nodes: LocalCluster) -> None:

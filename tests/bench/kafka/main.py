@@ -7,26 +7,20 @@ work meanwhile, ratios are indicative and processor time says more than speed.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import signal
-import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raftctl.bench.figures import report
 from tests.bench.kafka import lifecycle, throughput
-from tests.bench.kafka.clusters import kafka_jars, makers, missing
+from tests.bench.kafka.clusters import makers
+from tests.bench.kafka.session import Report, end_with_clusters, jars, running
 from tests.bench.kafka.turns import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from tests.bench.kafka.clusters import Cluster, Maker
+    from tests.bench.kafka.clusters import Cluster
 
-CACHE = Path(__file__).parents[3] / "out" / "bench"
 STARTUP = "startup"
 PARTS: dict[str, Callable[[Sequence[Cluster], Options], dict[str, Any]]] = {
     "produce_acks_all": throughput.produce_acks_all,
@@ -48,8 +42,7 @@ FULL = {"turns": 5, "megabytes": 256, "cold_megabytes": 4096, "partitions_max": 
 
 def main(words: Sequence[str]) -> None:
     """Measures the parts named, or all."""
-    # Twelve processes would outlive this one if it just ended.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+    end_with_clusters()
     arguments = _parse(words)
     options = Options(
         arguments.turns,
@@ -59,25 +52,15 @@ def main(words: Sequence[str]) -> None:
         arguments.partitions_max,
     )
     names = arguments.only or [STARTUP, *PARTS]
-    found = makers(_jars(arguments))
-    figures: dict[str, Any] = {}
-
-    def tell(part: dict[str, Any]) -> None:
-        """At once, since an hour of work may fail in the end."""
-        figures.update(part)
-        for name, value in part.items():
-            sys.stdout.write(f"{name}: {value['median']} {value['unit']} ({value['goal']})\n")
-        sys.stdout.flush()
-        document = {"kafka_version": arguments.kafka_version, **report(figures)}
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(document, indent=2))
-
+    found = makers(jars(arguments.peer, arguments.kafka_version))
+    tell = Report(arguments.output, arguments.kafka_version).tell
     if STARTUP in names:
         tell(lifecycle.startup(found, options))
-    running = [name for name in PARTS if name in names]
-    if running:
-        with _running(found, options) as clusters:
-            for name in running:
+    wanted = [name for name in PARTS if name in names]
+    if wanted:
+        warm_up = partial(throughput.warm_up, megabytes=options.warmup_megabytes)
+        with running(found, warm_up) as clusters:
+            for name in wanted:
                 tell(PARTS[name](clusters, options))
 
 
@@ -97,27 +80,3 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     if "--full" in words:
         parser.set_defaults(**FULL)
     return parser.parse_args(words)
-
-
-def _jars(arguments: argparse.Namespace) -> Path | None:
-    lacks = missing() if arguments.peer == "kafka" else "nothing, it was not asked for"
-    if lacks:
-        sys.stdout.write(f"kafka: no peer to compare with; missing: {lacks}\n")
-        return None
-    return kafka_jars(arguments.kafka_version, CACHE)
-
-
-@contextlib.contextmanager
-def _running(found: Sequence[Maker], options: Options) -> Iterator[list[Cluster]]:
-    with tempfile.TemporaryDirectory(prefix="raftctl-bench-") as directory:
-        clusters = [maker.make(Path(directory) / maker.name) for maker in found]
-        try:
-            for cluster in clusters:
-                cluster.start()
-            for cluster in clusters:
-                cluster.wait_usable()
-                throughput.warm_up(cluster, options.warmup_megabytes)
-            yield clusters
-        finally:
-            for cluster in clusters:
-                cluster.stop()

@@ -83,23 +83,25 @@ class SilentBroker:
 
     def __init__(self, controllers: Controllers, broker_id: int) -> None:
         self._controllers = controllers
-        self._broker_id = broker_id
+        self.broker_id = broker_id
         self._epoch = -1
-        self._leaving = False
+        self._leaves = asyncio.Event()
         self._unfenced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.heard_s = 0.0
+        """When the controller heard of it last, or a moment before."""
         self.fenced_s: list[float] = []
         """When it was told that it is fenced although it is alive: never, if all is well."""
 
     async def start(self) -> None:
         """Registers a new incarnation, as soon as the controller takes it, and comes into use."""
-        self._leaving = False
+        self._leaves.clear()
         request = RegisterBrokerRequest(
-            self._broker_id,
+            self.broker_id,
             uuid4(),
             self._controllers.cluster_id,
-            (Endpoint("PLAINTEXT", "127.0.0.1", 20_000 + self._broker_id),),
-            f"rack-{self._broker_id % 3}",
+            (Endpoint("PLAINTEXT", "127.0.0.1", 20_000 + self.broker_id),),
+            f"rack-{self.broker_id % 3}",
             (uuid4(),),
         )
         while True:
@@ -114,28 +116,35 @@ class SilentBroker:
 
     async def _heartbeat(self) -> Any:
         return await self._controllers.call(
-            BrokerHeartbeatRequest(self._broker_id, self._epoch, UP_TO_DATE, False, self._leaving)
+            BrokerHeartbeatRequest(
+                self.broker_id, self._epoch, UP_TO_DATE, False, self._leaves.is_set()
+            )
         )
 
     async def _live(self) -> None:
         while True:
             with contextlib.suppress(KafkaError):
+                sent_s = perf_counter()
                 answer = await self._heartbeat()
+                self.heard_s = sent_s
                 if answer.should_shut_down:
                     return
                 self._heard(fenced=answer.fenced)
-            hurries = self._leaving or not self._unfenced.is_set()
-            await asyncio.sleep(RETRY_S if hurries else HEARTBEAT_S)
+            if self._leaves.is_set() or not self._unfenced.is_set():
+                await asyncio.sleep(RETRY_S)
+            else:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._leaves.wait(), HEARTBEAT_S)
 
     def _heard(self, *, fenced: bool) -> None:
         if not fenced:
             self._unfenced.set()
-        elif self._unfenced.is_set() and not self._leaving:
+        elif self._unfenced.is_set() and not self._leaves.is_set():
             self.fenced_s.append(perf_counter())
 
     async def leave(self) -> None:
         """Shuts down in order; returns when the controller lets it go."""
-        self._leaving = True
+        self._leaves.set()
         if self._task is not None:
             await self._task
 

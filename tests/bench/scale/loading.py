@@ -6,6 +6,7 @@ Prints JSON: seconds to read and check the file, seconds to make the image, resi
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -20,6 +21,13 @@ def resident_mib(pid: int | str = "self") -> float:
     """Of a process."""
     text = Path(f"/proc/{pid}/status").read_text()
     return round(int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0]) / 1024, 1)
+
+
+def processor_s(pid: int) -> float:
+    """The seconds that a process has used of processors."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = map(int, fields[11:13])
+    return (user + system) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.metadata.admin_requests import DescribeQuorumRequest
 from raftctl.metadata.requests import CreateTopicsRequest, NewTopic
 from tests.bench.scale.fleet import SESSION_MS, Controllers, Pings, SilentBroker
+from tests.bench.scale.leaving import Leaving
 from tests.bench.scale.observers import Observers
 from tests.bench.scale.records import NOTED_S, WatchedNode, launch
 from tests.bench.scale.snapshots import measure_snapshot
@@ -32,12 +33,8 @@ BROKERS = 30
 PARTITIONS = 100
 REQUEST_TOPICS = 10
 REQUESTS_UNDER_WAY = 2
-CRASHES = (1, 3, 10)
-"""Brokers that crash together; three of thirty lead as much as one of ten."""
 SINGLE_TOPICS = 500
 SINGLE_UNDER_WAY = 16
-QUIET_S = 3.0
-"""For what follows from brokers that came back."""
 OVERRIDES = {
     "broker.session.timeout.ms": str(SESSION_MS),
     "broker.heartbeat.interval.ms": "500",
@@ -70,6 +67,7 @@ class Scale:
         )
         self._follow = options.observers > 0
         self._pings = Pings(controllers)
+        self._leaving = Leaving(self._brokers, self._nodes, self._active, self._pings)
         self._topics = 0
         self._empty_mib = self._resident_mib()[0]
         self.rows: list[dict[str, Any]] = []
@@ -121,16 +119,7 @@ class Scale:
             "rss_mib": rss_mib,
             "rss_bytes_per_partition": round(grown_bytes / size),
         }
-        self._pings.longest_ms()
-        for count in CRASHES:
-            if count < len(self._brokers) - 2:
-                found[f"crash_of_{count}_s"] = round(await self._crash(self._brokers[:count]), 2)
-                found[f"crash_of_{count}_longest_wait_ms"] = round(self._pings.longest_ms(), 1)
-        began = perf_counter()
-        await self._brokers[1].leave()
-        found["controlled_shutdown_s"] = round(perf_counter() - began, 2)
-        found["shutdown_longest_wait_ms"] = round(self._pings.longest_ms(), 1)
-        await self._brokers[1].start()
+        found |= await self._leaving.measure()
         found["one_topic_ms"] = round(await self._one_topic_ms(), 1)
         found["topics_per_s"] = round(await self._topics_per_s())
         found |= await measure_snapshot(self._controllers, self._nodes)
@@ -140,25 +129,15 @@ class Scale:
         found["rss_at_the_end_mib"] = self._resident_mib()
         return found
 
+    def _active(self) -> WatchedNode:
+        return next(one for one in self._nodes if one.node_id == self._controllers.active)
+
     def _resident_mib(self) -> list[float]:
         """Of each controller, the active one first."""
         nodes = sorted(self._nodes, key=lambda one: one.node_id != self._controllers.active)
         return [node.resident_mib() for node in nodes]
 
-    async def _crash(self, brokers: list[SilentBroker]) -> float:
-        """Seconds from the end of the sessions until no partition counts on the dead any more.
-
-        That is when their next incarnations are taken.
-        """
-        for broker in brokers:
-            await broker.crash()
-        began = perf_counter()
-        await asyncio.sleep(SESSION_MS / 1000)
-        await asyncio.gather(*(broker.start() for broker in brokers))
-        return perf_counter() - began - SESSION_MS / 1000
-
     async def _one_topic_ms(self) -> float:
-        await asyncio.sleep(QUIET_S)
         taken = []
         for number in range(5):
             topic = NewTopic(f"one-{self._topics}-{number}", 1, 3)
@@ -182,7 +161,7 @@ class Scale:
 
     async def _fail_over(self) -> dict[str, Any]:
         """Kills the active controller; then starts it again."""
-        killed = next(one for one in self._nodes if one.node_id == self._controllers.active)
+        killed = self._active()
         began = perf_counter()
         killed.kill()
         await self._controllers.find_active()

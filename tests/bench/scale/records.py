@@ -13,7 +13,7 @@ from raftctl.cli.files import read_config_file
 from raftctl.cli.storage import format_storage
 from raftctl.localcluster.processes import ProcessRef, start_program
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
-from tests.bench.scale.loading import resident_mib
+from tests.bench.scale.loading import processor_s, resident_mib
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,7 @@ class WatchedNode:
         self._read_bytes = 0
         self._notes: list[dict[str, Any]] = []
         self.node_id = node.node_id
+        self.address = node.address
 
     def start(self) -> None:
         """Starts its process."""
@@ -67,6 +68,11 @@ class WatchedNode:
         """Of its process; 0 if there is none."""
         process = self._cluster.process(self._node)
         return resident_mib(process.pid) if process is not None and process.is_alive() else 0.0
+
+    def processor_s(self) -> float:
+        """The time that its process has used; it must run."""
+        process = self._cluster.process(self._node)
+        return 0.0 if process is None else processor_s(process.pid)
 
     def notes(self, what: str, after: float = 0.0) -> list[dict[str, Any]]:
         """What was noted of this kind since, in order."""

@@ -15,6 +15,7 @@ from raftctl.metadata.records import (
     PartitionRecord,
     TopicRecord,
 )
+from raftctl.metadata.requests import CreateTopicsRequest
 from tests.unit.broker_apis.asking import TOPIC_ID, ask
 from tests.unit.broker_server.fakes import (
     FakeBroker,
@@ -63,7 +64,8 @@ async def test_an_assignment_is_passed_on(broker: FakeBroker) -> None:
     )
     await ask(broker, 19, 5, request)
     (sent,) = broker.controller.requests
-    assert sent.topics[0].assignments == ((0, (2, 1)),)  # type: ignore[union-attr]
+    assert isinstance(sent, CreateTopicsRequest)
+    assert sent.topics[0].assignments == ((0, (2, 1)),)
 
 
 async def test_the_answer_waits_until_this_broker_sees_the_topic(

@@ -219,7 +219,9 @@ async def test_acks_all_is_answered_when_the_records_are_safe(broker: FakeBroker
     assert message["responses"][0]["partition_responses"][0]["base_offset"] == 0
 
 
-async def test_records_reach_the_log_without_a_copy(broker: FakeBroker) -> None:
+async def test_records_reach_the_log_without_a_copy(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frame = bytearray(codec.encode_request(0, 9, 1, "c", produce_message("t", batch()))[4:])
     seen: list[Any] = []
 
@@ -228,7 +230,7 @@ async def test_records_reach_the_log_without_a_copy(broker: FakeBroker) -> None:
         seen.extend(records for _, records in entries)
         return [AppendResult(ErrorCode.NONE, 0)]
 
-    broker.replicas.append = append  # type: ignore[method-assign]  # looks at what it is given
+    monkeypatch.setattr(broker.replicas, "append", append)
     dispatch(broker.context, frame)
     assert seen[0].obj is frame
 
@@ -285,6 +287,16 @@ async def test_fetch_of_an_unknown_id_leaves_the_others_alone(broker: FakeBroker
     unknown = ErrorCode.UNKNOWN_TOPIC_ID
     assert errors == [unknown, ErrorCode.NONE, unknown]
     assert [topic["topic_id"] for topic in answer["responses"]] == [UUID(int=9), TOPIC_ID, None]
+
+
+@pytest.mark.req("R6")
+@pytest.mark.parametrize("has_session", [True, False])
+async def test_a_broker_without_a_session_may_be_deposed(
+    broker: FakeBroker, has_session: bool
+) -> None:
+    broker.has_session = has_session
+    await ask(broker, 1, 12, fetch_message("t"))
+    assert broker.replicas.fetches[-1][0].may_be_deposed is not has_session
 
 
 @pytest.mark.req("R1")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.coordinator.transactions import MarkersWritten
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
 from tests.unit.broker_apis.asking import ask
@@ -88,6 +89,22 @@ async def test_a_transaction_ends_and_operators_see_it(broker: FakeBroker, versi
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     )
+    await broker.transactions.stop()
+
+
+@pytest.mark.req("T2")
+async def test_a_client_goes_on_when_its_last_transaction_has_ended(broker: FakeBroker) -> None:
+    who = await begin(broker)
+    await add(broker, 3, who, TOPICS)
+    await ask(broker, ApiKey.END_TXN, 3, {**who, "committed": True})
+    # Brokers, who ask for many, are told at once.
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    assert set((await add(broker, 4, who, TOPICS)).values()) == {busy}
+    adding = asyncio.create_task(add(broker, 3, who, TOPICS))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    await broker.transactions.ask(MarkersWritten(*who.values()))
+    assert set((await adding).values()) == {ErrorCode.NONE}
     await broker.transactions.stop()
 
 

@@ -47,6 +47,8 @@ class Bench:
         self._happened: list[tuple[KeyValue | bool, int]] = []
         """Records and markers, each with its producer id."""
         self.refuse: ErrorCode | None = None
+        self.records_max = 1_000
+        """In one batch."""
         self.ms = 0
         self.told: dict[int, Any] = {}
         self._ticket = 0
@@ -77,6 +79,8 @@ class Bench:
         """Part of `Journal`."""
         if self.refuse is not None:
             raise KafkaError(self.refuse)
+        if len(records) > self.records_max:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         self.log += records
         for record in records:
             self._happened.append((record, producer[0]))
@@ -95,6 +99,14 @@ class Bench:
         except KafkaError as error:
             self.told[self._ticket] = error.code
         return self._ticket
+
+    def begin_all(self, requests: Sequence[Commit]) -> list[Any]:
+        """What each is told of those that are handled together."""
+        first = self._ticket + 1
+        self._ticket += len(requests)
+        tickets = range(first, first + len(requests))
+        self._take(self.core.handle_all(list(zip(tickets, requests, strict=True)), self.now))
+        return [self.told[ticket] for ticket in tickets]
 
     def ask(self, request: Any) -> Any:
         """The answer, which must come at once; of a message that is an error the code."""
@@ -115,7 +127,8 @@ class Bench:
         for effect in effects:
             assert isinstance(effect, Answer)
             assert effect.ticket not in self.told
-            self.told[effect.ticket] = effect.response
+            refused = isinstance(effect.response, KafkaError)
+            self.told[effect.ticket] = effect.response.code if refused else effect.response
 
     def _new_uuid(self) -> str:
         self._uuid += 1

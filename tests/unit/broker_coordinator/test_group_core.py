@@ -303,6 +303,33 @@ def test_commits_that_are_refused_change_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.req("G3")
+@pytest.mark.parametrize(
+    ("records_max", "refuse"),
+    [(9, None), (1, None), (0, None), (9, ErrorCode.COORDINATOR_NOT_AVAILABLE)],
+)
+def test_commits_handled_together_are_told_what_each_would_be(
+    records_max: int, refuse: ErrorCode | None
+) -> None:
+    one_by_one, together = Bench(), Bench()
+    members = {bench.two_members()[0] for bench in (one_by_one, together)}
+    (first,) = members
+    callers = {"g": (first, 2), "alone": ("", -1), "absent": ("x", 3)}
+    commits = [
+        Commit(group, Caller(member, None, generation), ((P0, CommittedOffset(7, 0, note, 1)),))
+        for note in ("", "m" * 4_097)
+        for group, (member, generation) in callers.items()
+    ]
+    for bench in (one_by_one, together):
+        bench.records_max, bench.refuse = records_max, refuse
+    assert together.begin_all(commits) == [one_by_one.told[one_by_one.begin(c)] for c in commits]
+    assert together.log == one_by_one.log
+    for group in callers:
+        assert together.committed(group) == one_by_one.committed(group)
+        asked = DescribeGroup(group)
+        assert together.ask(asked) == one_by_one.ask(asked)
+
+
+@pytest.mark.req("G3")
 def test_a_commit_counts_as_a_heartbeat_but_not_between_join_and_sync(bench: Bench) -> None:
     first, second = bench.two_members()
     bench.sleep(9_000)

@@ -15,6 +15,8 @@ from raftctl.metadata.records import RemoveTopicRecord
 from tests.unit.broker_replication.world import TOPIC_ID, Node, World, config, eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from broker.coordinator.shard import Shard
 
 
@@ -26,6 +28,7 @@ class Counter:
         self.ends: list[tuple[int, bool]] = []
         self.pending: list[tuple[int, bytes]] = []
         self.leader_epoch = leader_epoch
+        self.gathered: list[int] = []
         self._journal = journal
         self._later: list[tuple[int, int]] = []
 
@@ -57,6 +60,17 @@ class Counter:
             self._journal.append([KeyValue(key, b"%d" % (self.sums.get(key, 0) + what))])
             return [Answer(ticket, self.sums[key]), Errand(self.sums[key])]
         return [Answer(ticket, self.sums.get(key, 0))]
+
+    def may_gather(self, request: Any) -> bool:
+        return bool(request[0] == "gather")
+
+    def handle_all(self, requests: Sequence[tuple[int, Any]], now: Now) -> list[Effect]:
+        del now
+        self.gathered.append(len(requests))
+        keys = [key for _, (_, key) in requests]
+        self._journal.append([KeyValue(key, b"1") for key in keys if key])
+        error = KafkaError(ErrorCode.INVALID_REQUEST)
+        return [Answer(ticket, key or error) for ticket, (_, key) in requests]
 
     def deadline_ms(self) -> int | None:
         return min((due for due, _ in self._later), default=None)
@@ -181,6 +195,29 @@ async def test_nobody_is_told_of_what_is_not_committed() -> None:
         world.set_isr(1, 2)
         await eventually(lambda: coordinators.errands == [1, 2])
         assert await coordinators.ask(1, "read") == 2
+        await coordinators.stop()
+
+
+async def test_requests_of_one_turn_are_handled_together() -> None:
+    async with World(3, listen=True) as world:
+        coordinators = Coordinators(world)
+        world.create_topic(leader=1)
+        await coordinators.loaded(1)
+        shard = next(coordinators.of[1].shards())
+        asked = [shard.ask(("gather", key)) for key in (b"a", b"", b"b")]
+        # Whoever asks for something else finds them done.
+        read = shard.ask(("read", b"b"))
+        core = shard.core
+        assert isinstance(core, Counter)
+        assert core.gathered == [3]
+        assert await asyncio.wait_for(asked[2], 5) == b"b"
+        assert (await asked[0], await read) == (b"a", 1)
+        with pytest.raises(KafkaError, match="INVALID_REQUEST"):
+            await asked[1]
+        asked = [shard.ask(("gather", b"c"))]
+        world.elect(2)
+        with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+            await asked[0]
         await coordinators.stop()
 
 

@@ -24,17 +24,20 @@ if TYPE_CHECKING:
 
 PARTITIONS = [TopicPartition("t", number) for number in range(3)]
 TIMEOUT_MS = 5_000
+PATIENCE_MS = 1_000
 VERSIONS = st.sampled_from([0, 2])
 
 
 class Coordinator(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.rig = Rig(Settings(abort_interval_ms=500))
+        self.rig = Rig(Settings(abort_interval_ms=500, patience_ms=PATIENCE_MS))
         self.current: ProducerGoesOn | None = None
         """The producer that may write, as far as it was told."""
         self.zombies: list[ProducerGoesOn] = []
         self.open: set[TopicPartition] = set()
+        self.waiting: tuple[int, set[TopicPartition]] | None = None
+        """The ticket of a patient request, and what it adds."""
         self.late: list[WriteMarkers] = []
         """Errands whose reports may come at any time."""
         self.told: dict[tuple[int, int], bool] = {}
@@ -83,6 +86,27 @@ class Coordinator(RuleBasedStateMachine):
             assert found is ErrorCode.CONCURRENT_TRANSACTIONS
             assert self.rig.core.known["x"].state.is_prepared
 
+    @precondition(lambda self: self.current is not None and self.waiting is None)
+    @rule(partitions=st.sets(st.sampled_from(PARTITIONS), min_size=1))
+    def add_patiently(self, partitions: set[TopicPartition]) -> None:
+        assert self.current is not None
+        ending = self.rig.core.known["x"].state.is_prepared
+        self.waiting = self.rig.add_patiently(self.current, *partitions), partitions
+        self.answers_come()
+        assert (self.waiting is not None) == ending
+
+    def answers_come(self) -> None:
+        """To the request that waits, if it has its answer."""
+        if self.waiting is None or self.waiting[0] not in self.rig.later:
+            return
+        ticket, partitions = self.waiting
+        self.waiting = None
+        answer = self.rig.later[ticket]
+        if isinstance(answer, KafkaError):
+            assert answer.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        else:
+            self.open |= partitions
+
     @precondition(lambda self: self.current is not None and self.open)
     @rule(commit=st.booleans(), version=VERSIONS)
     def end(self, commit: bool, version: int) -> None:
@@ -113,6 +137,8 @@ class Coordinator(RuleBasedStateMachine):
     def markers_are_written(self) -> None:
         self.late += self.rig.errands
         self.rig.write_markers()
+        self.answers_come()
+        assert self.waiting is None
 
     @precondition(lambda self: self.late)
     @rule(data=st.data())
@@ -127,10 +153,13 @@ class Coordinator(RuleBasedStateMachine):
     def another_broker_takes_over(self) -> None:
         self.late += self.rig.errands
         self.rig.fail_over()
+        self.waiting = None
 
     @rule(ms=st.integers(1, 3_000))
     def time_passes(self, ms: int) -> None:
         self.rig.pass_time(ms)
+        self.answers_come()
+        assert self.waiting is None or ms < PATIENCE_MS
         known = self.rig.core.known.get("x")
         if self.open and known is not None and known.state is not TransactionState.ONGOING:
             assert known.state is TransactionState.PREPARE_ABORT

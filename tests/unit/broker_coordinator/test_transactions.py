@@ -56,6 +56,45 @@ def test_an_outcome_is_told_to_every_partition_and_then_complete(commit: bool) -
 
 
 @pytest.mark.req("T2")
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_patient_producer_goes_on_with_the_last_marker(version: int) -> None:
+    rig = Rig()
+    producer = rig.init()
+    rig.add(producer, P0)
+    following = rig.end(producer, commit=True, version=version)
+    ticket = rig.add_patiently(following, P1)
+    busy = ErrorCode.CONCURRENT_TRANSACTIONS
+    # One request waits; a checker, another one or whoever has no patience is told at once.
+    asked = AddPartitions("x", *following, frozenset({P1}), verify_only=True)
+    for others in (lambda: rig.add_patiently(following), lambda: rig.ask(asked)):
+        assert refused(others) is busy
+    assert refused(lambda: rig.add(following)) is busy
+    assert rig.later == {}
+    rig.write_markers()
+    assert rig.later == {ticket: {P1: ErrorCode.NONE}}
+    assert state(rig) is TransactionState.ONGOING
+    assert rig.core.known["x"].partitions == {P1}
+
+
+@pytest.mark.req("T2")
+def test_patience_ends() -> None:
+    rig = Rig(Settings(patience_ms=100))
+    producers = {name: rig.init(name) for name in ("x", "y")}
+    for name, producer in producers.items():
+        rig.add(producer, name=name)
+        rig.end(producer, commit=True, name=name)
+    ticket = rig.add_patiently(producers["x"], P1)
+    rig.pass_time(99)
+    assert rig.later == {}
+    assert rig.core.deadline_ms() == rig.now.ms + 1
+    rig.pass_time(1)
+    assert rig.later[ticket].code is ErrorCode.CONCURRENT_TRANSACTIONS
+    rig.write_markers()
+    assert len(rig.later) == 1
+    assert state(rig) is TransactionState.COMPLETE_COMMIT
+
+
+@pytest.mark.req("T2")
 def test_a_request_that_is_sent_again_changes_nothing() -> None:
     rig = Rig()
     producer = rig.init()

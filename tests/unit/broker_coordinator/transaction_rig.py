@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 COORDINATOR_EPOCH = 6
+_TICKET = 1
+"""Of requests that are answered at once."""
 
 
 class Rig:
@@ -37,6 +39,9 @@ class Rig:
         self.errands: list[WriteMarkers] = []
         self.now = Now(1_000, 1_000)
         self.next_id = 100
+        self.later: dict[int, Any] = {}
+        """The responses to patient requests, by their tickets."""
+        self._next_ticket = _TICKET
         self.core = self._new_core()
 
     def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
@@ -64,13 +69,16 @@ class Rig:
             self.take(self.core.tick(self.now))
 
     def take(self, effects: Sequence[Effect]) -> Any:
-        answers = [one for one in effects if isinstance(one, Answer)]
+        """What was asked just before is told."""
+        answers = {one.ticket: one.response for one in effects if isinstance(one, Answer)}
         self.errands += [one.what for one in effects if isinstance(one, Errand)]
-        return answers[0].response if answers else None
+        response = answers.pop(_TICKET, None)
+        self.later |= answers
+        return response
 
     def ask(self, request: Request) -> Any:
         """The response; KafkaError as the client is told."""
-        response = self.take(self.core.handle(1, request, self.now))
+        response = self.take(self.core.handle(_TICKET, request, self.now))
         if isinstance(response, KafkaError):
             raise response
         return response
@@ -85,6 +93,13 @@ class Rig:
 
     def add(self, producer: ProducerGoesOn, *partitions: TopicPartition, name: str = "x") -> None:
         self.ask(AddPartitions(name, *producer, frozenset(partitions or (P0,))))
+
+    def add_patiently(self, producer: ProducerGoesOn, *partitions: TopicPartition) -> int:
+        """The ticket; its response is in `later` when it has come."""
+        self._next_ticket += 1
+        asked = AddPartitions("x", *producer, frozenset(partitions or (P0,)), patient=True)
+        self.take(self.core.handle(self._next_ticket, asked, self.now))
+        return self._next_ticket
 
     def end(
         self, producer: ProducerGoesOn, *, commit: bool, version: int = 0, name: str = "x"

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 import pytest
@@ -29,10 +29,15 @@ from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
 from tests.unit.broker_log.logs import headers
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
     from broker.log.partition_log import PartitionLog
     from broker.log.record_batch import BatchHeader
     from broker.log.records import Record
     from raftctl.runtime.api import FileSystem
+
+T = TypeVar("T")
 
 PARTITION = TopicPartition("t", 0)
 CONFIG = TopicConfig(
@@ -322,7 +327,9 @@ def test_a_key_that_the_map_does_not_know_stays() -> None:
 
 
 @pytest.mark.req("L6")
-async def test_a_log_that_changes_meanwhile_is_left_alone() -> None:
+async def test_a_log_that_changes_meanwhile_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(FakeFiles())
     log = await world.start()
     fill(log, 3, 20)
@@ -330,14 +337,14 @@ async def test_a_log_that_changes_meanwhile_is_left_alone() -> None:
     submit = cleaner._worker.submit
     steps = 0
 
-    def interfere(call: object) -> object:
+    def interfere(call: Callable[[], T]) -> asyncio.Future[T]:
         nonlocal steps
         steps += 1
         if steps == 1:
             log.truncate_to(3)
-        return submit(call)  # type: ignore[arg-type]
+        return submit(call)
 
-    cleaner._worker.submit = interfere  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(cleaner._worker, "submit", interfere)
     await world.clean()
     assert log.log_end_offset == 3
     assert [one.offset for one in contents(log)] == [0, 1, 2]

@@ -16,7 +16,7 @@ from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
 from tests.unit.broker_log.logs import fill, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from broker.log.partition_log import PartitionLog
 
@@ -99,12 +99,12 @@ USES = [appends, reads, searches, truncates, restarts, flushes, checkpoints, ret
 @pytest.mark.req("C14", "L1")
 @pytest.mark.parametrize("use", USES, ids=[use.__name__ for use in USES])
 async def test_whoever_finds_out_the_directory_goes_offline_alone(
-    use: Callable[[World, PartitionLog], object],
+    use: Callable[[World, PartitionLog], Awaitable[object]],
 ) -> None:
     world = World()
     broken, whole = await world.start()
     world.files.broken_under = "/d1"
-    await use(world, broken)  # type: ignore[misc]
+    await use(world, broken)
     assert world.manager.offline_directories == ["/d1"]
     gone = [] if use is deletes else [FIRST]
     assert world.reported == [("/d1", gone)]

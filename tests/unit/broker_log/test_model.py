@@ -146,7 +146,7 @@ class Model:
         known = [one for one in self.records if one[0] >= self.start]
         # Nothing is made up or out of order, and of each key the last is there.
         assert here == sorted(set(here) & set(known))
-        assert dict(map(reversed, here)) == dict(map(reversed, known))  # type: ignore[arg-type]
+        assert {key: offset for offset, key in here} == {key: offset for offset, key in known}
         facts = log.segment_facts()
         assert [one.next_offset for one in facts[:-1]] == [one.base_offset for one in facts[1:]]
 

@@ -277,6 +277,26 @@ async def test_offsets_out_of_range_and_other_topic_ids() -> None:
         assert stranger.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.req("R6")
+async def test_who_may_be_deposed_tells_no_consumer_that_its_offset_is_out_of_range() -> None:
+    """The newer leader may have it; found by seed 702 of the chaos."""
+    async with World() as world:
+        world.create_topic()
+        leader = world.nodes[1]
+        leader.append(BATCH)
+        unsure = replace(params(), may_be_deposed=True)
+        end = leader.hosted().log.log_end_offset
+        assert fetch_now(leader, wanted(end + 1), unsure).error is (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+        assert fetch_now(leader, wanted(end), unsure).error is ErrorCode.NONE
+        leader.hosted().log.advance_log_start(1)
+        assert fetch_now(leader, wanted(0), unsure).error is ErrorCode.OFFSET_OUT_OF_RANGE
+        of_follower = replace(params(2), may_be_deposed=True)
+        beyond = fetch_now(leader, wanted(end + 1), of_follower)
+        assert beyond.error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 @pytest.mark.req("R4")
 async def test_a_diverging_follower_is_told_where_and_does_not_count() -> None:
     async with World() as world:

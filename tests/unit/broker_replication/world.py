@@ -299,6 +299,7 @@ class Node:
             groups=self.groups,
             wall_ms=self.runtime.wall_ms,
             log=self.runtime.log,
+            has_session=lambda: True,
         )
         admission.begin()
         self._admission = admission

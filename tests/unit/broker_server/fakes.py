@@ -337,7 +337,7 @@ class FakeBroker:
         self.controller = FakeController(self.metadata)
         self.failures: list[BaseException] = []
         self.wall_ms = 1_700_000_000_000
-        config, ids = self.config, random.Random(6)
+        config, ids, fail = self.config, random.Random(6), self.failures.append
         self.metadata.groups = self.groups = Coordinator(
             "__consumer_offsets",
             1,
@@ -354,12 +354,9 @@ class FakeBroker:
         self.hosted: dict[TopicPartition, HostedPartition] = {}
         """Partitions whose transactions are asked about."""
         self.verifier = TransactionVerifier(
-            config,
-            lambda: self.metadata.image,
-            self.hosted,
-            self.transactions,
-            self.failures.append,
+            config, lambda: self.metadata.image, self.hosted, self.transactions, fail
         )
+        self.has_session = True
         self.context = ApiContext(
             config=self.config,
             cluster_id="a-cluster",
@@ -377,6 +374,7 @@ class FakeBroker:
             groups=self.groups,
             wall_ms=lambda: self.wall_ms,
             log=self.log,
+            has_session=lambda: self.has_session,
         )
         self.admission = Admission(self.config, self.failures.append)
         self.port = 0

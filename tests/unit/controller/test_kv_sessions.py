@@ -73,4 +73,4 @@ def test_what_was_closed_leaves_nothing_behind() -> None:
         sessions.close(again)
         sessions.look(now_ms)
         assert sessions.next_expired(now_ms) is None
-        assert len(sessions._queue) < 20
+        assert len(sessions._deadlines._heap) < 20

@@ -47,6 +47,17 @@ def led_by(cluster: Cluster, broker_id: int) -> int:
     return sum(one.leader == broker_id for _, one in cluster.topic("a").items())
 
 
+def led_in_all(cluster: Cluster, broker_id: int) -> int:
+    topics = cluster.image.topics.in_order()
+    return sum(one.leader == broker_id for topic in topics for _, one in topic.items())
+
+
+def followed_in_all(cluster: Cluster, broker_id: int) -> int:
+    """Partitions in whose ISR the broker is, and that another leads."""
+    partitions = [one for topic in cluster.image.topics.in_order() for _, one in topic.items()]
+    return sum(broker_id in one.isr and one.leader != broker_id for one in partitions)
+
+
 def settle(cluster: Cluster) -> int:
     """Ticks until nothing is due at once; returns how many that took."""
     ticks = 0
@@ -60,6 +71,53 @@ def test_what_fits_into_a_slice_stands_in_one_batch(cluster: Cluster) -> None:
     cluster.assign("b", (3, 2), (3, 2))
     cluster.fence(3)
     assert cluster.state("b", 0) == cluster.state("b", 1) == (2, (2,))
+
+
+def test_leaders_and_others_that_fit_into_a_slice_stand_in_one_batch(cluster: Cluster) -> None:
+    cluster.delete(("a", None))
+    cluster.assign("b", (1, 2))
+    cluster.assign("c", (2, 1))
+    before = len(cluster.records)
+    cluster.fence(1)
+    assert len(cluster.records) == before + 3  # the broker, and each partition once
+    assert cluster.state("b") == cluster.state("c") == (2, (2,))
+
+
+def test_leaders_are_moved_before_anything_else(cluster: Cluster) -> None:
+    """Whatever the order of topics and partitions: clients wait for leaders alone."""
+    mixed = [(2, 1), (1, 2)] * 4
+    for name in ("b", "c", "d"):
+        cluster.assign(name, *mixed)
+    cluster.fence(1)
+    ticks = 0
+    while led_in_all(cluster, 1):
+        assert followed_in_all(cluster, 1) == 3 * 4
+        cluster.late_tick(cluster.now_ms)
+        ticks += 1
+    assert ticks == (PARTITIONS + 3 * 4 - 1) // SLICE
+    assert followed_in_all(cluster, 1) >= 3 * 4 - 1  # the last slice may have one of each
+    settle(cluster)
+    assert followed_in_all(cluster, 1) == 0
+
+
+def test_leaders_of_the_next_broker_do_not_wait_for_what_else_the_last_left(
+    cluster: Cluster,
+) -> None:
+    cluster.assign("b", *[(2, 1)] * 20)
+    cluster.assign("c", *[(3, 2)] * 4)
+    cluster.fence(1)
+    while led_in_all(cluster, 1):
+        cluster.late_tick(cluster.now_ms)
+    followed = followed_in_all(cluster, 1)
+    assert followed >= 20 - 1
+    cluster.fence(3)
+    assert led_in_all(cluster, 3) == 4 - SLICE
+    cluster.late_tick(cluster.now_ms)
+    assert led_in_all(cluster, 3) == 0
+    assert followed_in_all(cluster, 1) == followed
+    assert cluster.heartbeat(1).fenced
+    settle(cluster)
+    assert followed_in_all(cluster, 1) == 0
 
 
 def test_the_rest_follows_slice_by_slice(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -19,6 +20,7 @@ from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
 from raftctl.metadata.partition_rows import pack_topics, replay_payload
 from raftctl.metadata.record_codec import RECORD_CODEC, pack_payload, pack_records
 from raftctl.metadata.records import (
+    LEADER_UNCHANGED,
     NO_LEADER,
     UNASSIGNED,
     PartitionChangeRecord,
@@ -83,6 +85,22 @@ def replayed(image: MetadataImage, records: list[Record]) -> MetadataImage:
     return delta.apply(base_offset + len(records), 1, 0)
 
 
+def changes_of(image: MetadataImage, seed: int) -> list[Record]:
+    """A change of every partition, each of other fields."""
+    chance = Random(seed)
+    changes: list[Record] = []
+    for topic in image.topics.in_order():
+        for number, one in topic.items():
+            other = partition_image(chance)
+            fields = (one.isr[:1], other.leader, *other[:1], *other[5:9], one.directories[::-1])
+            kept = [LEADER_UNCHANGED if at == 1 else None for at in range(len(fields))]
+            some: list[Any] = [chance.choice(pair) for pair in zip(fields, kept, strict=True)]
+            if some[2] is None or some[-1] is not None:
+                some[2] = one.replicas  # directories are those of the replicas
+            changes.append(PartitionChangeRecord(topic.topic_id, number, *some))
+    return changes
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 1 << 32), st.sampled_from([1, 3, 10, 1000]))
 def test_topics_are_packed_as_their_records_are(seed: int, piece_records: int) -> None:
@@ -104,11 +122,7 @@ def test_a_batch_is_replayed_as_its_records_are(seed: int) -> None:
     records = topics(seed)
     image = image_of(records)
     assert replayed(EMPTY_IMAGE, records).topics == image.topics
-    changes: list[Record] = [
-        PartitionChangeRecord(topic.topic_id, i, isr=one.isr[:1], leader=NO_LEADER, elr=one.isr)
-        for topic in image.topics.in_order()
-        for i, one in topic.items()
-    ]
+    changes = [change for change in changes_of(image, seed) for _ in range(2)]
     changed = replayed(image, changes)
     assert changed.topics == image_of([*records, *changes]).topics
     assert delta_between(image, changed).apply(changed.offset, 1, 0).topics == changed.topics

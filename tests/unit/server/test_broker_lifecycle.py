@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -15,7 +16,12 @@ from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.records import Endpoint, RegisterBrokerRecord, UnregisterBrokerRecord
+from raftctl.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    Endpoint,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from raftctl.metadata.requests import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -317,6 +323,46 @@ def test_a_refused_or_lost_heartbeat_is_repeated() -> None:
         # One that gets no answer leaves time for another before the session ends.
         [timeout_ms] = {timeout for _, one, timeout in broker.requests[1:]}
         assert timeout_ms / 1000 + 2 * HEARTBEAT_S < SESSION_S
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("R6")
+def test_a_session_lasts_from_a_heartbeat_that_says_so() -> None:
+    """Counted from when it was sent: the controller may have had it at once."""
+
+    async def story() -> None:
+        broker = Broker()
+        lost = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        fenced = BrokerHeartbeatResponse(ErrorCode.NONE, True, True, False)
+        broker.heartbeats = [fenced, ACTIVE, *[lost] * 5, ACTIVE, fenced]
+        assert not broker.lifecycle.has_session()
+        broker.runner.start()
+        kept: dict[int, bool] = {}
+        while len(broker.beats) < 10:
+            await broker.follow_for(0.1) if not broker.beats else await asyncio.sleep(0.1)
+            kept[len(broker.beats)] = broker.lifecycle.has_session()
+        assert [number for number, holds in kept.items() if holds] == [2, 3, 4, 5, 8, 10]
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("R6")
+def test_a_session_is_none_before_the_broker_has_seen_what_the_controller_had() -> None:
+    """It may have been fenced and its leaders moved, all between two heartbeats."""
+
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(0.5 * HEARTBEAT_S)
+        assert broker.lifecycle.has_session()
+        broker.heartbeats = [replace(ACTIVE, metadata_offset=EPOCH + 2)]
+        await asyncio.sleep(HEARTBEAT_S)
+        assert not broker.lifecycle.has_session()
+        fenced = BrokerRegistrationChangeRecord(BROKER, EPOCH, fenced=True)
+        broker.loader.commit(fenced, EPOCH + 1)
+        assert not broker.lifecycle.has_session()
+        broker.loader.commit(replace(fenced, fenced=False), EPOCH + 2)
+        assert broker.lifecycle.has_session()
 
     in_virtual_time(story())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,9 +37,9 @@ def reader(log: Sequence[Entry]) -> Callable[[int, int], list[Entry]]:
     return lambda begin, end: [e for e in log if e.base_offset >= begin and e.end_offset <= end]
 
 
-def replica(node: int = 1, log: Sequence[Entry] = LOG, **values: object) -> QuorumView:
+def replica(node: int = 1, log: Sequence[Entry] = LOG, **values: Any) -> QuorumView:
     base = QuorumView(node, 1, 2, False, 0, log[-1].end_offset if log else 0, reader(log))
-    return replace(base, **values)  # type: ignore[arg-type]
+    return replace(base, **values)
 
 
 class Quorum:
@@ -242,8 +242,8 @@ def test_images_that_differ() -> None:
 @pytest.mark.parametrize(
     "values", [{"leader": 3}, {"isr": ()}, {"isr": (1, 4)}, {"isr": (), "leader": -1}]
 )
-def test_a_leader_out_of_sync_or_an_isr_of_strangers(values: dict[str, object]) -> None:
-    bad = replace(ASSIGNED, **values)  # type: ignore[arg-type]
+def test_a_leader_out_of_sync_or_an_isr_of_strangers(values: dict[str, Any]) -> None:
+    bad = replace(ASSIGNED, **values)
     assert complaint_about(image(1, bad)) == "leader_is_in_isr_and_isr_in_replicas"
 
 
@@ -256,19 +256,19 @@ def test_a_leader_out_of_sync_or_an_isr_of_strangers(values: dict[str, object]) 
         {"leader": 2, "partition_epoch": 6},
     ],
 )
-def test_partition_epochs_that_do_not_grow(values: dict[str, object]) -> None:
+def test_partition_epochs_that_do_not_grow(values: dict[str, Any]) -> None:
     first = replace(ASSIGNED, leader_epoch=5, partition_epoch=5)
-    bad = replace(first, **values)  # type: ignore[arg-type]
+    bad = replace(first, **values)
     assert complaint_about(image(1, first), image(2, bad)) == "partition_epochs_never_go_back"
 
 
 # --- partitions -------------------------------------------------------------------------------
 
 
-def hosted(node: int = 1, log: Sequence[Entry] = LOG, **values: object) -> PartitionView:
+def hosted(node: int = 1, log: Sequence[Entry] = LOG, **values: Any) -> PartitionView:
     end = log[-1].end_offset if log else 0
     base = PartitionView(node, 1, "t-0", False, 1, 0, end, (1, 2, 3), 1, reader(log))
-    return replace(base, **values)  # type: ignore[arg-type]
+    return replace(base, **values)
 
 
 class Partitions:

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Iterator
+
+K = TypeVar("K", bound=Hashable)
 
 
-class Timers:
+class Timers(Generic[K]):
     """Each key has one deadline, in milliseconds of any clock."""
 
     def __init__(self) -> None:
-        self._deadlines: dict[Hashable, int] = {}
-        self._heap: list[tuple[int, int, Hashable]] = []
+        self._deadlines: dict[K, int] = {}
+        self._heap: list[tuple[int, int, K]] = []
         """May be earlier than the deadline of a key, or of one that is gone: seen when due."""
-        self._queued: dict[Hashable, int] = {}
+        self._queued: dict[K, int] = {}
         self._count = 0
 
-    def set(self, key: Hashable, deadline_ms: int) -> None:
+    def set(self, key: K, deadline_ms: int) -> None:
         """Sets or moves the deadline of a key."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or queued > deadline_ms:
             self._push(key, deadline_ms)
 
-    def cancel(self, key: Hashable) -> None:
+    def cancel(self, key: K) -> None:
         """Forgets a key."""
         self._deadlines.pop(key, None)
 
@@ -36,7 +39,7 @@ class Timers:
             self._pop()
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now_ms: int) -> Iterator[Hashable]:
+    def due(self, now_ms: int) -> Iterator[K]:
         """The keys whose deadlines have come, which are forgotten; the earliest first.
 
         What is set or cancelled while one is dealt with counts for the next.
@@ -52,12 +55,12 @@ class Timers:
             elif key not in self._queued:
                 self._push(key, deadline)
 
-    def _push(self, key: Hashable, deadline_ms: int) -> None:
+    def _push(self, key: K, deadline_ms: int) -> None:
         self._count += 1
         self._queued[key] = deadline_ms
         heappush(self._heap, (deadline_ms, self._count, key))
 
-    def _pop(self) -> Hashable:
+    def _pop(self) -> K:
         deadline_ms, _, key = heappop(self._heap)
         if self._queued.get(key) == deadline_ms:
             del self._queued[key]

@@ -1,0 +1,64 @@
+"""Failures that somebody else must hear of than the caller: the node's root, or who awaits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from raftctl.errors import InvariantViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+Kinds = tuple[type[BaseException], ...]
+
+ALL: Kinds = (BaseException,)
+OF_PROGRAMS: Kinds = (Exception, InvariantViolation)
+"""All but what ends the program or cancels the task."""
+ENDS_OF_PROGRAMS: Kinds = (SystemExit, KeyboardInterrupt)
+
+
+class HandingTo:
+    """`with HandingTo(tell):` calls `tell` with what leaves the block, which then goes no further.
+
+    Kinds in `but`, and those not in `kinds`, go up as ever.
+    """
+
+    __slots__ = ("_but", "_kinds", "_tell")
+
+    def __init__(
+        self, tell: Callable[[BaseException], object], kinds: Kinds = ALL, but: Kinds = ()
+    ) -> None:
+        self._tell = tell
+        self._kinds = kinds
+        self._but = but
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> bool:
+        if error is None or not isinstance(error, self._kinds) or isinstance(error, self._but):
+            return False
+        self._tell(error)
+        return True
+
+
+class Outcome(NamedTuple):
+    """What a call came to: a result, or an exception."""
+
+    result: Any
+    error: BaseException | None
+
+
+def outcome_of(call: Callable[[], object], kinds: Kinds = ALL) -> Outcome:
+    """Runs a call as a thread would, which hands its failure to whoever waits for it."""
+    errors: list[BaseException] = []
+    result = None
+    with HandingTo(errors.append, kinds):
+        result = call()
+    return Outcome(result, errors[0] if errors else None)

@@ -1,0 +1,1 @@
+"""Groups and transactions beside Apache Kafka: `python -m tests.bench groups`."""

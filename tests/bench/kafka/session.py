@@ -1,0 +1,73 @@
+"""A session beside Apache Kafka: its jars, clusters that run meanwhile, figures told at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from raftctl.bench.figures import report
+from tests.bench.kafka.clusters import kafka_jars, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tests.bench.kafka.clusters import Cluster, Maker
+
+CACHE = Path(__file__).parents[3] / "out" / "bench"
+
+
+class Report:
+    """What was measured so far, in a file."""
+
+    def __init__(self, output: Path, kafka_version: str) -> None:
+        self._output = output
+        self._kafka_version = kafka_version
+        self._figures: dict[str, Any] = {}
+
+    def tell(self, part: dict[str, Any]) -> None:
+        """At once, since an hour of work may fail in the end."""
+        self._figures.update(part)
+        for name, value in part.items():
+            sys.stdout.write(f"{name}: {value['median']} {value['unit']} ({value['goal']})\n")
+        sys.stdout.flush()
+        document = {"kafka_version": self._kafka_version, **report(self._figures)}
+        self._output.parent.mkdir(parents=True, exist_ok=True)
+        self._output.write_text(json.dumps(document, indent=2))
+
+
+def end_with_clusters() -> None:
+    """Lets SIGTERM end the clusters too: twelve processes would outlive one that just ended."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+
+
+def jars(peer: str, kafka_version: str) -> Path | None:
+    """Apache Kafka's; None, with the reason told, if ours is measured alone."""
+    lacks = missing() if peer == "kafka" else "nothing, it was not asked for"
+    if lacks:
+        sys.stdout.write(f"kafka: no peer to compare with; missing: {lacks}\n")
+        return None
+    return kafka_jars(kafka_version, CACHE)
+
+
+@contextlib.contextmanager
+def running(
+    found: Sequence[Maker], warm_up: Callable[[Cluster], object]
+) -> Iterator[list[Cluster]]:
+    """All clusters, started, usable and warm."""
+    with tempfile.TemporaryDirectory(prefix="raftctl-bench-") as directory:
+        clusters = [maker.make(Path(directory) / maker.name) for maker in found]
+        try:
+            for cluster in clusters:
+                cluster.start()
+            for cluster in clusters:
+                cluster.wait_usable()
+                warm_up(cluster)
+            yield clusters
+        finally:
+            for cluster in clusters:
+                cluster.stop()
