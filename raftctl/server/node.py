@@ -100,10 +100,12 @@ class Node:
         replica = await worker.submit(lambda: open_replica(config, runtime))
         self._cleanup.callback(replica.release)
         self._log.info("log_recovered", end_offset=replica.log.end_offset)
+        if replica.damaged_note is not None:
+            self._log.warning("recovery_point_damaged", path=replica.damaged_note)
         peers = self._connect(replica)
         snapshot_worker = runtime.worker("metadata-snapshots")
         self._cleanup.callback(snapshot_worker.close)
-        snapshots = Snapshots(replica.snapshots, snapshot_worker)
+        snapshots = Snapshots(replica.snapshots, snapshot_worker, runtime.log)
         self.driver = driver = RaftDriver(
             core=make_core(config, replica, runtime),
             log=replica.log,
@@ -293,7 +295,7 @@ class Node:
             runtime=self._runtime,
         )
         app.add_routes(api.routes())
-        KvWatches(KvEventLog(driver), follower).mount(app)
+        KvWatches(KvEventLog(driver), follower, api.confirmed_image).mount(app)
 
         async def end_waiting(app: web.Application) -> None:
             follower.close()
