@@ -11,7 +11,7 @@ import pytest
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import ConfigRecord
-from tests.unit.broker_apis.asking import TOPIC_ID, ask, new_broker
+from tests.unit.broker_apis.asking import TOPIC_ID, ask, asked, new_broker
 from tests.unit.broker_server.fakes import publish, topic_records
 
 if TYPE_CHECKING:
@@ -124,9 +124,11 @@ async def test_the_other_requests_of_members() -> None:
 async def test_a_heartbeat_is_accepted_while_its_group_is_loaded(broker: FakeBroker) -> None:
     publish(broker.metadata, topic_records("__consumer_offsets", UUID(int=77), 50))
     who = {"group_id": "g", "generation_id": 1, "member_id": "m"}
-    sync = await ask(broker, ApiKey.SYNC_GROUP, 3, {**who, "assignments": []})
-    assert sync["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert (await ask(broker, ApiKey.HEARTBEAT, 3, who))["error_code"] == ErrorCode.NONE
+    # Taken up before the event loop has loaded anything.
+    sync = asked(broker, ApiKey.SYNC_GROUP, 3, {**who, "assignments": []})
+    heartbeat = asked(broker, ApiKey.HEARTBEAT, 3, who)
+    assert (await sync)["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (await heartbeat)["error_code"] == ErrorCode.NONE
     await find(broker)
     told = await ask(broker, ApiKey.HEARTBEAT, 3, who)
     assert told["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
