@@ -1,4 +1,4 @@
-"""What happens to logs by itself: checkpoints, flushes by time, retention, compaction.
+"""What happens to logs by itself: checkpoints, flushes by time, retention, compaction, removal.
 
 One task for each, on the event loop: decisions are made there, what blocks runs on workers, and
 between two logs others have their turn. Files of removed segments stay `file.delete.delay.ms`
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.log import retention
 from broker.log.cleaning import LogCleaner
+from broker.log.removals import Removals
 from raftctl.errors import KafkaError
 from raftctl.metadata.topic_config import LONG_MAX
 
@@ -48,6 +49,8 @@ class Housekeeping:
         self._flushed_ms: dict[PartitionLog, int] = {}
         self.cleaner = LogCleaner(runtime, directories, settings)
         """Compacts logs."""
+        self.removals = Removals(runtime)
+        """Removes logs whose partitions are gone."""
 
     def start(self) -> None:
         """Begins the rounds."""
@@ -59,8 +62,8 @@ class Housekeeping:
         ]
         if settings.cleaner_enable:
             rounds.append((settings.cleaner_backoff_ms, self.cleaner.clean))
-        for interval_ms, work in rounds:
-            task = asyncio.get_running_loop().create_task(self._repeat(interval_ms, work))
+        for run in (*(self._repeat(*one) for one in rounds), self.removals.run()):
+            task = asyncio.get_running_loop().create_task(run)
             task.add_done_callback(self._ended)
             self._tasks.append(task)
 

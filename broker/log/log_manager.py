@@ -85,6 +85,7 @@ class LogManager:
         has recovered, and the next start would take them for sound.
         """
         await self.housekeeping.stop()
+        self.housekeeping.removals.finish_all()
         for directory in self._directories:
             if self._is_open:
                 await self._close(directory, broker_epoch)
@@ -149,6 +150,7 @@ class LogManager:
         KafkaError(KAFKA_STORAGE_ERROR) if no directory takes it.
         """
         invariant(partition not in self._home, "a partition has one log")
+        self.housekeeping.removals.finish(partition)
         home, log = self._created(partition, config)
         log.topic_id = topic_id
         self._adopt(home, log)
@@ -180,26 +182,8 @@ class LogManager:
         home = self._home.pop(partition, None)
         if home is None:
             return
-        log, files = home.logs.pop(partition), self._runtime.files
         home.cleaned.pop(partition, None)
-        if home.offline is not None:
-            return
-        retired = log.take_retired()
-        doomed = f"{log.directory}.{self._runtime.uuid().hex}-delete"
-        try:
-            files.rename(log.directory, doomed)
-        except OSError as error:
-            home.fail(error)
-            return
-
-        def remove() -> None:
-            for finish in retired:
-                finish()
-            log.close()
-            files.remove_tree(doomed)
-            files.sync_directory(home.path)
-
-        home.submit(remove)
+        self.housekeeping.removals.add(home, home.logs.pop(partition))
 
     def truncated(self, log: PartitionLog) -> None:
         """Makes a truncation durable soon, before anything that is flushed after it."""

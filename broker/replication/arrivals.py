@@ -24,8 +24,14 @@ AT_ONCE = 20
 class Arrivals:
     """Partitions to take up, each with the newest image of it, in the order they were told."""
 
-    def __init__(self, take: Callable[[TopicPartition, UUID, PartitionImage], None]) -> None:
+    def __init__(
+        self,
+        take: Callable[[TopicPartition, UUID, PartitionImage], None],
+        all_taken: Callable[[], None],
+    ) -> None:
+        """`all_taken` hears of each time that nothing waits any more."""
         self._take = take
+        self._all_taken = all_taken
         self._waiting: dict[TopicPartition, tuple[UUID, PartitionImage]] = {}
         self._more = asyncio.Event()
 
@@ -47,6 +53,7 @@ class Arrivals:
             self._more.set()
         else:
             self._more.clear()
+            self._all_taken()
 
     async def run(self) -> None:
         """Takes up what waits, a turn of the loop for each few; until cancelled."""

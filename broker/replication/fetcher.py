@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from broker.replication.connection import BrokerConnection, connect
 from broker.replication.fetch_session import FollowerSession
 from broker.replication.hosted import EARLIEST, LATEST, Fetched, HostedPartition
+from broker.replication.partition import NO_LEADER
 from broker.types import EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -390,7 +391,10 @@ class Fetchers:
         self._link_of: dict[TopicPartition, _Link] = {}
 
     def follow(self, hosted: HostedPartition, leader_id: int) -> None:
-        """Copies the partition from this leader from now on."""
+        """Copies the partition from this leader from now on; from nobody if there is none."""
+        if leader_id == NO_LEADER:
+            self.unfollow(hosted.partition)
+            return
         link = leader_id, self._number_for(hosted.partition)
         if self._link_of.get(hosted.partition, link) != link:
             self.unfollow(hosted.partition)

@@ -23,9 +23,11 @@ from broker.replication.hosted import ALL_IN_SYNC, HostedPartition
 from broker.replication.isr_manager import IsrManager
 from broker.replication.neighbours import Neighbours
 from broker.replication.offset_lookups import OffsetLookups
-from broker.replication.partition import NO_LEADER, Partition
+from broker.replication.partition import Partition
 from broker.replication.purgatory import Purgatory
 from broker.replication.replica_selector import ReplicaView, closest
+from broker.replication.role_changes import RoleChanges
+from broker.replication.strays import strays
 from broker.replication.throttle import Throttles
 from broker.types import (
     CONSUMER,
@@ -69,7 +71,6 @@ class ReplicaManager:
         self._context = context
         self._config = context.config
         self._broker_id = context.config.node_id
-        self._runtime = context.runtime
         self._logs = logs
         self._loop = asyncio.get_running_loop()
         self._image = EMPTY_IMAGE
@@ -78,7 +79,8 @@ class ReplicaManager:
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
-        self._arrivals = Arrivals(self._take)
+        self._changes = RoleChanges(context.runtime.log)
+        self._arrivals = Arrivals(self._take, self._changes.tell)
         self._neighbours = Neighbours(context.config.inter_broker_listener)
         readers = [context.runtime.worker(f"cold-reads-{n}") for n in range(cold_reads.WORKERS)]
         self._cold_reads = cold_reads.ColdReads(readers, self._hosted)
@@ -130,6 +132,10 @@ class ReplicaManager:
 
     def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Leads and follows what the image says; starts work and does not wait for it."""
+        if self._image is EMPTY_IMAGE:
+            for partition, topic_id in strays(self._logs, image, self._broker_id):
+                self._context.runtime.log.warning("stray_log", partition=str(partition))
+                self._drop(partition, topic_id)
         self._image = self._neighbours.image = image
         for topic in delta.deleted_topics.values():
             for partition_id in range(len(topic.partitions)):
@@ -176,21 +182,14 @@ class ReplicaManager:
             self._fetchers.unfollow(hosted.partition)
             hosted.log.epochs.assign(image.leader_epoch, end)
             self._ack_flusher.request(hosted)
-            self._tell("leading", hosted, log_end_offset=end)
+            self._changes.leads(hosted, end)
         hosted.advance(self._now_ms())
 
     def _follow(self, hosted: HostedPartition, image: PartitionImage) -> None:
         if not hosted.rules.become_follower(image):
             return
-        self._tell("following", hosted, leader=image.leader)
-        if image.leader == NO_LEADER:
-            self._fetchers.unfollow(hosted.partition)
-        else:
-            self._fetchers.follow(hosted, image.leader)
-
-    def _tell(self, event: str, hosted: HostedPartition, **values: object) -> None:
-        epoch = hosted.rules.leader_epoch
-        self._runtime.log.info(event, partition=str(hosted.partition), leader_epoch=epoch, **values)
+        self._changes.follows(hosted, image.leader)
+        self._fetchers.follow(hosted, image.leader)
 
     def _host(self, partition: TopicPartition, topic_id: UUID) -> HostedPartition:
         """The partition with this id; one of an earlier topic of its name makes room."""
@@ -304,7 +303,7 @@ class ReplicaManager:
         if hosted is None:
             return AppendResult(self._absence(partition)), -1
         try:
-            done = hosted.append(batch, acks, self._now_ms(), self._runtime.wall_ms())
+            done = hosted.append(batch, acks, self._now_ms(), self._context.runtime.wall_ms())
         except KafkaError as error:
             hint = hosted.hint_for(error.code)
             return AppendResult(error.code, message=error.message, current_leader=hint), -1

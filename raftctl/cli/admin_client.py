@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaError as ClientError
 
 _MESSAGE = re.compile(r"error_message=(['\"])(.+?)\1[,)]")
 """Where the broker's own words stand in the exception, between request and response."""
+_RESPONSE = "failed with response"
+_NUMBER_AND_NAME = re.compile(r"^(\[Error [0-9]+\] )?\w+: ")
 
 
 @contextlib.contextmanager
@@ -38,10 +41,19 @@ def open_admin(bootstrap: str, timeout_s: float) -> Iterator[KafkaAdminClient]:
     except ClientError as error:
         known = getattr(error, "errno", None) in ErrorCode._value2member_map_
         code = ErrorCode(error.errno) if known else ErrorCode.BROKER_NOT_AVAILABLE
-        told = _MESSAGE.search(str(error))
-        raise KafkaError(code, told[2] if told else str(error)) from None
+        raise KafkaError(code, _words(error, code)) from None
     finally:
         client.close()
+
+
+def _words(error: ClientError, code: ErrorCode) -> str:
+    """What there is to read in an exception, which may hold a whole request and its answer."""
+    told = _MESSAGE.search(str(error))
+    if told:
+        return told[2]
+    if _RESPONSE in str(error):
+        return code.text
+    return _NUMBER_AND_NAME.sub("", str(error))
 
 
 def send(client: KafkaAdminClient, request: Any, broker_id: int | None = None) -> dict[str, Any]:
@@ -49,13 +61,20 @@ def send(client: KafkaAdminClient, request: Any, broker_id: int | None = None) -
 
     KafkaError(BROKER_NOT_AVAILABLE) if the cluster has no such broker now.
     """
+    if broker_id is not None:
+        check_broker(client, broker_id)
     manager = client._manager
-    if broker_id is not None and manager.cluster.broker_metadata(broker_id) is None:
-        known = ", ".join(map(str, sorted(one.node_id for one in manager.cluster.brokers())))
-        message = f"there is no broker {broker_id} now; there are {known}"
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, message)
     answer: dict[str, Any] = manager.run(manager.send, request, broker_id).to_dict()
     return answer
+
+
+def check_broker(client: KafkaAdminClient, broker_id: int) -> None:
+    """KafkaError(BROKER_NOT_AVAILABLE) if the cluster has no such broker now."""
+    cluster = client._manager.cluster
+    if cluster.broker_metadata(broker_id) is None:
+        known = ", ".join(map(str, sorted(one.node_id for one in cluster.brokers())))
+        message = f"there is no broker {broker_id} now; there are {known}"
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, message)
 
 
 def check(answer: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "storage": "storage",
     "bench": "bench_clients",
+    "console": "console",
     "topics": "topics",
     "partitions": "partitions",
     "configs": "configs",

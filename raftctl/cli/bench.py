@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import enum
-import json
-import os
 from typing import Annotated, Any
 
 import typer
 
-from raftctl.cli.output import say, say_progress, table
-from raftctl.errors import ConfigError
+from raftctl.cli.output import Output, OutputOption, say_progress, show, table
 
 app = typer.Typer(help="Measures, with a peer in the same run.", no_args_is_help=True)
 
@@ -53,16 +50,14 @@ def quorum(
     failovers: Annotated[
         int, typer.Option(min=0, max=1000, metavar="N", help="Leaders to kill, one by one.")
     ] = 0,
-    output: Annotated[
-        str | None, typer.Option(metavar="FILE.json", help="Also writes all turns to this file.")
-    ] = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Three voters on this machine: puts a second, the time of one put, failover.
 
     Every commit is synced to disk by a majority; a process apart puts values and awaits one reply
-    for each. Without etcd or Go it says what is missing and measures raftctl alone.
+    for each. Without etcd or Go it says what is missing and measures raftctl alone. JSON has all
+    turns.
     """
-    _check_directory(output)
     # Of no use to the other commands.
     from raftctl.bench.figures import report
     from raftctl.bench.quorum import Plan, measure
@@ -74,13 +69,8 @@ def quorum(
         format_storage=format_storage,
         say=say_progress,
     )
-    say(_comparison(measured.figures))
-    for limit in measured.limits:
-        say(limit)
-    if output is not None:
-        document = {**report(measured.figures), "limits": measured.limits}
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(json.dumps(document, indent=2) + "\n")
+    document = {**report(measured.figures), "limits": measured.limits}
+    show(output, document, "\n".join([_comparison(measured.figures).rstrip(), *measured.limits]))
 
 
 def _comparison(figures: dict[str, dict[str, Any]]) -> str:
@@ -95,10 +85,3 @@ def _comparison(figures: dict[str, dict[str, Any]]) -> str:
         if name == "quorum_failover":
             rows.append(("the same, slowest", ours["unit"], ours["max"], theirs.get("max"), None))
     return table(("FIGURE", "UNIT", "RAFTCTL", "ETCD", "RATIO"), rows)
-
-
-def _check_directory(output: str | None) -> None:
-    """Before minutes are spent on what cannot be written."""
-    directory = os.path.dirname(output or "") or "."
-    if not os.path.isdir(directory) or os.path.isdir(output or ""):
-        raise ConfigError(f"--output: {output} cannot be written; name a file in a directory")

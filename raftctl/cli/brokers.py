@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.admin_client import check, message_class, open_admin, send
+from raftctl.cli.admin_client import check, check_broker, message_class, open_admin, send
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption
 from raftctl.errors import ErrorCode, KafkaError
@@ -55,6 +55,8 @@ def log_dirs(
 ) -> None:
     """Shows the log directories: how many replicas they hold, bytes used and free, and failures."""
     with open_admin(bootstrap_server, timeout) as client:
+        for one in broker or ():
+            check_broker(client, one)
         found = list(_directories(client.describe_log_dirs(brokers=broker)))
     rows = [list(one.values()) for one in found]
     columns = ("BROKER", "DIRECTORY", "ERROR", "REPLICAS", "BYTES", "FREE")

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from raftctl.cli.arguments import parse_addresses
 from raftctl.cli.files import parse_overrides
 from raftctl.cli.output import Output, OutputOption, OverrideOption, say, say_progress, show
-from raftctl.errors import ConfigError
 
 DEFAULT_DIRECTORY = "raftctl-cluster"
 _CLEAR_SCREEN = "\x1b[2J\x1b[H"
@@ -109,11 +109,4 @@ def _controller_addresses(directory: str, controllers: str | None) -> dict[str, 
     if controllers is None:
         nodes = LocalCluster.load(Path(directory)).layout.controllers
         return {node.name: node.address for node in nodes}
-    addresses = [one.strip() for one in controllers.split(",") if one.strip()]
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise ConfigError(f"--controllers {address}: write host:port")
-    if not addresses:
-        raise ConfigError("--controllers is empty: write host:port,...")
-    return {address: address for address in addresses}
+    return {address: address for address in parse_addresses(controllers, "--controllers")}

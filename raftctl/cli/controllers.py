@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from raftctl.config.addresses import split_list
-from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.cli.arguments import parse_addresses
+from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,14 +29,7 @@ TIMEOUT_S = 10.0
 
 def parse_controllers(text: str) -> list[str]:
     """The addresses; ConfigError for one that is not `host:port`."""
-    addresses = split_list(text)
-    for address in addresses:
-        host, colon, port = address.rpartition(":")
-        if not (host and colon and port.isdigit() and 0 < int(port) < 65_536):
-            raise ConfigError(f"--controllers {address}: write host:port")
-    if not addresses:
-        raise ConfigError("--controllers: name at least one host:port")
-    return list(addresses)
+    return parse_addresses(text, "--controllers")
 
 
 def ask(controllers: str, timeout_s: float) -> ClusterStatus:
@@ -45,7 +38,8 @@ def ask(controllers: str, timeout_s: float) -> ClusterStatus:
 
     status = ask_controllers(parse_controllers(controllers), timeout_s)
     if status.best is None:
-        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no controller answers at {controllers}")
+        why = f"no controller answers at {controllers}; is that where --controllers should point?"
+        raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, why)
     return status
 
 

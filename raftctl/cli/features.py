@@ -65,7 +65,11 @@ def downgrade(
     bootstrap_server: BootstrapOption,
     feature: FeatureOption,
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="Also if metadata would be lost by it.")
+        bool,
+        typer.Option(
+            "--unsafe",
+            help="Also if metadata would be lost; raftctl's own controller still refuses.",
+        ),
     ] = False,
     dry_run: DryRunOption = False,
     timeout: TimeoutOption = TIMEOUT_S,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from raftctl.cli.arguments import LONG_MAX
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def parse_reset(text: str) -> Reset:
         return Reset(text)
     digits = number.removeprefix("-") if kind == "shift" else number
     if kind in _WITH_NUMBER and digits.isascii() and digits.isdecimal():
+        if int(digits) > LONG_MAX:
+            raise ConfigError(f"--to {text}: the number is above {LONG_MAX}")
         return Reset(kind, int(number))
     raise ConfigError(
         f"--to {text}: write earliest, latest, time=MILLISECONDS, offset=N or shift=N"

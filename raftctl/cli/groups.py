@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from raftctl.cli.arguments import check_known, none_empty, not_empty, spelt
 from raftctl.cli.group_offsets import (
     Ends,
     PartitionKey,
@@ -21,12 +22,17 @@ from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client, topics_me
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 app = typer.Typer(help="Consumer groups, of any Kafka cluster.", no_args_is_help=True)
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
-GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.")]
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group.", callback=not_empty("GROUP"))
+]
+GroupsArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="GROUP...", help="The groups.", callback=none_empty("GROUP")),
+]
 TopicsOption = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="TOPIC[:N,...]", help="What to reset; may be repeated."),
@@ -62,18 +68,28 @@ def list_groups(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists groups and their states."""
+    wanted = parse_states(state or ())
     client = admin_client(bootstrap_server)
     found = waited(client.list_consumer_groups(request_timeout=timeout), timeout)
-    wanted = {one.lower().replace("_", "") for one in state or ()}
     documents = [
         {"group": one.group_id, "state": _state(one.state), "simple": one.is_simple_consumer_group}
         for one in sorted(found.valid, key=lambda one: str(one.group_id))
-        if not wanted or _state(one.state).lower() in wanted
+        if not wanted or spelt(one.state.name) in wanted
     ]
     for error in found.errors:
         say_progress(f"a coordinator did not answer: {error}")
     rows = [(one["group"], one["state"]) for one in documents]
     show(output, documents, table(("GROUP", "STATE"), rows))
+
+
+def parse_states(texts: Sequence[str]) -> frozenset[str]:
+    """The states as `spelt` writes them; ConfigError for what no group can be."""
+    from confluent_kafka import ConsumerGroupState
+
+    known = [_state(one) for one in ConsumerGroupState]
+    for text in texts:
+        check_known("--state", text, known)
+    return frozenset(map(spelt, texts))
 
 
 @app.command()
@@ -108,13 +124,26 @@ def delete(
     bootstrap_server: BootstrapOption,
     groups: GroupsArgument,
     timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
 ) -> None:
-    """Deletes groups without members, and their offsets."""
+    """Deletes groups without members, and their offsets; each on its own."""
     client = admin_client(bootstrap_server)
-    futures = client.delete_consumer_groups(groups, request_timeout=timeout)
-    for name, future in futures.items():
-        waited(future, timeout)
-        say_progress(f"{name} is deleted")
+    futures = client.delete_consumer_groups(list(dict.fromkeys(groups)), request_timeout=timeout)
+    results = [{"group": name, **_deletion(futures[name], timeout)} for name in sorted(futures)]
+    rows = [list(one.values()) for one in results]
+    show(output, results, table(("GROUP", "ERROR", "MESSAGE"), rows))
+    failed = [one for one in results if one["error"] is not None]
+    if failed:
+        names = ", ".join(str(one["group"]) for one in failed)
+        raise KafkaError(ErrorCode[str(failed[0]["error"])], f"not deleted: {names}")
+
+
+def _deletion(future: Any, timeout_s: float) -> dict[str, str | None]:
+    try:
+        waited(future, timeout_s)
+    except KafkaError as error:
+        return {"error": error.code.name, "message": error.message}
+    return {"error": None, "message": None}
 
 
 @app.command(name="reset-offsets")

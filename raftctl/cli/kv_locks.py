@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from raftctl.cli.controllers import TIMEOUT_S, ControllersOption, TimeoutOption, parse_controllers
+from raftctl.cli.controllers import (
+    TIMEOUT_S,
+    ControllersOption,
+    TimeoutOption,
+    ask,
+    parse_controllers,
+)
 from raftctl.cli.kv import app, utf8
 from raftctl.cli.output import Output, OutputOption, say, say_progress, show, table
 from raftctl.cli.termination import terminate_as_interrupt
+from raftctl.controller.kv_coordination import SESSION_TIMEOUT_MAX_MS, SESSION_TIMEOUT_MIN_MS
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.json_values import value_fields
 
@@ -38,10 +45,16 @@ CommandArgument = Annotated[
 ]
 SessionOption = Annotated[
     float,
-    typer.Option("--session-timeout", help="Seconds after which a dead holder loses the lock."),
+    typer.Option(
+        "--session-timeout",
+        help="Seconds after which a dead holder loses the lock.",
+        min=SESSION_TIMEOUT_MIN_MS / 1000,
+        max=SESSION_TIMEOUT_MAX_MS / 1000,
+    ),
 ]
 WaitOption = Annotated[
-    float | None, typer.Option("--wait", help="Seconds to wait for the lock; else for ever.")
+    float | None,
+    typer.Option("--wait", help="Seconds to wait for the lock; else for ever.", min=0),
 ]
 CountOption = Annotated[
     int | None, typer.Option("--count", min=1, help="Ends after so many lines.")
@@ -57,9 +70,8 @@ def list_keys(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists keys in order, no older than any write that was answered before."""
-    entries, offset = _run(
-        controllers, timeout, lambda client: _entries(client, utf8(prefix), limit)
-    )
+    wanted = utf8(prefix)
+    entries, offset = _run(controllers, timeout, lambda client: _entries(client, wanted, limit))
     rows = [{"key": one.key, **value_fields(one.value), "version": one.version} for one in entries]
     cells = [(row["key"], row["version"], row.get("value", "(bytes)")) for row in rows]
     show(output, {"keys": rows, "offset": offset}, table(("KEY", "VERSION", "VALUE"), cells))
@@ -93,10 +105,11 @@ def watch(
 
     To go on after the last line without missing any: --from with its version + 1.
     """
+    wanted = utf8(key)
 
     async def follow(client: Client) -> None:
         left = count
-        events = client.watch(None if is_prefix else utf8(key), prefix=key, start=start)
+        events = client.watch(None if is_prefix else wanted, prefix=wanted, start=start)
         async for event in events:
             say(_event_line(event, output))
             left = None if left is None else left - 1
@@ -159,10 +172,11 @@ def elect(
             name, utf8(value).encode(), controllers, command, session_timeout, wait, timeout, output
         )
         return
+    election = utf8(name)
 
     async def follow(client: Client) -> None:
         left = count
-        async for holder in client.holders(utf8(name)):
+        async for holder in client.holders(election):
             say(_holder_line(holder, output))
             left = None if left is None else left - 1
             if left == 0:
@@ -193,8 +207,10 @@ def _hold(
     timeout: float,
     output: Output,
 ) -> None:
+    wanted = utf8(name)
+
     async def use(client: Client) -> int:
-        made = client.lock(utf8(name), value=value, session_timeout_s=session_timeout)
+        made = client.lock(wanted, value=value, session_timeout_s=session_timeout)
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with asyncio.timeout(wait):
@@ -254,6 +270,8 @@ def _lost(name: str) -> KafkaError:
 
 def _run(controllers: str, timeout_s: float, use: Callable[[Client], Awaitable[T]]) -> T:
     addresses = parse_controllers(controllers)
+    # A client asks again and again, whoever answers; where nobody does, the address is wrong.
+    ask(controllers, timeout_s)
 
     async def main() -> Any:
         from raftctl.client import connect

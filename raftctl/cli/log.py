@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from raftctl.cli.log_files import (
     DamagedLogError,
     log_files,
     read_batches,
+    read_snapshot,
     records_of,
     size_of,
 )
@@ -19,9 +19,7 @@ from raftctl.cli.output import Output, OutputOption, say, say_progress
 from raftctl.cli.partition_log import dump_partition, tool_for, verify
 from raftctl.cli.record_json import plain, record_json
 from raftctl.codec import CodecError
-from raftctl.errors import ConfigError
-from raftctl.runtime.real import RealFileSystem
-from raftctl.storage.snapshots import CorruptSnapshotError, SnapshotStore
+from raftctl.storage.snapshots import CorruptSnapshotError
 
 if TYPE_CHECKING:
     from raftctl.cli.log_files import Place
@@ -62,7 +60,7 @@ def dump(
         return
     try:
         if target.endswith(SNAPSHOT_SUFFIX):
-            _dump_snapshot(Path(target), records=records, output=output)
+            _dump_snapshot(target, records=records, output=output)
             return
         for place, batch in read_batches(log_files(target)):
             if batch.end_offset > start:
@@ -76,16 +74,12 @@ def dump(
         raise typer.Exit(1) from None
 
 
-def _dump_snapshot(path: Path, *, records: bool, output: Output) -> None:
-    store = SnapshotStore(RealFileSystem(), str(path.parent))
-    snapshot_id = store.find(path.name)
-    if snapshot_id is None or not path.is_file():
-        raise ConfigError(f"{path}: no snapshot; name one that is there")
-    snapshot = store.read(snapshot_id)
+def _dump_snapshot(path: str, *, records: bool, output: Output) -> None:
+    snapshot = read_snapshot(path)
     header: dict[str, Any] = {
-        "file": str(path),
-        "end_offset": snapshot_id.offset,
-        "epoch": snapshot_id.epoch,
+        "file": path,
+        "end_offset": snapshot.snapshot_id.offset,
+        "epoch": snapshot.snapshot_id.epoch,
         "timestamp_ms": snapshot.timestamp_ms,
         "state_hash": snapshot.state_hash,
     }

@@ -16,12 +16,14 @@ from raftctl.runtime.real import RealFileSystem
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.recovery_point import read_recovery_point
 from raftctl.storage.segment import batch_bytes, scan, why_not_torn
+from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from raftctl.metadata.records import Record
     from raftctl.raft.batch import Batch
+    from raftctl.storage.snapshots import Snapshot
 
 _SEGMENT = re.compile(r"[0-9]{20}\.log")
 
@@ -47,15 +49,32 @@ class DamagedLogError(Exception):
 
 def log_files(target: str) -> list[str]:
     """The file itself, or the segments of a log directory (or of the directory above it)."""
-    path = Path(target)
-    if path.is_file():
-        return [str(path)]
-    if (path / METADATA_LOG_NAME).is_dir():
-        path = path / METADATA_LOG_NAME
-    found = sorted(str(p) for p in path.glob("*.log") if _SEGMENT.fullmatch(p.name))
+    if Path(target).is_file():
+        return [target]
+    found = segments(metadata_directory(target))
     if not found:
         raise ConfigError(f"{target}: no metadata log there; name a segment or its directory")
     return found
+
+
+def metadata_directory(target: str) -> str:
+    """The directory of the metadata log, which this is or is the one above."""
+    below = Path(target) / METADATA_LOG_NAME
+    return str(below) if below.is_dir() else target
+
+
+def segments(directory: str) -> list[str]:
+    """The files of the log in a directory, in order."""
+    return sorted(str(p) for p in Path(directory).glob("*.log") if _SEGMENT.fullmatch(p.name))
+
+
+def read_snapshot(path: str) -> Snapshot:
+    """A snapshot, named by its file, and checked. ConfigError if there is none."""
+    store = SnapshotStore(RealFileSystem(), str(Path(path).parent))
+    snapshot_id = store.find(Path(path).name)
+    if snapshot_id is None or not Path(path).is_file():
+        raise ConfigError(f"{path}: no snapshot; name one that is there")
+    return store.read(snapshot_id)
 
 
 def read_batches(paths: list[str]) -> Iterator[tuple[Place, Batch]]:

@@ -1,8 +1,9 @@
 """`raftctl metadata shell`: looks around in a cluster's metadata.
 
-It comes from a live controller, as of now, or from a metadata log on disk, where the newest records
-may not be committed. With a command (`ls`, `cat`, `find`, `tree`) that is done; without one, lines
-are read from standard input until it ends or says `exit`.
+It comes from a live controller, as of now, from a snapshot, or from a metadata log on disk with the
+snapshot that it goes on from, where the newest records may not be committed. With a command (`ls`,
+`cat`, `find`, `tree`) that is done; without one, lines are read from standard input until it ends
+or says `exit`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,23 @@ import typer
 
 from raftctl.cli import metadata_tree as tree
 from raftctl.cli.controllers import TIMEOUT_S, TimeoutOption, ask, parse_controllers
-from raftctl.cli.log_files import log_files, read_batches
+from raftctl.cli.log_files import (
+    DamagedLogError,
+    log_files,
+    metadata_directory,
+    read_batches,
+    read_snapshot,
+    segments,
+)
 from raftctl.cli.output import Output, OutputOption, say, say_progress
 from raftctl.cli.verify import replayed
-from raftctl.errors import ConfigError, ErrorCode, KafkaError
+from raftctl.codec import CodecError
+from raftctl.errors import ConfigError, DiskError, ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.runtime.real import RealFileSystem
+from raftctl.server.snapshots import image_of
+from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,14 +60,14 @@ def shell(
     directory: Annotated[
         str | None, typer.Option(metavar="DIR", help="A directory with a metadata log.")
     ] = None,
+    snapshot: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A snapshot of the metadata (.checkpoint).")
+    ] = None,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows the metadata as files in directories: ls, cat, find, tree."""
-    if (controllers is None) == (directory is None):
-        raise ConfigError("give either --controllers or --directory")
-    image = load_live(controllers, timeout) if controllers else load_log(directory or "")
-    session = Shell(image)
+    session = Shell(_load(controllers, directory, snapshot, timeout))
     if command:
         _print(output, session.run(command))
         return
@@ -67,6 +79,19 @@ def shell(
             _print(output, session.run(words) if words else ())
         except (KafkaError, ValueError) as error:
             say_progress(str(error))
+
+
+def _load(
+    controllers: str | None, directory: str | None, snapshot: str | None, timeout_s: float
+) -> MetadataImage:
+    match controllers, directory, snapshot:
+        case (str(), None, None):
+            return load_live(controllers, timeout_s)
+        case (None, str(), None):
+            return load_log(directory)
+        case (None, None, str()):
+            return load_snapshot(snapshot)
+    raise ConfigError("give one of --controllers, --directory and --snapshot")
 
 
 def _print(output: Output, lines: Iterable[str]) -> None:
@@ -125,12 +150,38 @@ def load_live(controllers: str, timeout_s: float) -> MetadataImage:
     raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the controller gave no metadata; ask again")
 
 
+def load_snapshot(path: str) -> MetadataImage:
+    """The image of a snapshot."""
+    try:
+        return image_of(read_snapshot(path))
+    except CodecError as error:
+        raise DiskError(f"--snapshot {path}: of a newer release: {error}") from None
+
+
 def load_log(directory: str) -> MetadataImage:
-    """The image of everything in a metadata log, committed or not; transactions only if ended."""
-    delta = MetadataDelta(EMPTY_IMAGE)
-    end_offset = 0
-    for place, batch in read_batches(log_files(directory)):
-        if end_offset != batch.base_offset:
-            raise ConfigError(f"{place.path}: begins with offset {batch.base_offset}, not with 0")
-        delta, end_offset = replayed(delta, batch), batch.end_offset
+    """The image of the newest snapshot and everything in the log after it, committed or not.
+
+    Of transactions only those that have ended. A torn tail is left out, and told of on stderr:
+    nobody was told of what it held. Other damage is a DiskError.
+    """
+    store = SnapshotStore(RealFileSystem(), metadata_directory(directory))
+    taken = store.ids()
+    image = load_snapshot(store.path(taken[-1])) if taken else EMPTY_IMAGE
+    paths = segments(metadata_directory(directory)) if taken else log_files(directory)
+    delta, end_offset = MetadataDelta(image), image.offset + 1
+    try:
+        for place, batch in read_batches(paths) if paths else ():
+            if batch.end_offset <= end_offset:
+                continue
+            if batch.base_offset != end_offset:
+                why = f"begins with offset {batch.base_offset}, not with {end_offset}"
+                raise ConfigError(f"{place.path}: {why}")
+            delta, end_offset = replayed(delta, batch), batch.end_offset
+    except DamagedLogError as error:
+        if not error.torn:
+            raise DiskError(f"{error}; raftctl storage verify checks the whole node") from None
+        say_progress(f"{error} (a torn tail, which is left out)")
+    except CodecError as error:
+        text = f"--directory {directory}: no metadata log, or one of a newer release: {error}"
+        raise DiskError(text) from None
     return delta.image

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftctl.cli.arguments import LONG_MAX
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, say_progress, show, table
 from raftctl.cli.topics import (
     TIMEOUT_S,
@@ -79,7 +80,7 @@ def offset_spec(text: str) -> Any:
     kinds: Any = OffsetSpec
     if text in NAMED_TIMES:
         return getattr(kinds, NAMED_TIMES[text])()
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and int(text) <= LONG_MAX:
         return kinds.for_timestamp(int(text))
     raise ConfigError(
         f"--time {text}: must be -1, -2, -3, latest, earliest, max-timestamp or milliseconds"

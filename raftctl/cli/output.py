@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftctl.cli.arguments import bootstrap_servers
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -34,6 +36,7 @@ BootstrapOption = Annotated[
         "--bootstrap-servers",
         metavar="HOST:PORT,...",
         help="Brokers to ask, of any Kafka cluster.",
+        callback=bootstrap_servers,
     ),
 ]
 ConfigOption = Annotated[

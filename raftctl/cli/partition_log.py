@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.output import Output, say, say_progress
+from raftctl.cli.output import Output, OutputOption, say, say_progress
 from raftctl.errors import ConfigError
 from raftctl.plugins import LogProblem, LogTool, log_tools
 from raftctl.runtime.real import RealFileSystem
@@ -46,22 +46,28 @@ def verify(
             metavar="PATH", help="A partition's file or directory, or the log directory above."
         ),
     ],
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Checks the files of partitions: batches, records, indexes, snapshots, leader epochs.
 
     Each problem is a line with the file and the byte; exit status 1 if there is one. A broker that
     is running may be about to write the end of a log. `raftctl storage verify` checks the rest.
     """
-    checked = problems = 0
+    checked, problems = 0, []
     for tool in log_tools():
         for path in _files(tool, target):
             checked += 1
             for problem in tool.verify(RealFileSystem(), path):
-                problems += 1
-                say(_problem_text(problem))
+                problems.append(
+                    {"file": problem.path, "byte": problem.position, "why": problem.why}
+                )
+                if output is Output.TABLE:
+                    say(_problem_text(problem))
     if checked == 0:
         raise ConfigError(f"{target}: no partition's files there; name a partition or a log dir")
-    say_progress(f"{checked} files, {problems} problems")
+    if output is Output.JSON:
+        say(json.dumps({"files": checked, "problems": problems}, indent=2))
+    say_progress(f"{checked} files, {len(problems)} problems")
     if problems:
         raise typer.Exit(1)
 

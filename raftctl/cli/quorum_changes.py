@@ -16,6 +16,7 @@ from raftctl.cli.controllers import (
     TIMEOUT_S,
     ControllersOption,
     TimeoutOption,
+    ask,
     find_leader,
     parse_controllers,
 )
@@ -142,13 +143,17 @@ def _ask(
     """
     deadline = time.monotonic() + timeout_s
     unanswered = isinstance(request, TransferLeadershipRequest)
+    asked = False
     while True:
         left_s = deadline - time.monotonic()
         error = _ask_once(parse_controllers(controllers), max(left_s, _RETRY_S), request)
         if error is ErrorCode.NONE or (error is done_already and unanswered):
             return
         unanswered = unanswered or error in _UNANSWERED
+        asked = asked or error is not ErrorCode.LEADER_NOT_AVAILABLE
         if error not in _ASK_AGAIN or left_s <= _RETRY_S:
+            if not asked:
+                ask(controllers, _RETRY_S)  # if nobody answers, it says so
             raise KafkaError(error, remedies.get(error, _LOOK))
         time.sleep(_RETRY_S)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handled(signals: Iterable[signal.Signals], handler: Handler) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in signals}
+    # Python tells its main thread alone.
+    heard = signals if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from raftctl.cli.arguments import not_empty
 from raftctl.cli.files import parse_overrides
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
@@ -25,7 +26,7 @@ app = typer.Typer(
 TimeoutOption = Annotated[
     float, typer.Option(help="Seconds to wait for the cluster.", min=0.001, max=86_400)
 ]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", callback=not_empty("TOPIC"))]
 TIMEOUT_S = 15.0
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
@@ -122,8 +123,6 @@ def describe(
     """Shows a topic's id and partitions: leader, replicas, in-sync replicas."""
     from confluent_kafka import TopicCollection
 
-    if not topic:
-        raise ConfigError("TOPIC is empty: raftctl topics list shows those there are")
     client = admin_client(bootstrap_server)
     futures = client.describe_topics(TopicCollection([topic]), request_timeout=timeout)
     found = _wait_for_topic(futures, topic, timeout)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli.admin_client import open_admin
+from raftctl.cli.arguments import check_known, not_empty, spelt
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
@@ -93,10 +94,11 @@ def list_transactions(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists transactional ids, and what they have come to."""
+    states = parse_states(state or ())
     with open_admin(bootstrap_server, timeout) as client:
         by_broker = client.list_transactions(
             producer_id_filters=producer_id,
-            state_filters=state,
+            state_filters=states or None,
             duration_filter_ms=duration_filter,
             transactional_id_pattern=transactional_id_pattern,
         )
@@ -113,10 +115,23 @@ def list_transactions(
     _show(output, _LISTED, sorted(found, key=lambda one: str(one["transactional_id"])))
 
 
+def parse_states(texts: Sequence[str]) -> list[str]:
+    """The states as brokers write them; ConfigError for what no transaction can be."""
+    from kafka.admin import TransactionState
+
+    known = {spelt(one.value): str(one.value) for one in TransactionState}
+    for text in texts:
+        check_known("--state", text, list(known.values()))
+    return [known[spelt(text)] for text in texts]
+
+
 @app.command()
 def describe(
     bootstrap_server: BootstrapOption,
-    transactional_id: Annotated[str, typer.Argument(metavar="TRANSACTIONAL-ID")],
+    transactional_id: Annotated[
+        str,
+        typer.Argument(metavar="TRANSACTIONAL-ID", callback=not_empty("TRANSACTIONAL-ID")),
+    ],
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -233,12 +248,16 @@ def _places(
     from kafka import TopicPartition
 
     described = client.describe_topics(None if topic is None else [topic])
-    return [
+    found = [
         TopicPartition(one["name"], each["partition_index"])
         for one in described
         for each in one["partitions"]
         if partition is None or each["partition_index"] == partition
     ]
+    if topic is not None and not found:
+        what = f"no topic {topic}" if partition is None else f"no partition {topic}-{partition}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+    return found
 
 
 def _open_for_long(

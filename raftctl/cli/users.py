@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftctl.cli.arguments import none_empty, not_empty
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
 from raftctl.errors import ConfigError
@@ -30,7 +31,7 @@ class Mechanism(enum.StrEnum):
     SCRAM_SHA_512 = "SCRAM-SHA-512"
 
 
-UserArgument = Annotated[str, typer.Argument(metavar="USER")]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", callback=not_empty("USER"))]
 MechanismOption = Annotated[
     Mechanism, typer.Option(metavar="SCRAM-SHA-256|SCRAM-SHA-512", case_sensitive=False)
 ]
@@ -41,7 +42,10 @@ ITERATIONS, ITERATIONS_MIN, ITERATIONS_MAX = 8192, 4096, 16384
 @app.command(name="list")
 def list_users(
     bootstrap_server: BootstrapOption,
-    user: Annotated[list[str] | None, typer.Option(help="Only this user; may be repeated.")] = None,
+    user: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this user; may be repeated.", callback=none_empty("--user")),
+    ] = None,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -23,6 +23,7 @@ from raftctl.server.state_hashes import StateDivergedError
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.meta_properties import MetaProperties
 from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
+from raftctl.storage.recovery_point import damaged_note
 from raftctl.storage.snapshots import (
     STATE_HASH_VERSION,
     CorruptSnapshotError,
@@ -78,6 +79,10 @@ def _findings(files: RealFileSystem, config: NodeConfig) -> Iterator[Finding]:
     ):
         yield Finding(log_directory, OK, "no log yet")
     else:
+        note = damaged_note(files, log_directory)
+        if note is not None:
+            why = "damaged, so batches that are missing at the end of the log are not missed"
+            yield Finding(note, UNKNOWN, why)
         yield from _log(log_directory, replay)
 
 
@@ -98,7 +103,12 @@ def _vote(files: RealFileSystem, directory: str) -> Finding:
         state = store.load()
     except CorruptQuorumStateError as error:
         return Finding(store.path, DAMAGED, str(error))
-    return Finding(store.path, OK, "no vote yet" if state is None else f"epoch {state.epoch}")
+    if state is not None:
+        return Finding(store.path, OK, f"epoch {state.epoch}")
+    names = files.names(directory) if files.is_directory(directory) else []
+    if any(name.endswith(".log") for name in names):
+        return Finding(store.path, DAMAGED, "missing, though there is a log")
+    return Finding(store.path, OK, "no vote yet")
 
 
 def _snapshot(store: SnapshotStore, snapshot_id: OffsetAndEpoch, replay: _Replay) -> Finding:

@@ -30,7 +30,7 @@ from raftctl.metadata.features import (
     level_of,
 )
 from raftctl.metadata.image import BROKER_RESOURCE
-from raftctl.metadata.records import ConfigRecord, FeatureLevelRecord
+from raftctl.metadata.records import ConfigRecord, FeatureLevelRecord, SnapshotMarkRecord
 
 if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage
@@ -71,7 +71,21 @@ def update_features(
     outcomes = [Outcome() for _ in request.updates]
     if request.validate_only:
         return admin_result([], outcomes)
-    return admin_result([*records, *_consequences(image, records, defaults)], outcomes)
+    after = [*_consequences(image, records, defaults), *_cut(image, request)]
+    return admin_result([*records, *after], outcomes)
+
+
+def _cut(image: MetadataImage, request: UpdateFeaturesRequest) -> list[Record]:
+    """After a downgrade of the metadata every replica takes a snapshot at once.
+
+    The log before it may hold what the lower level does not know: an older node that is started
+    on it begins with the snapshot.
+    """
+    level = level_of(image, METADATA_VERSION_FEATURE)
+    lowered = any(
+        one.feature == METADATA_VERSION_FEATURE and one.level < level for one in request.updates
+    )
+    return [SnapshotMarkRecord()] if lowered else []
 
 
 def _check(image: MetadataImage, update: FeatureUpdate) -> None:

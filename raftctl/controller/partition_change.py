@@ -23,8 +23,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from raftctl.metadata.features import eligible_leaders_enabled
+from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
-from raftctl.metadata.topic_config import topic_config
+from raftctl.metadata.topic_config import broker_topic_defaults, effective
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -180,19 +181,24 @@ def without_eligible(partition: PartitionImage, brokers: Collection[int]) -> Par
 
 
 class TopicRules:
-    """The rules of each topic of an image, found once each."""
+    """The rules of each topic of an image; those without configs of their own share one."""
 
     def __init__(self, image: MetadataImage, defaults: TopicConfig) -> None:
         self._image = image
-        self._defaults = defaults
+        self._defaults = broker_topic_defaults(image, defaults)
         self._eligible_leaders = eligible_leaders_enabled(image)
-        self._rules: dict[str, ElectionRules] = {}
+        self._general = self._rules(self._defaults)
+        self._known: dict[str, ElectionRules] = {}
 
     def of(self, topic: str) -> ElectionRules:
         """The rules of the topic of this name."""
-        if topic not in self._rules:
-            config = topic_config(self._image, topic, self._defaults)
-            min_isr = config.min_insync_replicas if self._eligible_leaders else 0
-            unclean = config.unclean_leader_election_enable
-            self._rules[topic] = ElectionRules(unclean, min_isr)
-        return self._rules[topic]
+        overrides = self._image.config(TOPIC_RESOURCE, topic)
+        if not overrides:
+            return self._general
+        if topic not in self._known:
+            self._known[topic] = self._rules(effective(overrides, self._defaults))
+        return self._known[topic]
+
+    def _rules(self, config: TopicConfig) -> ElectionRules:
+        min_isr = config.min_insync_replicas if self._eligible_leaders else 0
+        return ElectionRules(config.unclean_leader_election_enable, min_isr)

@@ -279,8 +279,11 @@ class PartitionSettler:
         end = min(count, begin + room)
         if topic is not None:
             numbers = range(begin, end)
-            looked_at = zip(numbers, map(topic.partitions.__getitem__, numbers), strict=True)
-            concerned = under_way.concerned(looked_at, made.active)
+            # In the order of a hash trie, but in half the time of one by one.
+            looked_at: Places = topic.partitions.items()
+            if len(numbers) < count:
+                looked_at = zip(numbers, map(topic.partitions.__getitem__, numbers), strict=True)
+            concerned = sorted(under_way.concerned(looked_at, made.active))
             if concerned:
                 stop = made.decide(topic, concerned, self._changes_max)
         under_way.next_partition = end if stop is None else stop

@@ -10,11 +10,10 @@ Source: KIP-631.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from immutables import Map
 
@@ -63,35 +62,14 @@ from raftctl.metadata.records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
+from raftctl.metadata.topic_delta import TopicDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from uuid import UUID
 
+    from raftctl.codec import Row
     from raftctl.metadata.image import ClientQuotas, Configs, QuotaEntity
-
-
-@dataclass(slots=True)
-class TopicDelta:
-    """What changed in a topic that exists after the change."""
-
-    topic_id: UUID
-    name: str
-    before: TopicImage | None
-    """None if the topic is new."""
-    partitions: dict[int, PartitionImage] = field(default_factory=dict)
-    """The changed and new partitions as they are after the change."""
-
-    def partition(self, partition_id: int) -> PartitionImage | None:
-        """The partition as the records so far have it, changed or not."""
-        changed = self.partitions.get(partition_id)
-        if changed is None and self.before is not None:
-            return self.before.partitions.get(partition_id)
-        return changed
-
-    def apply(self) -> TopicImage:
-        """The topic after the change."""
-        partitions = _NO_PARTITIONS if self.before is None else self.before.partitions
-        return TopicImage(self.name, self.topic_id, updated(partitions, self.partitions))
 
 
 class MetadataDelta:
@@ -153,8 +131,7 @@ class MetadataDelta:
         """The delta that leads from the empty image to this one, for who sees it first."""
         delta = cls(EMPTY_IMAGE)
         delta.replay_all([*image.records_before_topics()], image.offset)
-        for topic in image.topics.in_order():
-            delta.add_topic(topic)
+        delta.add_topics(image.topics)
         for record in image.records_after_topics():
             delta.replay(record, image.offset)
         return delta
@@ -166,7 +143,7 @@ class MetadataDelta:
     def replay_all(self, records: Sequence[Record], base_offset: int) -> None:
         """Adds records that stand in the log one after the other, from `base_offset` on."""
         if _ONLY_CHANGES.issuperset(map(type, records)):
-            self.change_partitions(map(_CHANGE_FIELDS, records))
+            self.change_partitions(map(_FIELDS_OF_CHANGE, records))
             return
         for offset, record in enumerate(records, base_offset):
             _REPLAY[type(record)](self, record, offset)
@@ -276,7 +253,19 @@ class MetadataDelta:
     def add_topic(self, topic: TopicImage) -> None:
         """A topic with all its partitions, from another image."""
         self._add_topic(TopicRecord(topic.name, topic.topic_id), self.image.offset)
-        self.changed_topics[topic.topic_id].partitions = dict(topic.items())
+        self.changed_topics[topic.topic_id].whole = topic
+
+    def add_topics(self, topics: TopicsImage) -> None:
+        """All topics of another image, to one that has none.
+
+        Many: nothing is looked at here, and of their partitions not before somebody asks.
+        """
+        invariant(not self.image.topics.topics and not self.changed_topics, "there is no topic")
+        for topic in topics.in_order():
+            self._topic_ids[topic.name] = topic.topic_id
+            self.changed_topics[topic.topic_id] = TopicDelta(
+                topic.topic_id, topic.name, None, topic
+            )
 
     def change_topic(self, topic: TopicImage, partition_ids: Iterable[int]) -> None:
         """Takes partitions of a topic that exists from another image."""
@@ -330,19 +319,21 @@ class MetadataDelta:
             topic.partitions.update(zip(ids, partitions[begin:end], strict=True))
 
     def _change_partition(self, record: PartitionChangeRecord, _offset: int) -> None:
-        self.change_partitions((_CHANGE_FIELDS(record),))
+        self.change_partitions((_FIELDS_OF_CHANGE(record),))
 
-    def change_partitions(self, rows: Iterable[Sequence[Any]]) -> None:
+    def change_partitions(self, rows: Iterable[Row]) -> None:
         """Does what a PartitionChangeRecord of each row's fields would do, one after the other."""
-        topic: TopicDelta | None = None
         newest: UUID | None = None
-        for topic_id, partition_id, *change in rows:
-            if topic is None or topic_id is not newest:  # an id is one object in all rows
+        for row in rows:
+            topic_id, partition_id = row[0], row[1]
+            if topic_id is not newest:  # an id is one object in all rows
                 topic, newest = self._topic(topic_id), topic_id
-            partition = topic.partition(partition_id)
+                changed = topic.partitions
+                known = _NO_PARTITIONS if topic.before is None else topic.before.partitions
+            partition = changed.get(partition_id) or known.get(partition_id)
             if partition is None:
                 raise InvariantViolation(f"{topic.name} has no partition {partition_id}")
-            topic.partitions[partition_id] = partition.changed(*change)
+            changed[partition_id] = partition.changed(row)
 
     def _topic(self, topic_id: UUID) -> TopicDelta:
         topic = self._newest_topic
@@ -460,7 +451,7 @@ class MetadataDelta:
 _NO_QUOTAS: Map[str, float] = Map()
 _NO_PARTITIONS: Map[int, PartitionImage] = Map()
 _ONLY_CHANGES = frozenset((PartitionChangeRecord,))
-_CHANGE_FIELDS: Callable[[Any], tuple[Any, ...]] = attrgetter(
+_FIELDS_OF_CHANGE: Callable[[Any], tuple[Any, ...]] = attrgetter(
     *[field.name for field in fields(PartitionChangeRecord)]
 )
 

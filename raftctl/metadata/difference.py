@@ -41,8 +41,11 @@ def delta_between(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
     for record in new.records_before_topics():
         if record not in known:
             delta.replay(record, new.offset)
-    for topic in new.topics.in_order():
-        _add_topic(delta, old.topics.by_id(topic.topic_id), topic)
+    if old.topics.topics:
+        for topic in new.topics.in_order():
+            _add_topic(delta, old.topics.by_id(topic.topic_id), topic)
+    else:
+        delta.add_topics(new.topics)
     for record in new.records_after_topics():
         # The configs of a topic go with it, also where one of the same name has taken its place.
         lost = isinstance(record, ConfigRecord) and record.resource_name in removed

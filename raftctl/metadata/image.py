@@ -36,6 +36,7 @@ from raftctl.metadata.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from raftctl.codec import Row
     from raftctl.metadata.records import Record
 
 SHARED_MAX = 1 << 16
@@ -116,35 +117,26 @@ class PartitionImage(NamedTuple):
             self.directories,
         )
 
-    def changed(
-        self,
-        isr: tuple[int, ...] | None,
-        leader: int,
-        replicas: tuple[int, ...] | None,
-        adding_replicas: tuple[int, ...] | None,
-        removing_replicas: tuple[int, ...] | None,
-        elr: tuple[int, ...] | None,
-        leader_recovering: bool | None,
-        directories: tuple[UUID, ...] | None,
-    ) -> PartitionImage:
-        """The partition after a PartitionChangeRecord with these fields."""
+    def changed(self, row: Row) -> PartitionImage:
+        """The partition after a PartitionChangeRecord with the fields of the row."""
+        _, _, isr, leader, replicas, adding, removing, elr, recovering, directories = row
+        if directories is None and replicas is not None:
+            directories = self.directories_for(replicas)
         moved = leader != LEADER_UNCHANGED
-        if directories is None:
-            directories = self.directories
-            if replicas is not None and directories:
-                directories = self.directories_for(replicas)
-        return PartitionImage(
-            self.replicas if replicas is None else replicas,
-            self.isr if isr is None else shared(isr),
-            leader if moved else self.leader,
-            self.leader_epoch + moved,
-            self.partition_epoch + 1,
-            self.adding_replicas if adding_replicas is None else adding_replicas,
-            self.removing_replicas if removing_replicas is None else removing_replicas,
-            self.elr if elr is None else elr,
-            self.leader_recovering if leader_recovering is None else leader_recovering,
-            directories,
+        # Not by its constructor, which takes half as long again: such rows come in thousands.
+        fields = (
+            self[0] if replicas is None else replicas,
+            self[1] if isr is None else shared(isr),
+            leader if moved else self[2],
+            self[3] + moved,
+            self[4] + 1,
+            self[5] if adding is None else adding,
+            self[6] if removing is None else removing,
+            self[7] if elr is None else elr,
+            self[8] if recovering is None else recovering,
+            self[9] if directories is None else directories,
         )
+        return tuple.__new__(PartitionImage, fields)
 
     def directory_of(self, broker_id: int) -> UUID:
         """The log directory of a replica; UNASSIGNED if it is not known, or there is none."""

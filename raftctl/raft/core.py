@@ -284,12 +284,12 @@ class RaftCore:
     def _snapshot_written(
         self, event: SnapshotChunkSaved | SnapshotSaved | SnapshotRefused, now_ms: int
     ) -> None:
-        fetcher = self._fetcher()
+        fetcher, more = self._fetcher(), isinstance(event, SnapshotChunkSaved)
         if isinstance(event, SnapshotSaved):
             replaced = self._replica.snapshot_saved(event.voters)
             invariant(not (replaced and self.is_leader), "a leader has all that is committed")
-        self._replica.saving = None
-        if fetcher is not None and not isinstance(event, SnapshotChunkSaved):
+        self._replica.piece_written(more=more)
+        if fetcher is not None and not more:
             fetcher.want(None)
             if isinstance(event, SnapshotRefused):
                 fetcher.failed(now_ms)

@@ -130,7 +130,10 @@ class SnapshotSaved:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused:
-    """The last piece is written, and what was fetched is damaged (row Q12): fetch it anew."""
+    """What was fetched is damaged, or what it goes on from is gone (row Q12): fetch it anew."""
+
+    why: str = ""
+    """Which file, where, and what is wrong with it: for the node's log."""
 
 
 Event = (

@@ -32,7 +32,8 @@ class Fetcher:
     failures: int = 0
     snapshot_id: OffsetAndEpoch | None = None
     position: int = 0
-    """How much of the snapshot is here already: a request that failed is made again from here."""
+    """How much of the snapshot is here already: a request that failed is made again from here,
+    also to the next leader."""
     seen_round: int = 0
     """The newest round of reads that this source has told."""
 
@@ -74,9 +75,9 @@ class Fetcher:
         )
 
     def want(self, snapshot_id: OffsetAndEpoch | None) -> None:
-        """Fetches this snapshot from its beginning; with None, goes back to fetching records."""
+        """Fetches what is missing of this snapshot; with None, goes back to fetching records."""
         self.snapshot_id = snapshot_id
-        self.position = 0
+        self.position = 0 if snapshot_id is None else self.replica.has_of(snapshot_id)
 
     def answers(self, source: NodeId, response: FetchResponse | FetchSnapshotResponse) -> bool:
         """Whether this is an answer to the Fetch under way, and not a late or repeated one."""
@@ -171,6 +172,7 @@ class Follower:
         end = fetcher.position + len(response.data)
         sound = response.error is ErrorCode.NONE and response.position == fetcher.position
         if fetcher.snapshot_id is None or not sound or not response.data or end > response.size:
+            self.replica.forget_part()
             fetcher.want(None)
             fetcher.failed(now_ms)
             return

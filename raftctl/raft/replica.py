@@ -89,6 +89,8 @@ class Replica:
         invariant(bool(held), "what stands before the log is in a snapshot")
         self.saving: OffsetAndEpoch | None = None
         """The snapshot of which a piece is being written; nothing is fetched meanwhile."""
+        self._part: tuple[OffsetAndEpoch, int] | None = None
+        """Which snapshot is here in part, and how much of it."""
         self.high_watermark: Offset = snapshot.offset if snapshot else log.start_offset
         self._heard_commits = False
         self._last_fetch_id = random.getrandbits(_FETCH_ID_BITS)
@@ -265,7 +267,26 @@ class Replica:
         """Writes a piece of a snapshot."""
         invariant(self.saving is None, "one piece is written after the other")
         self.saving = snapshot_id
+        self._part = snapshot_id, position + len(data)
         self._effects.append(SaveSnapshotChunk(snapshot_id, position, data, last))
+
+    def has_of(self, snapshot_id: OffsetAndEpoch) -> int:
+        """How many bytes of a snapshot are here.
+
+        Whoever they came from: the image at an offset is the same everywhere, and the snapshot is
+        checked as a whole when all of it is here.
+        """
+        return self._part[1] if self._part and self._part[0] == snapshot_id else 0
+
+    def piece_written(self, *, more: bool) -> None:
+        """A piece is on disk, and was the last one unless more are to come."""
+        self.saving = None
+        if not more:
+            self.forget_part()
+
+    def forget_part(self) -> None:
+        """The snapshot that is here in part is whole, damaged, or not to be had any more."""
+        self._part = None
 
     def snapshot_taken(self, snapshot_id: OffsetAndEpoch) -> None:
         """A snapshot of what is committed is on disk."""

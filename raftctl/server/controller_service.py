@@ -300,6 +300,7 @@ class ControllerService:
             self._fail_deferred()
             self._log.info("controller_renounced", epoch=epoch, leader_id=leader_id)
         if leader_id == self._node_id and self._driver.is_leader:
+            self._loader.catch_up()
             self._log.info("controller_active", epoch=epoch, offset=self._loader.image.offset)
             loader = self._loader
             self._last_appended = loader.next_offset - 1

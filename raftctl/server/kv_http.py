@@ -143,7 +143,7 @@ class KvApi:
         except RpcError as error:
             raise _not_answered(str(error), writes=writes) from error
 
-    async def _confirmed_image(self) -> MetadataImage:
+    async def confirmed_image(self) -> MetadataImage:
         """An image that shows all that was answered before this was asked."""
         barrier = await self._ask(KvBarrierRequest(), writes=False)
         return await self._within(self._follower.reached(barrier.offset))
@@ -169,7 +169,7 @@ class KvApi:
         prefix, after = fields.text("prefix", ""), fields.text("after", "")
         limit = fields.number("limit", 100, 1, PAGE_MAX)
         fields.end()
-        await self._confirmed_image()
+        await self.confirmed_image()
         keys, image = await self._index.page(prefix, after, limit + 1)
         entries: list[dict[str, Any]] = []
         size = 0
@@ -231,7 +231,7 @@ class KvApi:
     async def _session(self, fields: Fields) -> dict[str, Any]:
         session_id = fields.id("session")
         fields.end()
-        image = await self._confirmed_image()
+        image = await self.confirmed_image()
         session = image.coordination.sessions.get(session_id)
         if session is None:
             raise _over(session_id)
@@ -283,7 +283,7 @@ class KvApi:
         other_than = fields.number("other_than", ANY_VERSION, NO_TOKEN, LONG_MAX)
         wait_ms = fields.number("wait_ms", 0, 0, WAIT_MS_MAX)
         fields.end()
-        image = await self._confirmed_image()
+        image = await self.confirmed_image()
         if wait_ms and other_than != ANY_VERSION:
             try:
                 async with asyncio.timeout(wait_ms / 1000):

@@ -21,10 +21,13 @@ from raftctl.server.kv_http import LONG_MAX, PATH, refusal
 from raftctl.server.kv_json import BadFieldError, Fields, error_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
+    from raftctl.metadata.image import MetadataImage
     from raftctl.server.kv_events import KvChunk, KvEventLog
     from raftctl.server.kv_follower import KvFollower
+
+    Confirmed = Callable[[], Awaitable[MetadataImage]]
 
 WATCHES_MAX = 1_000
 """At once on one node."""
@@ -33,13 +36,17 @@ PROGRESS_S = 5.0
 WRITE_TIMEOUT_S = 10.0
 """How long a watcher may take for what was written to it."""
 FROM_NOW = -1
+CONTROL_RECORDS_MAX = 1_000
+"""More than ever stand at a log's end: the quorum's own records, which images do not count."""
 
 
 class KvWatches:
     """The watches of one node."""
 
-    def __init__(self, events: KvEventLog, follower: KvFollower) -> None:
+    def __init__(self, events: KvEventLog, follower: KvFollower, confirmed: Confirmed) -> None:
+        """`confirmed` gives an image that shows all that was committed before the call."""
         self._events = events
+        self._confirmed = confirmed
         self._follower = follower
         self._watching: dict[asyncio.Task[Any], None] = {}
 
@@ -58,7 +65,7 @@ class KvWatches:
             return refused
         try:
             fields = await Fields.of(request)
-            watch = self._begin(fields)
+            watch = await self._begin(fields)
         except (BadFieldError, KafkaError) as error:
             return error_response(error, start_offset=self._events.start_offset)
         task = asyncio.current_task()
@@ -70,18 +77,34 @@ class KvWatches:
             if task is not None:
                 del self._watching[task]
 
-    def _begin(self, fields: Fields) -> _Watch:
+    async def _begin(self, fields: Fields) -> _Watch:
         key, prefix = fields.text_or_none("key"), fields.text_or_none("prefix")
         start = fields.number("from", FROM_NOW, 0, LONG_MAX)
         fields.end()
         if key is not None and prefix is not None:
             raise BadFieldError("prefix", "give it or key")
+        offset = self._follower.image.offset + 1 if start == FROM_NOW else start
+        await self._check_is_told(offset)
         if len(self._watching) >= WATCHES_MAX:
             why = f"there are {WATCHES_MAX} watches on this node: ask another"
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, why)
-        offset = self._follower.image.offset + 1 if start == FROM_NOW else start
         self._events.read(offset)  # an error is better told before the answer has begun
         return _Watch(key, prefix or "", offset)
+
+    async def _check_is_told(self, offset: int) -> None:
+        """KafkaError: OFFSET_OUT_OF_RANGE for what no log of this cluster has come to.
+
+        Whoever comes with that has it from another cluster, or from before a disaster, and would
+        hear of nothing until the log has come so far.
+        """
+        if offset <= self._follower.image.offset + 1:
+            return
+        end = (await self._confirmed()).offset + 1
+        if offset > end + CONTROL_RECORDS_MAX:
+            why = f"from: offset {offset} is beyond the log's end, {end}: list the keys again and "
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{why}watch from the offset after the list's"
+            )
 
     async def _serve(self, request: web.Request, watch: _Watch) -> web.StreamResponse:
         response = web.StreamResponse()

@@ -100,10 +100,12 @@ class Node:
         replica = await worker.submit(lambda: open_replica(config, runtime))
         self._cleanup.callback(replica.release)
         self._log.info("log_recovered", end_offset=replica.log.end_offset)
+        if replica.damaged_note is not None:
+            self._log.warning("recovery_point_damaged", path=replica.damaged_note)
         peers = self._connect(replica)
         snapshot_worker = runtime.worker("metadata-snapshots")
         self._cleanup.callback(snapshot_worker.close)
-        snapshots = Snapshots(replica.snapshots, snapshot_worker)
+        snapshots = Snapshots(replica.snapshots, snapshot_worker, runtime.log)
         self.driver = driver = RaftDriver(
             core=make_core(config, replica, runtime),
             log=replica.log,
@@ -116,7 +118,8 @@ class Node:
             fail=self._fail,
         )
         self._cleanup.push_async_callback(driver.stop)
-        self.loader = loader = MetadataLoader(driver, replica.image)
+        self.loader = loader = MetadataLoader(driver, replica.image, self._fail)
+        self._cleanup.callback(loader.stop)
         if config.is_controller:
             await self._start_controller(replica, driver, loader, peers)
             self._watch_endpoint(replica, driver, peers)
@@ -178,7 +181,7 @@ class Node:
         loader: MetadataLoader,
         snapshots: Snapshots,
     ) -> None:
-        """After the loader has been added to the driver, so that the image is never behind."""
+        """After the loader has been added to the driver, which makes an image first."""
         hashes = self.hashes
         snapshotter = Snapshotter(
             driver, loader, snapshots, hashes, self._runtime, self.config, self._fail
@@ -292,7 +295,7 @@ class Node:
             runtime=self._runtime,
         )
         app.add_routes(api.routes())
-        KvWatches(KvEventLog(driver), follower).mount(app)
+        KvWatches(KvEventLog(driver), follower, api.confirmed_image).mount(app)
 
         async def end_waiting(app: web.Application) -> None:
             follower.close()

@@ -65,8 +65,10 @@ class Recovery:
         snapshots = SnapshotStore(files, directory)
         self._states = QuorumStateStore(files, directory)
         state = self._states.load() or QuorumState(Epoch(0), NO_NODE, None)
-        self._log = open_log(files, directory, snapshots, SEGMENT_BYTES)
         ids = snapshots.ids()
+        if ids:
+            snapshots.read(ids[-1])  # The node begins with it; nothing changes if it is damaged.
+        self._log = open_log(files, directory, snapshots, SEGMENT_BYTES)
         self.survivor = Survivor(
             replica=ReplicaKey(NodeId(properties.node_id), properties.directory_id),
             cluster_id=properties.cluster_id,

@@ -18,8 +18,9 @@ from raftctl.runtime.api import DirectoryLock
 from raftctl.server.snapshots import image_of
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.meta_properties import load_directories
-from raftctl.storage.quorum_state import QuorumStateStore
+from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
 from raftctl.storage.record_log import LOG_START, RecordLog, segment_bases
+from raftctl.storage.recovery_point import damaged_note
 from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Replica:
     """The voters at the start of the log, if a snapshot tells; else those of the configuration."""
     states: QuorumStateStore
     state: QuorumState
+    damaged_note: str | None
+    """The path of the note of what was durable, if it could not be read; it was made anew."""
     locks: tuple[DirectoryLock, ...]
 
     def release(self) -> None:
@@ -62,8 +65,8 @@ def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
     """Recovers the replica. Blocks: call it on a worker.
 
     Raises ConfigError for directories that are not this node's, in use, or not formatted; nothing
-    is changed then. Raises CorruptLogError or CorruptSnapshotError for damage that is more than a
-    torn tail.
+    is changed then. Raises CorruptQuorumStateError or CorruptSnapshotError before recovery cuts
+    anything, and CorruptLogError for damage that is more than a torn tail.
     """
     files = runtime.files
     properties = load_directories(files, config.directories, config.node_id)
@@ -72,15 +75,17 @@ def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
         locks.extend(files.lock_directory(path) for path in config.directories)
         directory = f"{config.metadata_directory}/{METADATA_LOG_NAME}"
         snapshots = SnapshotStore(files, directory)
-        if files.is_directory(directory):
-            snapshots.remove_unfinished()
-        log = open_log(files, directory, snapshots, config.metadata_log_segment_bytes)
+        states = QuorumStateStore(files, directory)
+        saved = states.load()
         snapshot_ids = snapshots.ids()
         snapshot_id = snapshot_ids[-1] if snapshot_ids else None
         snapshot = None if snapshot_id is None else snapshots.read(snapshot_id)
+        if files.is_directory(directory):
+            snapshots.remove_unfinished()
+        note = damaged_note(files, directory)
+        log = open_log(files, directory, snapshots, config.metadata_log_segment_bytes)
         voters = _voters_at_start(snapshots, snapshot_ids, log.start, snapshot)
-        states = QuorumStateStore(files, directory)
-        state = states.load() or QuorumState(Epoch(0), NO_NODE, None)
+        state = _state(states, saved, log.last_epoch)
     except BaseException:
         for lock in locks:
             lock.release()
@@ -101,14 +106,26 @@ def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
         voters=voters,
         states=states,
         state=state,
+        damaged_note=note,
         locks=tuple(locks),
     )
+
+
+def _state(states: QuorumStateStore, saved: QuorumState | None, last_epoch: Epoch) -> QuorumState:
+    """What was saved, which it was before the first record came.
+
+    Without it this replica could vote a second time in the newest epoch.
+    """
+    if saved is None and last_epoch > 0:
+        why = f"is missing, though the log has records of epoch {last_epoch}"
+        raise CorruptQuorumStateError(states.path, why)
+    return saved or QuorumState(Epoch(0), NO_NODE, None)
 
 
 def open_log(
     files: FileSystem, directory: str, snapshots: SnapshotStore, segment_bytes: int
 ) -> RecordLog:
-    """Opens the log where its snapshots say that it starts. Blocks.
+    """Opens the log where its snapshots say that it starts; the newest must be whole. Blocks.
 
     The log starts with offset 0 or at the end of a snapshot. A log that does not hold the end of
     the newest snapshot was about to be replaced by it when the node stopped: that is done now.

@@ -21,10 +21,12 @@ from raftctl.raft.messages import Epoch, FetchSnapshotResponse, Offset, OffsetAn
 from raftctl.server.state_hashes import StateDivergedError
 from raftctl.storage.bootstrap import BOOTSTRAP
 from raftctl.storage.retention import RetentionPolicy
-from raftctl.storage.snapshots import grouped
+from raftctl.storage.snapshots import CorruptSnapshotError, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator
+
+    from structlog.typing import FilteringBoundLogger
 
     from raftctl.config import NodeConfig
     from raftctl.raft.voters import VoterSet
@@ -66,9 +68,10 @@ def id_of(image: MetadataImage) -> OffsetAndEpoch:
 class Snapshots:
     """The snapshot files of one node, worked on in the order of the calls."""
 
-    def __init__(self, store: SnapshotStore, worker: Worker) -> None:
+    def __init__(self, store: SnapshotStore, worker: Worker, log: FilteringBoundLogger) -> None:
         self._store = store
         self._worker = worker
+        self._log = log.bind(part="snapshots")
         self._fetched: tuple[OffsetAndEpoch, MetadataImage] | None = None
         self.fetched_hash: str | None = None
         """What the snapshot that was saved last says that its state hashes to."""
@@ -81,15 +84,23 @@ class Snapshots:
 
     def save_chunk(self, chunk: events.SaveSnapshotChunk) -> asyncio.Future[events.Event]:
         """Writes a fetched piece; resolves with the event for the core."""
-        return self._worker.submit(lambda: self._save_chunk(chunk))
+        saved = self._worker.submit(lambda: self._save_chunk(chunk))
+        saved.add_done_callback(self._tell_refusal)
+        return saved
+
+    def _tell_refusal(self, saved: asyncio.Future[events.Event]) -> None:
+        event = None if saved.cancelled() or saved.exception() else saved.result()
+        if isinstance(event, events.SnapshotRefused):
+            self._log.warning("fetched_snapshot_refused", why=event.why)
 
     def _save_chunk(self, chunk: events.SaveSnapshotChunk) -> events.Event:
-        self._store.write_chunk(chunk.snapshot_id, chunk.position, chunk.data)
-        if not chunk.last:
-            return events.SnapshotChunkSaved()
-        snapshot = self._store.finish_fetched(chunk.snapshot_id)
-        if snapshot is None:
-            return events.SnapshotRefused()
+        try:
+            self._store.write_chunk(chunk.snapshot_id, chunk.position, chunk.data)
+            if not chunk.last:
+                return events.SnapshotChunkSaved()
+            snapshot = self._store.finish_fetched(chunk.snapshot_id)
+        except CorruptSnapshotError as error:
+            return events.SnapshotRefused(f"{error.path}: byte {error.position}: {error.why}")
         self._fetched = (chunk.snapshot_id, image_of(snapshot))
         self.fetched_hash = snapshot.state_hash
         return events.SnapshotSaved(snapshot.voters)
@@ -152,7 +163,7 @@ class Snapshots:
 class Snapshotter:
     """Takes snapshots of the committed image and lets retention delete what they make needless.
 
-    Added to the driver after the loader, so that the image is never behind.
+    Added to the driver after the loader, so that the image is as new as it can be.
     """
 
     def __init__(

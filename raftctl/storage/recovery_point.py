@@ -29,10 +29,26 @@ _CRC = struct.Struct(">I")
 
 def read_recovery_point(files: FileSystem, directory: str) -> Offset | None:
     """The offset noted last; None if there is no note, or none that can be read. Blocks."""
+    return _offset_in(_content(files, directory))
+
+
+def damaged_note(files: FileSystem, directory: str) -> str | None:
+    """The path of a note that cannot be read, and not for want of its bytes. Blocks.
+
+    It is not believed, so batches that are missing at the end of the log would not be missed.
+    """
+    data = _content(files, directory)
+    return f"{directory}/{FILE_NAME}" if any(data) and _offset_in(data) is None else None
+
+
+def _content(files: FileSystem, directory: str) -> bytes:
     try:
-        data = read_file(files, f"{directory}/{FILE_NAME}")
+        return read_file(files, f"{directory}/{FILE_NAME}")
     except FileNotFoundError:
-        return None
+        return b""
+
+
+def _offset_in(data: bytes) -> Offset | None:
     if len(data) != _OFFSET.size + _CRC.size or data[_OFFSET.size :] != _checksum(data):
         return None
     (offset,) = _OFFSET.unpack_from(data)

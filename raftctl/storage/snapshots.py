@@ -45,6 +45,7 @@ class CorruptSnapshotError(DiskError):
     def __init__(self, path: str, position: int, why: str) -> None:
         self.path = path
         self.position = position
+        self.why = why
         super().__init__(
             f"{path}: corrupt at byte {position}: {why}; "
             "restore the disk, or format the directory anew and join as a new replica"
@@ -189,26 +190,33 @@ class SnapshotStore:
         return WrittenSnapshot(SnapshotFile(snapshot_id, size, timestamp_ms), state.hex())
 
     def write_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """Writes a fetched piece; position 0 begins the file anew."""
-        if position == 0:
-            file = self._begin(snapshot_id)
-        else:
-            file = self._files.open(self.path(snapshot_id) + _PART)
+        """Writes a fetched piece; position 0 begins the file anew.
+
+        Raises CorruptSnapshotError if what the piece goes on from is not there: another snapshot
+        may have been begun meanwhile.
+        """
+        path = self.path(snapshot_id) + _PART
+        if position and not self._files.exists(path):
+            raise CorruptSnapshotError(path, 0, f"the first {position} bytes are gone")
+        file = self._files.open(path) if position else self._begin(snapshot_id)
         try:
+            if file.size() < position:
+                raise CorruptSnapshotError(path, file.size(), f"less than {position} bytes")
             file.truncate(position)
             file.append([data])
         finally:
             file.close()
 
-    def finish_fetched(self, snapshot_id: OffsetAndEpoch) -> Snapshot | None:
-        """Checks a fetched snapshot as a whole and makes it durable; None if it is damaged."""
+    def finish_fetched(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
+        """Checks a fetched snapshot as a whole and makes it durable.
+
+        Raises CorruptSnapshotError if it is damaged; it gets no name then.
+        """
         path = self.path(snapshot_id) + _PART
         file = self._files.open(path)
         try:
             snapshot = _read(path, file, snapshot_id)
             self._finish(snapshot_id, file)
-        except CorruptSnapshotError:
-            return None
         finally:
             file.close()
         return snapshot

@@ -161,6 +161,34 @@ def test_the_quorum_is_described(cluster: LocalCluster) -> None:
     assert "ms ago" in table.stdout
 
 
+@pytest.mark.req("Q5")
+def test_an_observer_that_lags_is_seen_by_records_and_by_time(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lag() -> tuple[int, int]:
+        """Of the observer, in records and in ms behind the leader."""
+        capsys.readouterr()
+        command = ("quorum", "describe", "--replication", *at(cluster), "--output", "json")
+        assert run(command) == 0
+        leader, *_, observer = json.loads(capsys.readouterr().out)
+        assert (leader["Status"], observer["Status"]) == ("Leader", "Observer")
+        late_ms = leader["LastCaughtUpTimestamp"] - observer["LastCaughtUpTimestamp"]
+        return observer["Lag"], late_ms
+
+    broker = cluster.process(cluster.layout.brokers[0])
+    assert broker is not None
+    broker.send(signal.SIGSTOP)
+    try:
+        records = 5
+        for number in range(records):
+            assert run(["kv", "put", "many", str(number), *at(cluster)]) == 0
+        wait_until(lambda: lag()[1] > 1_000, "it is a second late")
+        assert lag()[0] >= records
+    finally:
+        broker.send(signal.SIGCONT)
+    wait_until(lambda: lag()[0] < records, "it has caught up")
+
+
 @pytest.mark.req("A1")
 def test_the_shell_shows_a_live_cluster(cluster: LocalCluster) -> None:
     version = kv(cluster, "put", "services/a", "x")["version"]

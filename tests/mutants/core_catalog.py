@@ -219,6 +219,19 @@ def _never_resign(leader: Leader) -> int | None:
     return None
 
 
+def _propose_something_else(
+    leader: Leader, payload: bytes, count: int, timestamp_ms: int, *, control: bool
+) -> None:
+    _propose(leader, payload if control else payload[::-1], count, timestamp_ms, control=control)
+
+
+def _propose_twice(
+    leader: Leader, payload: bytes, count: int, timestamp_ms: int, *, control: bool
+) -> None:
+    for _ in range(1 if control else 2):
+        _propose(leader, payload, count, timestamp_ms, control=control)
+
+
 def _believe_leader(follower: Follower, response: FetchResponse, now_ms: int) -> None:
     _accept(follower, response, now_ms)
     # The follower takes the leader's high watermark for its own, whatever its log has.
@@ -228,6 +241,7 @@ def _believe_leader(follower: Follower, response: FetchResponse, now_ms: int) ->
 
 _append = ReplicaLog.append
 _accept = Follower.accept
+_propose = Leader.propose
 
 COMMITS = (
     _core(
@@ -285,6 +299,18 @@ COMMITS = (
         "a follower takes over the leader's high watermark beyond its own log",
         ("monotone commit",),
         Patch(Follower, "accept", _believe_leader),
+    ),
+    _core(
+        "leader_appends_something_else",
+        "a leader appends other bytes than were proposed",
+        ("validity",),
+        Patch(Leader, "propose", _propose_something_else),
+    ),
+    _core(
+        "leader_appends_twice",
+        "a leader appends a proposal and repeats it",
+        ("integrity",),
+        Patch(Leader, "propose", _propose_twice),
     ),
     _core(
         "leader_never_resigns",

@@ -31,6 +31,8 @@ COMPLAINTS = {
     "one (offset, epoch) is one batch": "log matching",
     "a leader never truncates": "leader append-only",
     "committed, but not on a majority's disks": "durable commit",
+    "never proposed": "validity",
+    "not for the first time": "integrity",
     "a committed batch changed": "immutable commit",
     "a committed batch is removed": "immutable commit",
     "no truncation below the high watermark": "immutable commit",

@@ -17,6 +17,8 @@ from raftctl.metadata import delta
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord
+from raftctl.raft.events import QuorumState
+from raftctl.raft.messages import NO_NODE, Epoch
 from raftctl.server.controller_service import ControllerService
 from raftctl.server.driver import RaftDriver
 from raftctl.server.loader import MetadataLoader
@@ -85,8 +87,8 @@ def _sync_only(log: RecordLog, segment: Segment, file: File) -> None:
     file.sync()
 
 
-def _forget_state(store: QuorumStateStore) -> None:
-    return None
+def _forget_state(store: QuorumStateStore) -> QuorumState:
+    return QuorumState(Epoch(0), NO_NODE, None)
 
 
 _perform = LogWriter.perform

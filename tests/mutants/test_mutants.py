@@ -66,7 +66,14 @@ def _shape(function: Callable[..., object]) -> list[str]:
 
 @pytest.mark.req("J9", "Q11")
 @pytest.mark.parametrize(
-    "name", ["two_votes_in_an_epoch", "own_log_counts_before_fsync", "leader_never_resigns"]
+    "name",
+    [
+        "two_votes_in_an_epoch",
+        "own_log_counts_before_fsync",
+        "leader_appends_something_else",
+        "leader_appends_twice",
+        "leader_never_resigns",
+    ],
 )
 def test_a_core_mutant_is_caught(name: str) -> None:
     seeds, caught_by, _ = try_mutant(name, 10)

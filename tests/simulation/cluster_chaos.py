@@ -157,6 +157,10 @@ async def one_hour(world: World) -> None:
     await DefaultsChaos(world, tuple(plan)).run()
 
 
+def _created(number: int) -> str:
+    return f"created-{number}"
+
+
 def _in_turn(kind: str, nodes: tuple[str, ...], every_ms: int, for_ms: int) -> tuple[Fault, ...]:
     return tuple(
         Fault(kind, 500 + number * every_ms, for_ms, (name,)) for number, name in enumerate(nodes)
@@ -198,7 +202,7 @@ class Chaos:
                 plan = tuple(sorted((*plan, *more), key=lambda fault: fault.at_ms))
         else:
             self._duration_ms = max(fault.at_ms + fault.for_ms for fault in plan)
-        self._faults = world.cuts.keep_faults(plan)
+        self.faults = world.cuts.keep_faults(plan)
         self._writers = [
             Writer(f"w{i}", cluster.bootstrap, self._ledger, self._partitions, patience_s)
             for i, patience_s in enumerate(PATIENCE_S)
@@ -256,7 +260,7 @@ class Chaos:
         world.start("reader", partial(follow, cluster.bootstrap, self._ledger, self._partitions))
         creating = world.start("admin", self._create_topics).done
         changing = self.begin_changes()
-        await self._nemesis.run(self._faults)
+        await self._nemesis.run(self.faults)
         self._nemesis.heal()
         await self._until(self._has_leader, self._leader_timeout_s, "there is a leader")
         await self._answered([*writing, creating, *changing])
@@ -284,6 +288,9 @@ class Chaos:
             for name in sorted(self._ledger.topics)
             if image.topics.by_name(name) is None
         ]
+        asked_for = {TOPIC, *(_created(number) for number in range(self._topics))}
+        there = set(image.topics.ids)
+        wrong += [f"nobody asked for topic {name}" for name in sorted(there - asked_for)]
         assert not wrong, "\n".join(wrong)
         self.cluster.properties.come_to_rest()
         counts = f"records={len(final.result())} acknowledged={len(self._ledger.acknowledged)}"
@@ -293,7 +300,7 @@ class Chaos:
     async def _create_topics(self, runtime: SimRuntime) -> None:
         for number in range(self._topics):
             await asyncio.sleep(runtime.random.uniform(0, self._duration_ms / 1000 / self._topics))
-            name = f"created-{number}"
+            name = _created(number)
             if await create_topic(self.cluster.bootstrap, name, 1):
                 self._ledger.topics.add(name)
 

@@ -6,12 +6,18 @@ durable word           no message leaves under an epoch or a vote that is not on
 log matching           one (offset, epoch) is one batch, everywhere and for ever
 leader append-only     a leader never truncates
 durable commit         what is committed is on the disks of a majority of voters
+validity               what is committed somebody has proposed
+integrity              what was proposed once is committed once at most
 immutable commit       a committed batch never changes, and nobody removes one
 leader completeness    a new leader has every committed batch
 monotone commit        a node's high watermark never goes back while it runs
 snapshots              hold exactly what is committed up to their end; a prefix goes only after one
 linearizable reads     a read that is confirmed sees all that was committed when it was asked for
 one answer             each request is answered once
+
+Of the four properties of consensus, agreement is log matching, immutable commit and leader
+completeness; validity and integrity have names of their own here; termination is what scenarios
+demand when faults have ended (`converge` of `tests.simulation.test_raft_cores`).
 """
 
 from __future__ import annotations
@@ -79,6 +85,9 @@ class QuorumChecker:
         self._tokens: set[tuple[NodeId, int]] = set()
         self._led: dict[NodeId, Epoch] = {}
         self._reads: dict[tuple[NodeId, int], Offset] = {}
+        self._proposed: set[bytes] = set()
+        """No two proposals are equal."""
+        self._decided: set[bytes] = set()
         self.reads_confirmed = 0
         self.committed: list[Batch] = []
 
@@ -91,6 +100,10 @@ class QuorumChecker:
         require(batches == self.committed[: len(batches)], "a snapshot holds what is committed")
         end = OffsetAndEpoch(batches[-1].end_offset, batches[-1].epoch)
         require(end == snapshot_id, "a snapshot holds all that its name says")
+
+    def proposed(self, payload: bytes) -> None:
+        """Someone proposes a batch."""
+        self._proposed.add(payload)
 
     def reads(self, node_id: NodeId, token: int) -> None:
         """Someone asks a node to read; it must see all that is committed by now."""
@@ -194,7 +207,15 @@ class QuorumChecker:
         for batch in log[shared:]:
             having = [v for v in voters.ids if self._machines[v].has_durably(batch)]
             require(len(having) >= voters.majority, "committed, but not on a majority's disks")
-            self.committed.append(batch)
+            self._decide(batch)
+
+    def _decide(self, batch: Batch) -> None:
+        """A batch is committed for the first time."""
+        if not batch.control:  # else the core has made it
+            require(batch.payload in self._proposed, "committed, but never proposed")
+            require(batch.payload not in self._decided, "committed, and not for the first time")
+            self._decided.add(batch.payload)
+        self.committed.append(batch)
 
     def look(self, machine: Machine, core: RaftCore) -> None:
         """An event has been handled."""

@@ -32,6 +32,9 @@ class Machine:
     tokens: dict[int, tuple[NodeId, int]] = field(default_factory=dict)
     incarnation: int = 0
     tick_at_ms: int | None = None
+    """On its own clock."""
+    ahead_ms: int = 0
+    """By how much its clock is ahead, another in each life."""
 
     @property
     def history(self) -> list[Batch]:

@@ -1,8 +1,9 @@
 """A world of quorum cores alone: their network, their disks, their clock, and what goes wrong.
 
 One heap of things to happen; everything random comes from one seed. Messages are lost, repeated
-and overtake each other, links are cut in one direction, disks are slow and lose at a crash what
-they have not written, nodes crash and come back. `QuorumChecker` looks on after every event.
+and overtake each other, links are cut in one direction, clocks differ, disks are slow and lose at a
+crash what they have not written, nodes crash and come back. `QuorumChecker` looks on after every
+event.
 """
 
 from __future__ import annotations
@@ -84,6 +85,9 @@ CONFIG = RaftConfig(
     snapshot_max_bytes=150,
 )
 
+AHEAD_MS_MAX = 1_000_000
+"""Clocks agree on nothing but how long a second is."""
+
 
 @dataclass
 class Faults:
@@ -121,6 +125,7 @@ class QuorumWorld:
         self.tracing = False
         self.trace = 0
         """A checksum of all that happened, if `tracing`."""
+        self._clocks = random.Random(f"clocks of {seed}")
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
         self._proposals = 0
@@ -169,6 +174,7 @@ class QuorumWorld:
             [batch for batch in machine.log if batch.control],
         )
         machine.tick_at_ms = None
+        machine.ahead_ms = self._clocks.randrange(AHEAD_MS_MAX)
         self.checker.started(node_id, machine.core)
         self.handle(machine, Started())
 
@@ -194,7 +200,8 @@ class QuorumWorld:
         core = machine.core
         if core is None:
             return
-        effects = core.handle(event, self.now_ms)
+        own_ms = self.now_ms + machine.ahead_ms
+        effects = core.handle(event, own_ms)
         self.events += 1
         if self.tracing:
             line = f"{self.now_ms} {machine.node_id} {event} {core.role} {core.epoch} {effects}"
@@ -207,7 +214,7 @@ class QuorumWorld:
         if deadline_ms is not None and deadline_ms != machine.tick_at_ms:
             machine.tick_at_ms = deadline_ms
             late_ms = self.random.choice((0, 0, 0, 1, 10))
-            delay_ms = max(0, deadline_ms - self.now_ms) + late_ms
+            delay_ms = max(0, deadline_ms - own_ms) + late_ms
             self.after(delay_ms, partial(self._tick, machine, machine.incarnation, deadline_ms))
 
     def _tick(self, machine: Machine, incarnation: int, deadline_ms: int) -> None:
@@ -396,6 +403,7 @@ class QuorumWorld:
             self._proposals += 1
             count = self.random.randint(1, 3)
             payload = f"proposal {self._proposals}".encode()
+            self.checker.proposed(payload)
             self.handle(machine, Proposed(payload, count, self.now_ms))
 
     def resign(self, node_id: NodeId) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jepsen.env.sim.determinism import run_in_subprocess
+from jepsen.env.sim.faults import DIRECTORY_KINDS, DISK_KINDS, KINDS
+from jepsen.env.sim.world import World
+from tests.simulation.cluster_chaos import Chaos
 
 if TYPE_CHECKING:
     from jepsen.env.sim.warm import WarmInterpreters
@@ -55,6 +59,16 @@ def test_nothing_is_lost_when_log_directories_fail_one_after_the_other(
 ) -> None:
     result = simulator.run("tests.simulation.cluster_chaos:directories_fail", 1)
     assert result.ok, result.output[-10_000:]
+
+
+@pytest.mark.req("Q11", "J1")
+def test_every_fault_that_there_is_goes_wrong_in_some_seed_of_continuous_integration() -> None:
+    drawn: Counter[str] = Counter()
+    for seed in range(200):
+        with World(seed) as world:
+            drawn.update(fault.kind for fault in Chaos(world).faults)
+    assert set(drawn) == {*KINDS, *DISK_KINDS, *DIRECTORY_KINDS}
+    assert min(drawn.values()) >= 5
 
 
 @pytest.mark.req("J1")

@@ -74,9 +74,9 @@ class Scale:
 
     async def run(self, sizes: list[int]) -> None:
         """Grows to each size in turn and measures there."""
-        await asyncio.gather(*(broker.start() for broker in self._brokers))
         if self._follow:
-            self._observers.start()
+            await self._observers.start()
+        await asyncio.gather(*(broker.start() for broker in self._brokers))
         for size in sizes:
             row = {"partitions": size, "topics": size // PARTITIONS, **await self._grow(size)}
             row |= await self._measure(size)

@@ -159,7 +159,7 @@ def measure_snapshot(steps: Steps, partitions: int) -> MetadataImage:
     runtime = RealRuntime(log_level="error")
     with tempfile.TemporaryDirectory(prefix="raftctl-scale-") as directory:
         store = SnapshotStore(runtime.files, directory)
-        snapshots = Snapshots(store, runtime.worker("snapshots"))
+        snapshots = Snapshots(store, runtime.worker("snapshots"), runtime.log)
         steps.timed("write", lambda: snapshots._write(image, 0, None))
         read = steps.timed("read", lambda: store.read(id_of(image)))
         loaded: MetadataImage = steps.timed("image_of", partial(image_of, read))

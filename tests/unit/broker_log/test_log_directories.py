@@ -91,6 +91,8 @@ async def retains(world: World, log: PartitionLog) -> None:
 
 async def deletes(world: World, log: PartitionLog) -> None:
     world.manager.delete(log.partition)
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 USES = [appends, reads, searches, truncates, restarts, flushes, checkpoints, retains, deletes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
@@ -12,6 +13,7 @@ import pytest
 from broker.log import checkpoints, flush_note
 from broker.log.loading import CLEAN_SHUTDOWN
 from broker.log.log_manager import LogManager
+from broker.log.removals import AT_ONCE
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
@@ -264,6 +266,44 @@ async def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
     assert created is not None
     assert created.log_end_offset == 0
     await manager.stop()
+
+
+def whole(files: FakeFiles) -> list[str]:
+    """The directories of logs that are not on their way out."""
+    return [name for name in files.names("/d1") if name.startswith("a-") and "delete" not in name]
+
+
+@pytest.mark.req("C3")
+async def test_thousands_of_logs_are_removed_over_many_turns_of_the_loop() -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    many = [TopicPartition("a", number) for number in range(5 * AT_ONCE)]
+    for one in many:
+        manager.create(one, TOPIC_ID, TopicConfig())
+    await settle()
+    for one in many:
+        manager.delete(one)
+    assert manager.partitions == []
+    assert len(whole(files)) == len(many), "no work is done by who only says what is gone"
+    manager.create(many[-1], UUID(int=8), TopicConfig())
+    left = [len(whole(files))]
+    while left[-1] > 1:
+        await asyncio.sleep(0)
+        left.append(len(whole(files)))
+    assert max(before - after for before, after in itertools.pairwise(left)) == AT_ONCE
+    await settle()
+    assert files.names("/d1") == [flush_note.NAME, f"a-{len(many) - 1}"]
+    await manager.stop()
+
+
+async def test_a_stop_leaves_no_log_that_is_gone() -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    manager.create(A, TOPIC_ID, TopicConfig())
+    await settle()
+    manager.delete(A)
+    await manager.stop()
+    assert whole(files) == []
 
 
 async def test_new_logs_share_their_syncs_and_one_that_is_gone_harms_none() -> None:

@@ -23,7 +23,7 @@ class Taken:
 
     def __init__(self) -> None:
         self.all: list[tuple[int, PartitionImage]] = []
-        self.arrivals = Arrivals(self._take)
+        self.arrivals = Arrivals(self._take, lambda: None)
 
     def _take(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
         assert topic_id == TOPIC_ID

@@ -92,6 +92,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[FakeLock]:
             lock.released = True
 
     monkeypatch.setattr(Client, "lock", hold)
+    monkeypatch.setattr(kv_locks, "ask", lambda *_: None)
     return made
 
 

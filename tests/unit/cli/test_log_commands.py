@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
 
 from raftctl.cli.app import run_app
+from raftctl.cli.log_files import read_batches
 from raftctl.cli.main import run
 from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.verify import replayed
 from raftctl.config import load_config
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.record_codec import pack_records
 from raftctl.metadata.records import (
     ConfigRecord,
@@ -31,12 +36,13 @@ from raftctl.raft.batch import Batch
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch, Offset
 from raftctl.runtime.real import RealFileSystem, RealWorker
+from raftctl.server.snapshots import id_of, pack_image
 from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.record_log import RecordLog
+from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 TOPIC = UUID(int=5)
 BATCHES: list[tuple[bool, list[Record]]] = [
@@ -211,10 +217,20 @@ def test_a_missing_end_and_a_flipped_bit_in_the_last_batch_are_found(
         last.write_bytes(b"")
 
 
+@pytest.mark.req("Q12")
+def test_a_damaged_note_of_what_was_durable_is_found(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(log_directory(node) / "recovery-point", 3)
+    assert states(node, capsys) == (0, ["ok", "ok", "unknown", "ok"])
+
+
 @pytest.mark.req("Q1", "Q12")
 def test_a_damaged_vote_is_found(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = log_directory(node) / "quorum-state"
     path.write_text(path.read_text().replace('"epoch": 2', '"epoch": 3'))
+    assert states(node, capsys) == (1, ["ok", "damaged", "ok"])
+    path.unlink()
     assert states(node, capsys) == (1, ["ok", "damaged", "ok"])
 
 
@@ -282,9 +298,75 @@ def test_the_shell_reads_commands(
     assert "fly: write ls" in unknown
 
 
+def take_snapshot(node: Path, last_segment: int) -> Path:
+    """Of what the segments up to that one hold; returns its file."""
+    directory = log_directory(node)
+    delta = MetadataDelta(EMPTY_IMAGE)
+    for _, batch in read_batches([str(path) for path in segments(node)[: last_segment + 1]]):
+        delta = replayed(delta, batch)
+    image = delta.image
+    store = SnapshotStore(RealFileSystem(), str(directory))
+    store.write(id_of(image), 99, pack_image(image))
+    return Path(store.path(id_of(image)))
+
+
+@pytest.mark.req("A1", "Q6")
+def test_the_shell_goes_on_from_the_snapshot_when_the_log_before_it_is_gone(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = shell(node, ["find"], capsys)
+    contents = [shell(node, ["cat", path], capsys) for path in ("kv/k/value", "brokers/7")]
+    older, snapshot = take_snapshot(node, 0), take_snapshot(node, 1)
+    for path in segments(node)[:2]:
+        path.unlink()
+    assert shell(node, ["find"], capsys) == whole
+    assert [shell(node, ["cat", p], capsys) for p in ("kv/k/value", "brokers/7")] == contents
+    assert shell(node, ["cat", "provenance/offset"], capsys) == [str(END - 1)]
+    snapshot.rename(snapshot.with_suffix(".away"))
+    assert run(["metadata", "shell", "ls", "--directory", str(log_directory(node))]) == 2
+    assert f"begins with offset 7, not with {int(older.name[:20])}" in capsys.readouterr().err
+    snapshot.with_suffix(".away").rename(snapshot)
+    for path in log_directory(node).glob("*.log"):
+        path.unlink()
+    assert shell(node, ["ls", "kv"], capsys) == []
+    damage(snapshot, 100)
+    assert run(["metadata", "shell", "ls", "--directory", str(log_directory(node))]) == 1
+    assert f"raftctl: {snapshot}: corrupt at byte " in capsys.readouterr().err
+
+
+@pytest.mark.req("A1", "Q6")
+def test_the_shell_shows_a_snapshot(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = take_snapshot(node, 2)
+
+    def look(*words: str) -> list[str]:
+        assert run_app(["metadata", "shell", *words, "--snapshot", str(snapshot)]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert look("cat", "kv/k/value") == ["v"]
+    assert look("ls", "topics") == ["a%2Fb/"]
+    assert look("find", "/", "7") == ["/brokers/7"]
+    assert look("tree", "features") == ["features/", "  metadata.version: 1"]
+    assert run(["metadata", "shell", "ls", "--snapshot", str(segments(node)[0])]) == 2
+    assert "no snapshot; name one that is there" in capsys.readouterr().err
+
+
+@pytest.mark.req("A1", "Q12")
+def test_the_shell_leaves_a_torn_tail_out_and_names_damage(
+    node: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = segments(node)[-1]
+    content = newest.read_bytes()
+    (log_directory(node) / "recovery-point").unlink()
+    newest.write_bytes(content[:-3])
+    assert shell(node, ["cat", "provenance/offset"], capsys) == [str(END - 2)]
+    damage(segments(node)[1], 70)
+    assert run(["metadata", "shell", "ls", "--directory", str(log_directory(node))]) == 1
+    assert f"raftctl: {segments(node)[1]}: byte 0: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("options", [[], ["--controllers", "h:1", "--directory", "/"]])
 def test_the_shell_looks_at_one_thing(
     options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["metadata", "shell", "ls", *options]) == 2
-    assert "give either" in capsys.readouterr().err
+    assert "give one of" in capsys.readouterr().err

@@ -47,6 +47,8 @@ def test_kafka_defaults() -> None:
     assert config.unclean_leader_election_enable is False
     assert config.fetch_max_bytes == 55 << 20
     assert config.message_max_bytes == 1_048_588
+    assert config.metadata_log_max_record_bytes_between_snapshots == 20 << 20
+    assert config.metadata_log_max_snapshot_interval_ms == 3_600_000
 
 
 def test_every_field_is_in_exactly_one_section() -> None:

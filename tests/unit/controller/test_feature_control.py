@@ -104,6 +104,23 @@ def test_a_downgrade_that_would_lose_metadata_is_refused(cluster: Cluster, kind:
     assert update(cluster, up).error == ErrorCode.NONE
 
 
+@pytest.mark.req("C11", "Q6")
+def test_all_take_a_snapshot_after_a_downgrade(cluster: Cluster) -> None:
+    """An older node reads that, and not what the log held before."""
+
+    def written(*updates: FeatureUpdate) -> list[str]:
+        request = UpdateFeaturesRequest(updates, False)
+        result = cluster.controller.handle(request, cluster.now_ms)
+        cluster.append(result.records)
+        return [type(one).__name__ for one in result.records]
+
+    down = FeatureUpdate(METADATA_VERSION_FEATURE, METADATA_VERSION - 1, SAFE_DOWNGRADE)
+    assert written(down) == ["FeatureLevelRecord", "SnapshotMarkRecord"]
+    assert written(down) == [], "it is so already"
+    up = FeatureUpdate(METADATA_VERSION_FEATURE, METADATA_VERSION)
+    assert written(up) == ["FeatureLevelRecord"]
+
+
 @pytest.mark.req("C11", "Q10")
 def test_open_sessions_keep_the_level_that_knows_them(cluster: Cluster) -> None:
     session = UUID(int=1)

@@ -22,6 +22,7 @@ from raftctl.raft.messages import (
     EndQuorumEpochRequest,
     Epoch,
     FetchRequest,
+    FetchResponse,
     Offset,
     Request,
     VoteResponse,
@@ -101,6 +102,25 @@ def test_a_diverging_log_is_cut_and_fetched_again() -> None:
     assert again.fetch_from == position(2, 2)
     node.answer(2, replace(fetch_answer(again), diverging=position(5, 1)))
     assert node.effects[0] == TruncateLog(Offset(1))
+
+
+@pytest.mark.req("Q2")
+def test_logs_of_many_epochs_come_together_in_a_round_for_each_not_for_each_record() -> None:
+    shared, rival_epochs, records = 10, 40, 50
+    ours = [epoch for epoch in range(3, 2 * rival_epochs, 2) for _ in range(records)]
+    theirs = [epoch for epoch in range(2, 2 * rival_epochs, 2) for _ in range(records)]
+    leader = Node(log=log_of(*[1] * shared, *ours), epoch=2 * rival_epochs)
+    leader.become_leader()
+    leader.flushed()
+    follower = Node(node_id=B, log=log_of(*[1] * shared, *theirs), epoch=2 * rival_epochs)
+    fetch = follower.become_follower(leader_id=ME, epoch=leader.core.epoch)
+    rounds = 0
+    while isinstance(answer := leader.ask(fetch), FetchResponse) and answer.diverging is not None:
+        rounds += 1
+        follower.answer(ME, answer)
+        fetch = fetch_of(follower)
+    assert fetch.fetch_from == position(shared, 1)
+    assert rounds <= rival_epochs
 
 
 def test_a_log_is_never_cut_below_the_high_watermark() -> None:

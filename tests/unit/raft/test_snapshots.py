@@ -157,6 +157,45 @@ def test_a_piece_that_is_lost_is_asked_for_again_from_where_it_was() -> None:
     assert only(SaveSnapshotChunk, node.effects) == []
 
 
+@pytest.mark.req("Q6")
+def test_the_next_leader_is_asked_for_the_rest_of_the_same_snapshot() -> None:
+    node, request = told_to_fetch_a_snapshot()
+    node.answer(2, piece(request, b"abcd"))
+    node.ask(BeginQuorumEpochRequest(Epoch(6), NodeId(3)))
+    node.persisted()
+    assert node.sent() == [], "the piece is being written"
+    node.do(SnapshotChunkSaved())
+    (fetch,) = node.sent()
+    node.answer(3, replace(fetch_answer(fetch, leader_id=3), snapshot_id=SNAPSHOT))
+    request = asked(node)
+    assert (request.epoch, request.snapshot_id, request.position) == (6, SNAPSHOT, 4)
+    rest = replace(piece(request, b"efghij"), leader_id=NodeId(3))
+    (chunk,) = only(SaveSnapshotChunk, node.answer(3, rest))
+    assert chunk == SaveSnapshotChunk(SNAPSHOT, 4, b"efghij", last=True)
+    node.do(SnapshotSaved())
+    assert node.core.log.end == SNAPSHOT
+
+
+@pytest.mark.req("Q6")
+@pytest.mark.parametrize("offset", [50, 60])
+def test_what_the_next_leader_cannot_go_on_with_is_fetched_from_its_beginning(offset: int) -> None:
+    """Its file ends before that, or it has a newer snapshot."""
+    node, request = told_to_fetch_a_snapshot()
+    node.answer(2, piece(request, b"abcd"))
+    node.do(SnapshotChunkSaved())
+    node.ask(BeginQuorumEpochRequest(Epoch(6), NodeId(3)))
+    node.persisted()
+    for expected in (4, 0) if offset == 50 else (0,):
+        (fetch,) = node.sent()
+        told = replace(fetch_answer(fetch, leader_id=3), snapshot_id=position(offset, 4))
+        node.answer(3, told)
+        request = asked(node)
+        assert (request.snapshot_id.offset, request.position) == (offset, expected)
+        gone = replace(piece(request, b""), error=ErrorCode.POSITION_OUT_OF_RANGE)
+        node.answer(3, replace(gone, leader_id=NodeId(3)))
+        node.wait()
+
+
 @pytest.mark.req("Q6", "Q12")
 def test_a_refused_or_vanished_snapshot_sends_the_follower_back_to_fetch() -> None:
     node, request = told_to_fetch_a_snapshot()
@@ -168,6 +207,7 @@ def test_a_refused_or_vanished_snapshot_sends_the_follower_back_to_fetch() -> No
     assert isinstance(fetch, FetchRequest)
     node.answer(2, replace(fetch_answer(fetch), snapshot_id=SNAPSHOT))
     request = asked(node)
+    assert request.position == 0, "nothing of what was damaged is kept"
     node.answer(2, replace(piece(request, b""), error=ErrorCode.SNAPSHOT_NOT_FOUND))
     node.wait()
     assert isinstance(node.sent()[0], FetchRequest)

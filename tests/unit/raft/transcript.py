@@ -17,6 +17,10 @@ to. Nothing happens on its own: messages wait in their links, writes on their di
     cut 1 2 | heal     `run` leaves the links between the two alone
     propose 1 3        node 1 appends a batch of so many records
     resign 1           node 1 is asked to hand over
+    transfer 1 2       node 1 is asked to hand over to node 2
+    add 1 4            node 1 is asked to make node 4 a voter; remove 1 4: to make it none
+    read 1 7           node 1 is asked for linearizable read number 7
+    snapshot 1 5       node 1 has a snapshot of the offsets below 5, and drops these from its log
     crash 1            node 1 dies; what was not synced is lost
 """
 
@@ -44,6 +48,9 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "transcripts"
 RUN_STEPS_MAX = 200
+OPERATOR = NodeId(0)
+"""Who asks for what no node asks for; answers to it go nowhere."""
+CONFIG = RaftConfig(snapshot_max_bytes=60)
 
 
 @dataclass
@@ -57,6 +64,7 @@ class _Machine:
     log: list[Batch] = field(default_factory=list)
     writes: deque[events.Effect] = field(default_factory=deque)
     tokens: dict[int, NodeId] = field(default_factory=dict)
+    snapshots: dict[messages.OffsetAndEpoch, bytes] = field(default_factory=dict)
 
 
 class Script:
@@ -98,7 +106,7 @@ class Script:
         self._at(node).disk = disk
 
     def _do_state(self, node: str, epoch: str, voted: str) -> None:
-        vote = None if voted == "-" else key(int(voted))
+        vote = None if voted == "-" else _replica(int(voted))
         self._at(node).state = events.QuorumState(Epoch(int(epoch)), NO_NODE, vote)
 
     def _do_start(self, *nodes: str) -> None:
@@ -110,8 +118,8 @@ class Script:
                 starts.setdefault(batch.epoch, batch.base_offset)
             end = machine.log[-1].end_offset if machine.log else Offset(0)
             machine.core = RaftCore(
-                RaftConfig(),
-                key(machine.node_id),
+                CONFIG,
+                _replica(machine.node_id),
                 self._voters,
                 machine.state,
                 ReplicaLog(Offset(0), end, starts.items()),
@@ -173,6 +181,27 @@ class Script:
     def _do_resign(self, node: str) -> None:
         self._handle(self._at(node), events.ResignRequested())
 
+    def _do_transfer(self, node: str, target: str) -> None:
+        self._ask(node, messages.TransferLeadershipRequest(NodeId(int(target))))
+
+    def _do_add(self, node: str, voter: str) -> None:
+        added = messages.Voter(_replica(int(voter)), "h", 1)
+        self._ask(node, messages.AddVoterRequest(added))
+
+    def _do_remove(self, node: str, voter: str) -> None:
+        self._ask(node, messages.RemoveVoterRequest(_replica(int(voter))))
+
+    def _do_read(self, node: str, number: str) -> None:
+        self._handle(self._at(node), events.ReadRequested(int(number)))
+
+    def _do_snapshot(self, node: str, end: str) -> None:
+        machine = self._at(node)
+        held = [batch for batch in machine.log if batch.end_offset <= int(end)]
+        snapshot_id = messages.OffsetAndEpoch(held[-1].end_offset, held[-1].epoch)
+        machine.snapshots[snapshot_id] = b"".join(map(encode_batch, held))
+        self._handle(machine, events.SnapshotTaken(snapshot_id))
+        self._handle(machine, events.PrefixExpired(snapshot_id))
+
     def _do_crash(self, node: str) -> None:
         machine = self._at(node)
         machine.core = None
@@ -183,6 +212,11 @@ class Script:
                 self._links[link].clear()
 
     # --- the world ------------------------------------------------------------------------------
+
+    def _ask(self, node: str, request: messages.Request) -> None:
+        self._token += 1
+        self._at(node).tokens[self._token] = OPERATOR
+        self._handle(self._at(node), events.RequestReceived(self._token, request))
 
     def _at(self, node: str) -> _Machine:
         return self._machines[NodeId(int(node))]
@@ -229,6 +263,30 @@ class Script:
                 self._tell(node, f"committed to {high_watermark}")
             case events.LeaderChanged(epoch, leader_id):
                 self._tell(node, f"epoch {epoch} is led by {_node(leader_id)}")
+            case events.ReadConfirmed(number):
+                self._tell(node, f"read {number} is confirmed")
+            case events.ReadRefused(number):
+                self._tell(node, f"read {number} is refused")
+            case _:
+                self._perform_snapshot(machine, effect)
+
+    def _perform_snapshot(self, machine: _Machine, effect: events.Effect) -> None:
+        node = machine.node_id
+        match effect:
+            case events.DeleteLogPrefix(snapshot_id):
+                machine.log = [b for b in machine.log if b.base_offset >= snapshot_id.offset]
+                self._tell(node, f"drop the log before {_end(snapshot_id)}")
+            case events.ResetLog(snapshot_id):
+                machine.log = []
+                self._tell(node, f"begin the log anew at {_end(snapshot_id)}")
+            case events.ReplyFetchSnapshot(token, response, snapshot_id, max_bytes):
+                data = machine.snapshots[snapshot_id]
+                piece = data[response.position : response.position + max_bytes]
+                filled = replace(response, size=len(data), data=piece)
+                self._send(node, machine.tokens.pop(token), filled)
+            case events.SaveSnapshotChunk():
+                machine.writes.append(effect)
+                self._tell(node, f"save {_piece(effect.position, effect.data)}")
 
     def _tell(self, node: NodeId, what: str) -> None:
         self._lines.append(f"{node} {what}")
@@ -236,6 +294,9 @@ class Script:
     def _send(
         self, source: NodeId, target: NodeId, message: messages.Request | messages.Response
     ) -> None:
+        if target == OPERATOR:
+            self._tell(source, f"to the operator: {describe(message)}")
+            return
         self._link(str(source), str(target)).append(message)
         self._tell(source, f"to {target}: {describe(message)}")
 
@@ -263,10 +324,20 @@ class Script:
                     self._handle(machine, events.QuorumStatePersisted())
                 case events.TruncateLog(end_offset):
                     machine.disk = [b for b in machine.disk if b.end_offset <= end_offset]
+                case events.SaveSnapshotChunk(snapshot_id, position, data, last):
+                    saved = machine.snapshots.get(snapshot_id, b"")[:position] + data
+                    machine.snapshots[snapshot_id] = saved
+                    done = events.SnapshotSaved(None) if last else events.SnapshotChunkSaved()
+                    self._handle(machine, done)
                 case events.AppendToLog(batch):
                     machine.disk.append(batch)
                     if not (machine.writes and isinstance(machine.writes[0], events.AppendToLog)):
                         self._handle(machine, events.LogFlushed(batch.end_offset))
+
+
+def _replica(node_id: int) -> messages.ReplicaKey:
+    """The node with its disk."""
+    return key(node_id, node_id)
 
 
 def describe(message: messages.Request | messages.Response) -> str:
@@ -278,7 +349,8 @@ def describe(message: messages.Request | messages.Response) -> str:
             return f"{_vote(pre_vote)} {'granted' if granted else 'refused'} epoch={epoch}"
         case messages.FetchRequest():
             at = message.fetch_from
-            return f"fetch epoch={message.epoch} from={at.offset}@{at.epoch}"
+            text = f"fetch epoch={message.epoch} from={_end(at)}"
+            return text + (f" seen={message.seen_round}" if message.seen_round else "")
         case messages.FetchResponse():
             return _fetched(message)
         case messages.BeginQuorumEpochRequest(epoch, _):
@@ -288,13 +360,25 @@ def describe(message: messages.Request | messages.Response) -> str:
             return f"end-quorum-epoch epoch={epoch} successors={order}"
         case messages.BeginQuorumEpochResponse() | messages.EndQuorumEpochResponse():
             return f"answer epoch={message.epoch}{_error(message.error)}"
+        case messages.TransferLeadershipResponse() | messages.ChangeVotersResponse():
+            return f"{message.error.name}"
+        case messages.FetchSnapshotRequest():
+            asked = f"snapshot={_end(message.snapshot_id)} from={message.position}"
+            return f"fetch-snapshot epoch={message.epoch} {asked}"
+        case messages.FetchSnapshotResponse():
+            sent = f"{_piece(message.position, message.data)} of {message.size}"
+            return f"piece epoch={message.epoch}{_error(message.error)} {sent}"
     raise TypeError(message)
 
 
 def _fetched(response: messages.FetchResponse) -> str:
     text = f"fetched epoch={response.epoch} hw={response.high_watermark}{_error(response.error)}"
     if response.diverging is not None:
-        text += f" diverging={response.diverging.offset}@{response.diverging.epoch}"
+        text += f" diverging={_end(response.diverging)}"
+    if response.snapshot_id is not None:
+        text += f" snapshot={_end(response.snapshot_id)}"
+    if response.round:
+        text += f" round={response.round}"
     batches = [_span(batch) for _, batch in decode_batches(response.batches)]
     return f"{text} {' '.join(batches)}".rstrip()
 
@@ -305,6 +389,14 @@ def _error(error: ErrorCode) -> str:
 
 def _vote(pre_vote: bool) -> str:
     return "pre-vote" if pre_vote else "vote"
+
+
+def _end(end: messages.OffsetAndEpoch) -> str:
+    return f"{end.offset}@{end.epoch}"
+
+
+def _piece(position: int, data: bytes) -> str:
+    return f"bytes {position}-{position + len(data) - 1}"
 
 
 def _span(batch: Batch) -> str:

@@ -123,7 +123,7 @@ class Member:
         self.states = QuorumStateStore(self.disk, DIRECTORY)
         self.store = SnapshotStore(self.disk, DIRECTORY)
         self.snapshot_worker = StepWorker()
-        self.snapshots = Snapshots(self.store, self.snapshot_worker)
+        self.snapshots = Snapshots(self.store, self.snapshot_worker, self.runtime.log)
         ids = self.store.ids()
         self.peers = {number: FakePeer() for number in range(1, voters + 1)}
         keys = [ReplicaKey(NodeId(number), None) for number in self.peers]

@@ -291,6 +291,23 @@ def test_a_watcher_that_does_not_read_is_cut_off_and_resumes(world: World) -> No
     ask(world, story)
 
 
+@pytest.mark.parametrize("leader", [True, False])
+def test_a_watch_from_what_no_log_has_come_to_is_refused(world: World, leader: bool) -> None:
+    """As of a client that comes with an offset of another cluster: it would hear of nothing."""
+
+    async def story(browser: Browser) -> None:
+        _, put = await browser.post("/put", key="w", value="1")
+        soon = put["version"] + kv_watch.CONTROL_RECORDS_MAX
+        async with browser.http.get(f"{browser.url}/watch?from={soon}") as answer:
+            assert answer.status == 200
+        status, told = await browser.get("/watch", **{"from": str(10 * soon)})
+        assert (status, told["error"]) == (410, "OFFSET_OUT_OF_RANGE")
+        assert "beyond the log's end" in told["message"]
+        assert told["start_offset"] == 0
+
+    ask(world, story, leader=leader)
+
+
 def test_watches_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv_watch, "WATCHES_MAX", 1)
 
@@ -318,6 +335,9 @@ class Images:
     def __init__(self) -> None:
         self.loader = FakeLoader()
         self.follower = KvFollower(_as_loader(self.loader))
+
+    async def confirmed(self) -> MetadataImage:
+        return self.loader.image
 
     def publish(self, *records: Record) -> None:
         image = self.loader.image
@@ -395,9 +415,10 @@ async def test_a_watcher_whom_the_log_has_left_behind_is_told() -> None:
             written.extend(lines)
 
     events: Any = Compacted()
-    follower: Any = Images().follower
     lines: Any = Lines()
-    await kv_watch.KvWatches(events, follower)._step(lines, kv_watch._Watch(None, "", 7))
+    images = Images()
+    watches = kv_watch.KvWatches(events, images.follower, images.confirmed)
+    await watches._step(lines, kv_watch._Watch(None, "", 7))
     (told,) = written
     assert (told["type"], told["error"]) == ("error", "OFFSET_OUT_OF_RANGE")
     assert told["start_offset"] == 40

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from raftctl.errors import InvariantViolation
 from raftctl.metadata.record_codec import pack_records
 from raftctl.metadata.records import (
     AbortTransactionRecord,
@@ -17,6 +19,7 @@ from raftctl.metadata.records import (
 )
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset
+from raftctl.server import loader
 from raftctl.server.loader import MetadataLoader
 
 if TYPE_CHECKING:
@@ -124,3 +127,60 @@ async def test_an_image_has_the_time_of_the_newest_record(at_a_time: int) -> Non
     loader = MetadataLoader(cast("Any", Driver(at_a_time)))
     loader.replay_committed(len(LOG))
     assert (loader.image.offset, loader.image.epoch, loader.image.timestamp_ms) == (2, 2, 5_000)
+
+
+# --- much to replay -------------------------------------------------------------------------------
+
+MUCH = batches(*[[named(f"{number:02}")] for number in range(12)])
+TURN_BATCHES = 3
+
+
+@pytest.fixture
+def much(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    """Three batches are what is replayed in a turn of the event loop."""
+    monkeypatch.setattr(loader, "TURN_BYTES_MAX", TURN_BATCHES * len(MUCH[0].payload))
+    return Driver(1, MUCH)
+
+
+@pytest.mark.req("C13", "Q5")
+async def test_of_much_a_part_is_replayed_in_each_turn(much: Driver) -> None:
+    behind = MetadataLoader(cast("Any", much))
+    behind.replay_committed(len(MUCH))
+    for turn in range(1, 4):
+        assert behind.next_offset == turn * TURN_BATCHES
+        assert not behind.caught_up
+        behind.replay_committed(len(MUCH))  # to be told again makes it no quicker
+        await asyncio.sleep(0)
+    assert behind.caught_up
+    await behind.wait_caught_up()
+    assert len(behind.image.config(4, "")) == len(MUCH)
+
+
+@pytest.mark.req("C1", "C13")
+async def test_who_becomes_active_replays_the_rest_at_once(much: Driver) -> None:
+    behind = MetadataLoader(cast("Any", much))
+    behind.replay_committed(len(MUCH))
+    behind.catch_up()
+    assert behind.next_offset == len(MUCH)
+    image = behind.image
+    await asyncio.sleep(0)
+    assert behind.image is image
+
+
+@pytest.mark.req("C13")
+async def test_what_fails_in_a_later_turn_ends_the_node(much: Driver) -> None:
+    failures: list[BaseException] = []
+    behind = MetadataLoader(cast("Any", much), fail=failures.append)
+    behind.replay_committed(len(MUCH))
+    much.log = MUCH[:TURN_BATCHES]
+    await asyncio.sleep(0)
+    assert [type(one) for one in failures] == [InvariantViolation]
+
+
+@pytest.mark.req("C13")
+async def test_nothing_is_read_after_the_end(much: Driver) -> None:
+    behind = MetadataLoader(cast("Any", much))
+    behind.replay_committed(len(MUCH))
+    behind.stop()
+    await asyncio.sleep(0)
+    assert behind.next_offset == TURN_BATCHES

@@ -10,10 +10,12 @@ import pytest
 
 from jepsen.env.sim.cluster import SimCluster
 from jepsen.env.sim.world import World
+from raftctl.cli.quorum import replication_rows
 from raftctl.controller.quorum_controller import QuorumController
 from raftctl.errors import ErrorCode, InvariantViolation
 from raftctl.rpc.client import RpcError, RpcRefused
 from raftctl.server import node as node_module
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from tests.unit.server.nodes import (
     CALL_TIMEOUT_MS,
     Operator,
@@ -100,9 +102,14 @@ def test_observers_follow_and_their_lag_is_seen(world: World, plugins: list[Plug
         assert observer["last_caught_up_age_ms"] < 1_000
         world.pause("broker-1")
         await asyncio.sleep(3)
-        [observer] = (await operator.statuses())[leader]["observers"]
+        status = (await operator.statuses())[leader]
+        [observer] = status["observers"]
         assert observer["lag"] > 1
         assert observer["last_caught_up_age_ms"] > 2_000
+        *_, shown = replication_rows(status, now_ms=10_000)
+        assert (shown["NodeId"], shown["Status"]) == (1, "Observer")
+        assert shown["Lag"] == observer["lag"]
+        assert shown["LastCaughtUpTimestamp"] == 10_000 - observer["last_caught_up_age_ms"]
         statuses = await operator.statuses()
         assert not _active(statuses[leader], 1)
         world.resume("broker-1")
@@ -171,7 +178,7 @@ def test_a_disk_that_cannot_sync_stops_the_node_before_it_answers(world: World) 
 
 
 @pytest.mark.req("Q1", "Q3")
-@pytest.mark.parametrize("controllers", [1, 3])
+@pytest.mark.parametrize("controllers", [1, 3, 5])
 def test_what_was_answered_survives_a_power_cut(world: World, controllers: int) -> None:
     cluster = SimCluster(world, controllers=controllers, brokers=0)
     cluster.start_all()
@@ -187,6 +194,57 @@ def test_what_was_answered_survives_a_power_cut(world: World, controllers: int) 
             leader = await operator.leader()
             known = broker_ids((await operator.statuses())[leader])
             assert known == list(range(round_number + 1))
+
+    tell(world, cluster, story)
+
+
+@pytest.mark.req("Q12")
+def test_a_damaged_note_of_what_was_durable_is_named_and_made_anew(world: World) -> None:
+    cluster = SimCluster(world, controllers=1, brokers=0)
+    cluster.start_all()
+    note = f"/data/{METADATA_LOG_NAME}/recovery-point"
+    told: list[str] = []
+    world.trace.sink = lambda line: told.append(line) if "recovery_point_damaged" in line else None
+
+    async def story(operator: Operator) -> None:
+        await operator.register(1)
+        for damaged in (True, False):
+            world.kill("controller-101")
+            if damaged:
+                world.node("controller-101").disk.flip(note, 7)
+            cluster.start("controller-101")
+            leader = await operator.leader()
+            assert broker_ids((await operator.statuses())[leader]) == [1]
+
+    tell(world, cluster, story)
+    assert len(told) == 1
+    assert note in told[0]
+
+
+@pytest.mark.req("Q6")
+def test_by_default_a_snapshot_is_taken_after_an_hour(world: World) -> None:
+    seldom = {"metadata.max.idle.interval.ms": "60000"}
+    cluster = SimCluster(world, controllers=1, brokers=0, overrides=seldom)
+    cluster.start_all()
+
+    def snapshots() -> list[str]:
+        names = world.node("controller-101").disk.names(f"/data/{METADATA_LOG_NAME}")
+        return [name for name in names if name.endswith(".checkpoint")]
+
+    async def story(operator: Operator) -> None:
+        await operator.leader()
+        await operator.register(1)
+        await asyncio.sleep(3_580)
+        assert snapshots() == []
+        await asyncio.sleep(90)
+        [taken] = snapshots()
+        end_offset = int(taken[:20])
+        assert end_offset > 50, "a record a minute"
+        world.power_off("controller-101")
+        cluster.start("controller-101")
+        leader = await operator.leader()
+        assert (await operator.statuses())[leader]["metadata_offset"] >= end_offset
+        assert broker_ids((await operator.statuses())[leader]) == [1]
 
     tell(world, cluster, story)
 

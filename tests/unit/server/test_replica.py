@@ -7,6 +7,7 @@ import errno
 import io
 import random
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -18,20 +19,22 @@ from raftctl.errors import ConfigError, InvariantViolation
 from raftctl.ids import uuid_text
 from raftctl.raft.batch import Batch
 from raftctl.raft.events import QuorumState
-from raftctl.raft.messages import NO_NODE, Epoch, Offset
+from raftctl.raft.messages import NO_NODE, Epoch, Offset, OffsetAndEpoch
 from raftctl.runtime.real import RealFileSystem, RealRuntime
 from raftctl.server import node as node_module
 from raftctl.server.node import run_node
+from raftctl.server.recovery import Recovery
+from raftctl.server.replica import open_replica
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.meta_properties import MetaProperties
-from raftctl.storage.quorum_state import QuorumStateStore
+from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
 from raftctl.storage.record_log import RecordLog
+from raftctl.storage.snapshots import CorruptSnapshotError, SnapshotStore
 from tests.fakes.disk import StepWorker
 from tests.unit.server.nodes import PluginBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from raftctl.config import NodeConfig
     from raftctl.plugins import BrokerContext
@@ -73,6 +76,70 @@ async def test_what_a_killed_process_wrote_is_durable_before_it_counts(seed: int
     disk.crash()
     assert RecordLog.open(disk, directory).end_offset == 2
     assert states.load() == state
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+def with_records(directory: Path) -> Path:
+    """Writes two records of epoch 3 into the metadata log below a directory; returns its file."""
+    log = RecordLog.open(RealFileSystem(), f"{directory}/{METADATA_LOG_NAME}")
+    for base in (0, 1):
+        log.append(Batch(Offset(base), Epoch(3), 1, 0, False, b"x" * 100))
+    log.flush_now()
+    log.close()
+    (file,) = (directory / METADATA_LOG_NAME).glob("*.log")
+    return file
+
+
+@pytest.mark.req("Q1", "Q12")
+def test_a_vote_that_is_missing_stops_a_replica_that_has_records(
+    tmp_path: Path, runtime: RealRuntime, port: int
+) -> None:
+    """It could vote a second time in an epoch otherwise."""
+    directory = formatted(tmp_path / "a")
+    config = config_of(port, directory)
+    open_replica(config, runtime).release()
+    with_records(directory)
+    why = "/quorum-state: is missing, though the log has records of epoch 3; restore the disk"
+    with pytest.raises(CorruptQuorumStateError, match=why):
+        open_replica(config, runtime)
+    state = QuorumState(Epoch(4), NO_NODE, None)
+    QuorumStateStore(RealFileSystem(), f"{directory}/{METADATA_LOG_NAME}").save(state)
+    replica = open_replica(config, runtime)
+    assert replica.state == state
+    replica.release()
+
+
+@pytest.mark.req("Q12")
+@pytest.mark.parametrize("end_offset", [1, 9])
+@pytest.mark.parametrize("damaged", ["quorum-state", "snapshot"])
+def test_the_log_stays_as_it_is_where_something_else_is_damaged(
+    tmp_path: Path, runtime: RealRuntime, port: int, damaged: str, end_offset: int
+) -> None:
+    """Neither is a torn tail cut, nor the log replaced by a snapshot that goes beyond its end."""
+    directory = formatted(tmp_path / "a")
+    file = with_records(directory)
+    (directory / METADATA_LOG_NAME / "recovery-point").unlink()
+    file.write_bytes(file.read_bytes()[:-1])
+    content = file.read_bytes()
+    metadata = f"{directory}/{METADATA_LOG_NAME}"
+    states = QuorumStateStore(RealFileSystem(), metadata)
+    states.save(QuorumState(Epoch(4), NO_NODE, None))
+    store = SnapshotStore(RealFileSystem(), metadata)
+    snapshot_id = OffsetAndEpoch(Offset(end_offset), Epoch(3))
+    store.write(snapshot_id, 0, ())
+    path = states.path if damaged == "quorum-state" else store.path(snapshot_id)
+    flipped = bytearray(Path(path).read_bytes())
+    flipped[30] ^= 1
+    Path(path).write_bytes(flipped)
+    refused = (CorruptQuorumStateError, CorruptSnapshotError)
+    with pytest.raises(refused, match=path):
+        open_replica(config_of(port, directory), runtime)
+    if damaged == "snapshot":
+        with pytest.raises(refused, match=path):
+            Recovery(RealFileSystem(), str(directory))
+    assert file.read_bytes() == content
 
 
 # --- bad input --------------------------------------------------------------------------------

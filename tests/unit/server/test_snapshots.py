@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -146,8 +147,42 @@ async def test_retention_deletes_old_snapshots_and_the_log_before_them() -> None
     await again.stop()
 
 
-@pytest.mark.req("Q6")
+async def hand_out(
+    follower: Member, source: SnapshotStore, image: MetadataImage, damage_at: int = -1
+) -> None:
+    """As the leader: the snapshot of an image, piece by piece, perhaps with a bit flipped."""
+    calls, size = follower.peers[2].calls, source.stat(id_of(image)).size
+    await follower.until(lambda: calls and isinstance(calls[-1][0], FetchRequest))
+    request, answer = calls.pop()
+    assert isinstance(request, FetchRequest)
+    told = FetchResponse(
+        ErrorCode.NONE, Epoch(4), NodeId(2), Offset(0), Offset(100), None, id_of(image),
+        Offset(100), b"", request.fetch_id,
+    )  # fmt: skip
+    answer.set_result(told)
+    position = 0
+    while position < size:
+        await follower.until(lambda: calls and isinstance(calls[-1][0], FetchSnapshotRequest))
+        request, answer = calls.pop()
+        assert isinstance(request, FetchSnapshotRequest)
+        assert request.position == position
+        chunk = source.read_chunk(id_of(image), position, 60)
+        assert chunk is not None
+        data = bytearray(chunk[1])
+        if position <= damage_at < position + len(data):
+            data[damage_at - position] ^= 4
+        position += len(data)
+        piece = FetchSnapshotResponse(
+            ErrorCode.NONE, Epoch(4), NodeId(2), request.position, size, bytes(data),
+            request.fetch_id,
+        )  # fmt: skip
+        answer.set_result(piece)
+    await follower.until(lambda: calls and isinstance(calls[-1][0], FetchRequest))
+
+
+@pytest.mark.req("Q6", "Q12")
 async def test_a_follower_installs_a_snapshot_and_publishes_what_changed() -> None:
+    """Not one that is damaged, which it names and fetches anew."""
     source = SnapshotStore(FakeDisk(), DIRECTORY)
     delta = MetadataDelta(EMPTY_IMAGE)
     delta.replay(ConfigRecord(4, "", "new", "1"), 0)
@@ -160,35 +195,12 @@ async def test_a_follower_installs_a_snapshot_and_publishes_what_changed() -> No
     loader.add_publisher(published)
     follower.driver.start()
     follower.driver.receive(BeginQuorumEpochRequest(Epoch(4), NodeId(2)))
-    calls = follower.peers[2].calls
-    await follower.until(lambda: any(isinstance(r, FetchRequest) for r, _ in calls))
-    request, answer = calls[-1]
-    assert isinstance(request, FetchRequest)
-    told = FetchResponse(
-        ErrorCode.NONE, Epoch(4), NodeId(2), Offset(0), Offset(100), None, id_of(image),
-        Offset(100), b"", request.fetch_id,
-    )  # fmt: skip
-    answer.set_result(told)
-    position = 0
-    while position < size:
-        await follower.until(lambda: isinstance(calls[-1][0], FetchSnapshotRequest))
-        request, answer = calls.pop()
-        assert isinstance(request, FetchSnapshotRequest)
-        assert request.position == position
-        chunk = source.read_chunk(id_of(image), position, 60)
-        assert chunk is not None
-        position += len(chunk[1])
-        answer.set_result(
-            FetchSnapshotResponse(
-                ErrorCode.NONE,
-                Epoch(4),
-                NodeId(2),
-                request.position,
-                size,
-                chunk[1],
-                request.fetch_id,
-            )
-        )
+    await hand_out(follower, source, image, damage_at=size // 2)
+    assert loader.image.offset == -1
+    told = follower.runtime.logged.getvalue()
+    assert "fetched_snapshot_refused" in told
+    assert re.search(r"00000000000000000100-0000000003\.checkpoint\.part: byte \d+: ", told)
+    await hand_out(follower, source, image)
     await follower.until(lambda: loader.image.offset == 99)
     assert follower.log.start == id_of(image)
     ((change, newest),) = published.heard

@@ -155,10 +155,50 @@ def test_a_damaged_fetched_snapshot_never_gets_its_name() -> None:
     chunk = source.read_chunk(ID, 0, size)
     assert chunk is not None
     target.write_chunk(ID, 0, chunk[1][:-1] + b"?")
-    assert target.finish_fetched(ID) is None
+    with pytest.raises(CorruptSnapshotError, match=r"checkpoint\.part: corrupt at byte \d+: CRC"):
+        target.finish_fetched(ID)
     assert target.ids() == []
     target.write_chunk(ID, 0, chunk[1])
-    assert target.finish_fetched(ID) is not None
+    assert target.finish_fetched(ID) == source.read(ID)
+
+
+@pytest.mark.req("Q6")
+def test_a_piece_that_nothing_is_there_for_is_refused() -> None:
+    """Another snapshot was begun meanwhile, and with it the other one was given up."""
+    store = new_store()
+    store.write_chunk(ID, 0, b"abcd")
+    with pytest.raises(CorruptSnapshotError, match="byte 4: less than 5 bytes"):
+        store.write_chunk(ID, 5, b"f")
+    store.write(OffsetAndEpoch(Offset(9), Epoch(1)), 0, grouped(RECORDS))
+    with pytest.raises(CorruptSnapshotError, match="the first 4 bytes are gone"):
+        store.write_chunk(ID, 4, b"e")
+
+
+@pytest.mark.req("Q6")
+def test_a_crash_leaves_a_fetched_snapshot_whole_or_not_at_all() -> None:
+    source = new_store()
+    size = source.write(ID, 0, grouped(RECORDS)).file.size
+    whole = 0
+    for operations in range(20):
+        disk = FakeDisk(operations)
+        try:
+            target, position = new_store(disk), 0
+            while position < size:
+                chunk = source.read_chunk(ID, position, size // 3 + 1)
+                assert chunk is not None
+                target.write_chunk(ID, position, chunk[1])
+                position += len(chunk[1])
+            target.finish_fetched(ID)
+            finished = True
+        except Crash:
+            finished = False
+        for seed in range(5):
+            store = new_store(disk.after_crash(Random(seed)))
+            store.remove_unfinished()
+            assert store.ids() == [ID] or not finished
+            assert all(store.read(one) == source.read(ID) for one in store.ids())
+            whole += len(store.ids())
+    assert whole > 0
 
 
 def _file(offset: int, size: int, timestamp_ms: int) -> SnapshotFile:
