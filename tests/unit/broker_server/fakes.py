@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from broker.replication.hosted import HostedPartition
-    from broker.replication.session_news import SessionNews
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
@@ -148,10 +147,7 @@ class FakeReplicas:
         future.set_result(results)
 
     def fetch(
-        self,
-        params: FetchParams,
-        partitions: Sequence[FetchPartition],
-        news: SessionNews | None = None,
+        self, params: FetchParams, partitions: Sequence[FetchPartition], news: object = None
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """Waits for `max_wait_ms` if there is nothing."""
         self.fetches.append((params, list(partitions)))
