@@ -146,9 +146,9 @@ class ReplicaManager:
     def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Leads and follows what the image says; starts work and does not wait for it."""
         if self._image is EMPTY_IMAGE:
-            for partition, topic_id in strays(self._logs, image, self._broker_id):
+            for partition in strays(self._logs, image, self._broker_id):
                 self._context.runtime.log.warning("stray_log", partition=str(partition))
-                self._drop(partition, topic_id)
+                self._logs.delete(partition, aside=True)
         self._image = self._neighbours.image = image
         for topic in delta.deleted_topics.values():
             for partition_id in range(len(topic.partitions)):
