@@ -19,12 +19,14 @@ from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.registry import model_named
 from jepsen.cli.main import run
 from jepsen.history import OpType, operations
+from jepsen.parquet import read_parquet
 from tests.unit.jepsen.histories import made_history, spoiled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from jepsen.history import Op
+    from jepsen.spark.generate.recipe import Recipe
 
 Verdicts = dict[tuple[str, str], str]
 """(history, key as text) to the verdict."""
@@ -87,6 +89,21 @@ def write_table(histories: Mapping[str, Sequence[Op]], path: Path) -> None:
     pq.write_table(pa.Table.from_batches([batch_of(rows)]), path)
 
 
+def generated(recipe: Recipe, folder: Path) -> list[Op]:
+    """The lines of what `jepsen spark generate` makes, without Spark."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from jepsen.spark.generate.write import group_batches
+
+    folder.mkdir(exist_ok=True)
+    path = folder / "generated.parquet"
+    batches = [one for group in range(recipe.groups) for one in group_batches(recipe, group)]
+    pq.write_table(pa.Table.from_batches(batches), path)
+    history, _ = read_parquet(path)
+    return history
+
+
 def verdicts_in_one_process(histories: Mapping[str, Sequence[Op]]) -> Verdicts:
     """What `jepsen check` says of each key."""
     from jepsen.spark.schema import text_of
@@ -112,13 +129,15 @@ def verdicts_on_spark(path: Path, folder: Path, *options: str) -> tuple[Verdicts
     return found, Counter(f"{row['method']} {row['valid']}" for row in rows)
 
 
+def random_histories(count: int, seed: int) -> dict[str, list[Op]]:
+    """So many random histories by their seeds."""
+    return {str(one): random_history(random.Random(one)) for one in range(seed, seed + count)}
+
+
 def compare(
-    count: int, seed: int, folder: Path, *options: str
+    histories: Mapping[str, Sequence[Op]], folder: Path, *options: str
 ) -> tuple[dict[Any, Any], Counter[str]]:
-    """(what differs, how the verdicts came about) of so many random histories."""
-    histories = {
-        f"{seed + number}": random_history(random.Random(seed + number)) for number in range(count)
-    }
+    """(what differs, how the verdicts came about) of the histories."""
     write_table(histories, folder / "histories.parquet")
     wanted = verdicts_in_one_process(histories)
     found, methods = verdicts_on_spark(folder / "histories.parquet", folder / "found", *options)
@@ -138,7 +157,10 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         differing, methods = compare(
-            arguments.count, arguments.seed, Path(folder), "--master", arguments.master
+            random_histories(arguments.count, arguments.seed),
+            Path(folder),
+            "--master",
+            arguments.master,
         )
     sys.stdout.write(f"{methods.total()} keys: {dict(methods)}; {len(differing)} differ\n")
     for (history, key), (wanted, found) in sorted(differing.items()):

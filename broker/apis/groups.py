@@ -83,8 +83,12 @@ def handle_heartbeat(context: ApiContext, request: Request) -> Pending:
 
 
 def refuse_heartbeat(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
-    """The error."""
-    return {"error_code": error.code}
+    """The error; none while the group is loaded, when nobody knows its members.
+
+    So does Apache Kafka, and aiokafka fails when it is told that error by a heartbeat.
+    """
+    loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return {"error_code": ErrorCode.NONE if loading else error.code}
 
 
 def handle_leave(context: ApiContext, request: Request) -> Pending:

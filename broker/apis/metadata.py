@@ -69,8 +69,12 @@ def _topic(context: ApiContext, key: Key) -> TopicImage | None:
 async def _create_and_answer(
     context: ApiContext, request: Request, keys: list[Key], missing: list[str]
 ) -> Answer:
-    """Creates what is missing with the broker's defaults, and answers when this broker knows it."""
-    create = CreateTopicsRequest(tuple(NewTopic(name) for name in dict.fromkeys(missing)))
+    """Creates what is missing with this broker's defaults; answers when this broker knows it.
+
+    As in Apache Kafka they are not the controller's, which hold where a request leaves them open.
+    """
+    shape = (context.config.num_partitions, context.config.default_replication_factor)
+    create = CreateTopicsRequest(tuple(NewTopic(name, *shape) for name in dict.fromkeys(missing)))
     errors: dict[str, ErrorCode] = {}
     try:
         response = await context.controller.call(create, _AUTO_CREATE_TIMEOUT_MS)

@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
 from jepsen.checkers.registry import LINEARIZABLE, MODELS
 from jepsen.checkers.verdict import merge_valid, verdict_document
 from jepsen.cli.check import FAILURES, MIB, model_option, one_of, show
 from jepsen.cli.output import Output, exit_status, say, say_json, word
 from jepsen.errors import InputError
+from jepsen.spark.generate.recipe import WORKLOADS, Recipe
+from jepsen.spark.report import spark_page
+
+if TYPE_CHECKING:
+    from jepsen.spark.check import Question
 
 app = typer.Typer(help="Judges histories that are too large for one process.")
-CHECKERS = (LINEARIZABLE, "kafka-log")
+CHECKERS = (LINEARIZABLE, "kafka-log", *(name for name in ALL_CHECKERS if name != "kafka"))
 ALL_CORES = "local[*]"
+REPORT = "report.html"
 
 MasterOption = Annotated[
     str, typer.Option(metavar="URL", help="Where Spark runs: `local[4]`, `spark://host:7077`.")
 ]
 DriverMemoryOption = Annotated[
     str, typer.Option(metavar="SIZE", help="Heap of Spark's driver and of each executor: `8g`.")
+]
+CheckerOption = Annotated[
+    str, typer.Option("--checker", metavar="|".join(CHECKERS), help="What to look for.")
+]
+ModelOption = Annotated[
+    str, typer.Option("--model", metavar="|".join(MODELS), help="As for `jepsen check`.")
+]
+FailuresOption = Annotated[
+    str, typer.Option("--failures", metavar="|".join(FAILURES), help="As for `jepsen check`.")
+]
+ScratchOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="For what is made on the way; every worker must see it."),
+]
+TimeLimitOption = Annotated[
+    float, typer.Option(min=0.0, help="Seconds for each key, then it is unknown.")
+]
+MemoryOption = Annotated[
+    int, typer.Option(min=1, help="MiB that the search of one key may take, roughly.")
 ]
 
 
@@ -37,31 +65,21 @@ def check(
         list[str],
         typer.Argument(metavar="HISTORY...", help="Histories: files, runs, Parquet folders."),
     ],
-    checker: Annotated[
-        str, typer.Option(metavar="|".join(CHECKERS), help="What to look for.")
-    ] = LINEARIZABLE,
-    model: Annotated[
-        str, typer.Option(metavar="|".join(MODELS), help="As for `jepsen check`.")
-    ] = "cas-register",
-    failures: Annotated[
-        str, typer.Option(metavar="|".join(FAILURES), help="As for `jepsen check`.")
-    ] = "auto",
+    checker: CheckerOption = LINEARIZABLE,
+    model: ModelOption = "cas-register",
+    failures: FailuresOption = "auto",
     master: MasterOption = ALL_CORES,
     driver_memory: DriverMemoryOption = "2g",
     output: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keeps verdicts and anomalies of all keys as Parquet."),
+        typer.Option(
+            metavar="DIR",
+            help="For the verdicts and anomalies of all keys as Parquet, and a page about them.",
+        ),
     ] = None,
-    scratch: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="For what is made on the way; every worker must see it."),
-    ] = None,
-    time_limit: Annotated[
-        float, typer.Option(min=0.0, help="Seconds for each key, then it is unknown.")
-    ] = 300.0,
-    memory: Annotated[
-        int, typer.Option(min=1, help="MiB that the search of one key may take, roughly.")
-    ] = 1024,
+    scratch: ScratchOption = None,
+    time_limit: TimeLimitOption = 300.0,
+    memory: MemoryOption = 1024,
     shown: Annotated[
         Output, typer.Option("--print", metavar="table|json", help="How to print the result.")
     ] = Output.TABLE,
@@ -71,9 +89,7 @@ def check(
     Prints `HISTORY valid`, `HISTORY invalid` or `HISTORY unknown` for each; what was found goes to
     stderr, or with `--print json` all into one document. Exit status as for `jepsen check`.
     """
-    one_of("--checker", checker, CHECKERS)
-    one_of("--failures", failures, FAILURES)
-    name, initial = model_option(model)
+    asked = _asked(checker, model, failures)
     if output is not None and output.exists():
         raise InputError(f"--output {output}: it is there already; name a folder to be made")
     from jepsen.spark.session import spark_session
@@ -82,13 +98,15 @@ def check(
         tempfile.TemporaryDirectory(prefix="jepsen-", dir=scratch) as folder,
         spark_session(master, driver_memory, scratch) as spark,
     ):
-        from jepsen.spark.check import Question
         from jepsen.spark.check import check as judge
-        from jepsen.spark.linearizable import Limits
 
-        question = Question(checker, name, initial, Limits(time_limit, memory * MIB))
+        question = _question(asked, time_limit, memory)
         kept = Path(folder) / "kept" if output is None else output
         verdicts = judge(spark, files, failures, question, kept, Path(folder))
+        if output is not None:
+            (output / REPORT).write_text(
+                spark_page(verdicts, shlex.join(["jepsen", *sys.argv[1:]]))
+            )
     if shown is Output.JSON:
         say_json([{"file": file, **verdict_document(one)} for file, one in verdicts.items()])
     else:
@@ -98,3 +116,51 @@ def check(
     if shown is Output.TABLE and len(verdicts) > 1:
         say(f"all {word(valid)}")
     raise typer.Exit(exit_status(valid))
+
+
+def _asked(checker: str, model: str, failures: str) -> tuple[str, str, Any]:
+    """(checker, model, initial value). Raises InputError."""
+    one_of("--checker", checker, CHECKERS)
+    one_of("--failures", failures, FAILURES)
+    return checker, *model_option(model)
+
+
+def _question(asked: tuple[str, str, Any], time_limit: float, memory: int) -> Question:
+    from jepsen.spark.check import Question
+    from jepsen.spark.linearizable import Limits
+
+    return Question(*asked, Limits(time_limit, memory * MIB))
+
+
+@app.command()
+def generate(
+    output: Annotated[Path, typer.Argument(metavar="DIR", help="A folder to be made.")],
+    workload: Annotated[
+        str, typer.Option(metavar="|".join(WORKLOADS), help="What the operations are about.")
+    ] = WORKLOADS[0],
+    ops: Annotated[int, typer.Option(min=1, help="Operations in all; `log`: sends.")] = 1_000_000,
+    keys: Annotated[int, typer.Option(min=1, help="Registers or logs.")] = 10_000,
+    faults: Annotated[int, typer.Option(min=0, help="How much is to be wrong.")] = 0,
+    processes: Annotated[int, typer.Option(min=1, help="How many work on a key at a time.")] = 5,
+    crashes: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of operations that end unknown.")
+    ] = 0.01,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same history.")] = 0,
+) -> None:
+    """Makes a history of which it is known what is wrong.
+
+    Writes `DIR/operations`, which `jepsen spark check` reads, and `DIR/expected.json` with each
+    anomaly that is there to be found. `register` reads, writes and compares; `unique-register`
+    reads, and writes each value once; `log` sends and polls, with a fault of each kind in turn.
+    """
+    one_of("--workload", workload, WORKLOADS)
+    if output.exists():
+        raise InputError(f"{output}: it is there already; name a folder to be made")
+    recipe = Recipe(workload, ops, keys, faults, processes, crashes, seed)
+    recipe.refuse()
+    try:
+        from jepsen.spark.generate.write import generate as make
+    except ImportError as error:
+        raise InputError(f"{error}: pip install 'raftctl[spark]'") from None
+    make(recipe, output)
+    say(f"{output / 'operations'}")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as sql
 
 from jepsen.checkers.linearizable import Budget
-from jepsen.checkers.registry import checker_named, model_named
+from jepsen.checkers.registry import LINEARIZABLE, checker_named, model_named
 from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.spark.findings import Findings, kept
 from jepsen.spark.kafka import check_log
 from jepsen.spark.linearizable import Limits, check_linearizable
 from jepsen.spark.loading import load
 from jepsen.spark.search import INVALID, TASK_ROWS, UNKNOWN
+from jepsen.spark.whole import check_histories
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +74,12 @@ def _tune(spark: SparkSession, rows: int) -> None:
 def _found(histories: Histories, question: Question, scratch: Path) -> Findings:
     if question.checker == KAFKA_LOG:
         return check_log(histories, scratch)
-    rows = check_linearizable(histories, question.model, question.initial, question.limits, scratch)
+    if question.checker == LINEARIZABLE:
+        rows = check_linearizable(
+            histories, question.model, question.initial, question.limits, scratch
+        )
+    else:
+        rows = check_histories(histories.operations, question.checker)
     return Findings.of_rows(kept(rows, scratch / "rows"))
 
 

@@ -32,11 +32,21 @@ SPEC = ClusterSpec(
 )
 
 
+QUICK_GROUPS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+}
+"""Groups wait for nobody who may come, and not for long for members that were killed."""
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """3 controllers and 3 brokers, as real processes."""
     directory = tmp_path_factory.mktemp("nodes") / "cluster"
-    with running_cluster(directory, overrides=ANY_TIMESTAMP) as running:
+    with running_cluster(directory, overrides={**ANY_TIMESTAMP, **QUICK_GROUPS}) as running:
         yield running
 
 

@@ -10,40 +10,17 @@ import pytest
 from raftctl.cli.topics import admin_client, create_topic
 from tests.integration.clusters import wait_until
 from tests.integration.kafka_clients import CLIENTS, Record, end_offsets
-from tests.peers.tools import HERE, INSTALL_TIMEOUT_S, installed, need, run
+from tests.peers.programs import JavaTools
+from tests.peers.tools import INSTALL_TIMEOUT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from raftctl.localcluster.cluster import LocalCluster
 
-POM = HERE / "java" / "pom.xml"
-TOOLS = "org.apache.kafka.tools"
 LINES = [f"line {number}: τί" for number in range(200)]
 
 pytestmark = [pytest.mark.req("N1", "A3"), pytest.mark.timeout(INSTALL_TIMEOUT_S + 60)]
-
-
-class JavaTools:
-    """The tools of one release."""
-
-    def __init__(self, version: str) -> None:
-        need("java", "mvn")
-        self.version = version
-        self._jars = installed(f"java-{version}", POM.read_text() + version, self._install)
-
-    def _install(self, folder: Path) -> None:
-        goals = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
-        options = ["-q", "-B", "-f", str(POM), f"-Dkafka.version={self.version}"]
-        run(["mvn", *options, *goals], timeout_s=INSTALL_TIMEOUT_S)
-
-    def __call__(self, tool: str, *arguments: str, stdin: str = "") -> str:
-        """Runs a tool and returns what it printed."""
-        quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dfile.encoding=UTF-8"]
-        streams = ["-Dstdout.encoding=UTF-8"]
-        command = ["java", *quick, *streams, "-cp", f"{self._jars}/*", f"{TOOLS}.{tool}"]
-        return run([*command, *arguments], stdin=stdin)
 
 
 @pytest.fixture(scope="module", params=["4.1.0", "3.9.1"])

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from raftctl.cli.topics import admin_client, create_topic
 from tests.integration.clusters import raftctl, wait_until
-from tests.peers.test_java import JavaTools
+from tests.peers.programs import JavaTools
 from tests.peers.tools import INSTALL_TIMEOUT_S, KAFKA_VERSION
 
 TOPIC = "offsets-agree"

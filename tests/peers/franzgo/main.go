@@ -1,6 +1,11 @@
-// Writes records with franz-go and reads them back from assigned partitions.
+// What franz-go does for the tests. Usage:
 //
-// Usage: peer BOOTSTRAP TOPIC COUNT CODEC; prints each record read as a line of JSON.
+//	peer assigned BOOTSTRAP TOPIC COUNT CODEC     writes records, prints each one read back
+//	peer copy BOOTSTRAP SOURCE TARGET COUNT       copies in transactions
+//	peer group BOOTSTRAP TOPIC PROTOCOL COUNT     prints the values that a group reads
+//	peer administer BOOTSTRAP SOURCE TARGET       prints what it saw of a copy's group and topic
+//
+// What is printed is JSON, one document a line.
 package main
 
 import (
@@ -33,13 +38,27 @@ type line struct {
 }
 
 func main() {
-	if err := run(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
+	if err := command(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(bootstrap, topic, countText, codec string) error {
+func command(name string, given []string) error {
+	switch name {
+	case "assigned":
+		return writeAndRead(given[0], given[1], given[2], given[3])
+	case "copy":
+		return copyRecords(given[0], given[1], given[2], given[3])
+	case "group":
+		return readInGroup(given[0], given[1], given[2], given[3])
+	case "administer":
+		return administer(given[0], given[1], given[2])
+	}
+	return fmt.Errorf("no such command: %s", name)
+}
+
+func writeAndRead(bootstrap, topic, countText, codec string) error {
 	count, err := strconv.Atoi(countText)
 	if err != nil {
 		return err

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from broker.apis.dispatch import Later, dispatch
+from broker.apis.dispatch import Later, Reply, dispatch
 from broker.protocol import codec
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker_server.fakes import FakeBroker, broker_record, publish, topic_records
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
 
 TOPIC_ID = UUID(int=5)
 
@@ -24,8 +27,18 @@ def new_broker(**keys: str) -> FakeBroker:
 
 async def ask(broker: FakeBroker, key: int, version: int, message: dict[str, Any]) -> Any:
     """The answer as a client decodes it; None if there is none."""
+    return await asked(broker, key, version, message)
+
+
+def asked(
+    broker: FakeBroker, key: int, version: int, message: dict[str, Any]
+) -> Coroutine[Any, Any, Any]:
+    """The same, when the request has been taken up already."""
     frame = codec.encode_request(key, version, 77, "test", message)
-    reply = dispatch(broker.context, frame[4:])
+    return _answer(dispatch(broker.context, frame[4:]), key, version)
+
+
+async def _answer(reply: Reply, key: int, version: int) -> Any:
     if isinstance(reply, Later):
         await asyncio.wait([reply.future], timeout=5)
         reply = reply.finish()

@@ -17,8 +17,9 @@ from raftctl.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
 )
+from raftctl.metadata.requests import CreateTopicsRequest, NewTopic
 from tests.fakes.pieces import as_bytes
-from tests.unit.broker_apis.asking import TOPIC_ID, ask
+from tests.unit.broker_apis.asking import TOPIC_ID, ask, new_broker
 from tests.unit.broker_replication.world import eventually
 from tests.unit.broker_server.fakes import (
     FakeBroker,
@@ -152,13 +153,16 @@ async def test_an_answer_is_kept_until_topics_or_brokers_change(broker: FakeBrok
 
 
 @pytest.mark.req("C3")
-async def test_a_named_topic_is_created_if_client_and_broker_allow_it(broker: FakeBroker) -> None:
+async def test_a_named_topic_is_created_if_client_and_broker_allow_it() -> None:
+    broker = new_broker(default_replication_factor="2")
     refused = (await ask(broker, 3, 9, metadata_request("new")))["topics"]
     assert refused[0]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.controller.requests == []
     (created,) = (await ask(broker, 3, 9, metadata_request("new", create=True)))["topics"]
     assert (created["error_code"], created["name"]) == (0, "new")
-    assert len(created["partitions"]) == 1
+    # As many as this broker's configuration says, whatever the controller's does.
+    assert len(created["partitions"]) == 3
+    assert broker.controller.requests == [CreateTopicsRequest((NewTopic("new", 3, 2),))]
 
 
 @pytest.mark.req("C3")

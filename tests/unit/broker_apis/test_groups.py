@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import ConfigRecord
-from tests.unit.broker_apis.asking import TOPIC_ID, ask, new_broker
-from tests.unit.broker_server.fakes import publish
+from tests.unit.broker_apis.asking import TOPIC_ID, ask, asked, new_broker
+from tests.unit.broker_server.fakes import publish, topic_records
 
 if TYPE_CHECKING:
     from tests.unit.broker_server.fakes import FakeBroker
@@ -117,6 +118,20 @@ async def test_the_other_requests_of_members() -> None:
         answer = await ask(broker, ApiKey.LEAVE_GROUP, version, request)
         told = answer["members"][0] if version >= 3 else answer
         assert told["error_code"] == unknown
+
+
+@pytest.mark.req("G1", "G2")
+async def test_a_heartbeat_is_accepted_while_its_group_is_loaded(broker: FakeBroker) -> None:
+    publish(broker.metadata, topic_records("__consumer_offsets", UUID(int=77), 50))
+    who = {"group_id": "g", "generation_id": 1, "member_id": "m"}
+    # Taken up before the event loop has loaded anything.
+    sync = asked(broker, ApiKey.SYNC_GROUP, 3, {**who, "assignments": []})
+    heartbeat = asked(broker, ApiKey.HEARTBEAT, 3, who)
+    assert (await sync)["error_code"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert (await heartbeat)["error_code"] == ErrorCode.NONE
+    await find(broker)
+    told = await ask(broker, ApiKey.HEARTBEAT, 3, who)
+    assert told["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.req("G3")

@@ -9,8 +9,9 @@ import pytest
 
 from jepsen.cli.main import run
 from jepsen.history import to_json, write_edn
+from jepsen.spark.generate.recipe import Recipe
 from tests import spark_logs
-from tests.spark_equality import compare, write_table
+from tests.spark_equality import compare, generated, random_histories, write_table
 from tests.unit.jepsen.histories import KNOWN, history, known
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
@@ -53,14 +54,23 @@ def _lines(path: Path, lines: list[Any]) -> str:
 
 @pytest.mark.req("J7")
 def test_random_histories_get_the_verdicts_of_one_process(tmp_path: Path) -> None:
-    differing, methods = compare(200, 0, tmp_path)
+    made = {
+        recipe.workload: generated(recipe, tmp_path)
+        for recipe in (
+            Recipe("register", 400, 20, 4, crashes=0.1),
+            Recipe("unique-register", 400, 20, 4, crashes=0.1),
+        )
+    }
+    differing, methods = compare(random_histories(150, 0) | made, tmp_path)
     assert differing == {}
     assert min(methods["zones true"], methods["search true"], methods["search false"]) > 50
 
 
 @pytest.mark.req("J7")
 def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
-    differing, kinds = spark_logs.compare(spark_logs.random_logs(200, 0), tmp_path)
+    made = generated(Recipe("log", 400, 2, 14), tmp_path)
+    histories = {**spark_logs.random_logs(150, 0), "made": made}
+    differing, kinds = spark_logs.compare(histories, tmp_path)
     assert differing == []
     assert kinds.keys() == {
         "G1a",
@@ -80,6 +90,27 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
         "unexpected",
         "unseen",
     }
+
+
+@pytest.mark.req("J7")
+def test_checkers_of_whole_histories_judge_many_at_a_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adds = [(0, "invoke", "add", 1), (0, "ok", "add", 1), (1, "invoke", "read", None)]
+    lines = {
+        "kept": history(*adds, (1, "ok", "read", [1])),
+        "lost": history(*adds, (1, "ok", "read", [])),
+        "unread": history(*adds[:2]),
+    }
+    table = str(tmp_path / "sets.parquet")
+    write_table(lines, tmp_path / "sets.parquet")
+    assert run(["spark", "check", table, "--checker", "set"]) == 1
+    said = capsys.readouterr()
+    words = {"kept": "valid", "lost": "invalid", "unread": "unknown"}
+    shown = [f"{table}:{name} {word}" for name, word in words.items()]
+    assert said.out.splitlines() == [*shown, "all invalid"]
+    assert "lost (1)" in said.err
+    assert "no read has succeeded" in said.err
 
 
 @pytest.mark.req("J6", "J7")
@@ -121,25 +152,28 @@ def test_what_is_found_is_told_and_kept(tmp_path: Path, capsys: pytest.CaptureFi
     (on_spark,) = json.loads(capsys.readouterr().out)
     assert on_spark["anomalies"] == in_one_process["anomalies"]
     assert pq.read_table(kept / "anomalies").column("name").to_pylist() == ["nonlinearizable"]
+    assert "nonlinearizable" in (kept / "report.html").read_text()
     assert run(["spark", "check", bad, "--output", str(kept)]) == 254
     assert "is there already" in capsys.readouterr().err
 
 
 @pytest.mark.req("J7")
-def test_a_search_that_runs_out_is_unknown(tmp_path: Path) -> None:
+def test_a_search_that_runs_out_is_unknown_and_nothing_is_valid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines: list[tuple[Any, ...]] = [
         (number, "invoke", "cas", [number, number + 1]) for number in range(14)
     ]
     lines += [(number + 20, "invoke", "write", number) for number in range(14)]
     lines += [(number + 20, "ok", "write", number) for number in range(14)]
     wide = _lines(tmp_path / "wide", history(*lines))
-    assert run(["spark", "check", wide, "--time-limit", "0"]) == 2
-
-
-@pytest.mark.req("J7")
-def test_a_history_without_operations_is_valid(tmp_path: Path) -> None:
-    nemesis = history(("nemesis", "info", "kill", None))
-    assert run(["spark", "check", _lines(tmp_path / "idle", nemesis)]) == 0
+    idle = _lines(tmp_path / "idle", history(("nemesis", "info", "kill", None)))
+    assert run(["spark", "check", wide, idle, "--time-limit", "0"]) == 2
+    assert capsys.readouterr().out.splitlines() == [
+        f"{wide} unknown",
+        f"{idle} valid",
+        "all unknown",
+    ]
 
 
 @pytest.mark.req("J7")

@@ -1,0 +1,1 @@
+"""Histories of which it is known what is wrong, as large as one likes."""

@@ -1,0 +1,65 @@
+"""Programs of clients in other languages, installed or built on first use."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tests.peers.tools import HERE, INSTALL_TIMEOUT_S, installed, need, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KAFKAJS = HERE / "kafkajs"
+_JAVA = HERE / "java"
+_POM = _JAVA / "pom.xml"
+_GO_SOURCES = [HERE / "franzgo" / name for name in ("go.mod", "go.sum", "main.go", "group.go")]
+_QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m")
+_UTF_8 = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
+TOOLS = "org.apache.kafka.tools"
+
+
+def kafkajs_modules() -> Path:
+    """What NODE_PATH must be for programs that use kafkajs."""
+    need("node", "npm")
+    package = KAFKAJS / "package.json"
+    return installed("kafkajs", package.read_text(), _install_kafkajs) / "node_modules"
+
+
+def _install_kafkajs(folder: Path) -> None:
+    shutil.copy(KAFKAJS / "package.json", folder)
+    run(["npm", "install", "--no-audit", "--no-fund"], folder=folder, timeout_s=INSTALL_TIMEOUT_S)
+
+
+@cache
+def franz_go_program() -> Path:
+    """The program of `franzgo/`."""
+    need("go")
+    recipe = "".join(source.read_text() for source in _GO_SOURCES)
+    return installed("franz-go", recipe, _build_franz_go) / "peer"
+
+
+def _build_franz_go(folder: Path) -> None:
+    for source in _GO_SOURCES:
+        shutil.copy(source, folder)
+    run(["go", "build", "-o", "peer", "."], folder=folder, timeout_s=INSTALL_TIMEOUT_S)
+
+
+class JavaTools:
+    """The tools of one release of Apache Kafka."""
+
+    def __init__(self, version: str) -> None:
+        need("java", "mvn")
+        self.version = version
+        self._jars = installed(f"java-{version}", _POM.read_text() + version, self._install)
+
+    def _install(self, folder: Path) -> None:
+        goals = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+        options = ["-q", "-B", "-f", str(_POM), f"-Dkafka.version={self.version}"]
+        run(["mvn", *options, *goals], timeout_s=INSTALL_TIMEOUT_S)
+
+    def __call__(self, tool: str, *arguments: str, stdin: str = "") -> str:
+        """Runs a tool and returns what it printed."""
+        command = ["java", *_QUICK_JAVA, *_UTF_8, "-cp", f"{self._jars}/*", f"{TOOLS}.{tool}"]
+        return run([*command, *arguments], stdin=stdin)
