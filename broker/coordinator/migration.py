@@ -88,6 +88,9 @@ def _member(
     assigned: frozenset[Slot],
     revoking: frozenset[Slot],
 ) -> ConsumerMember:
+    # Who has not joined since a downgrade goes on in the epoch that it knows, if it is known here.
+    epochs = member.epochs or ()
+    epoch = epochs[0] if len(epochs) == 1 else group.generation
     return ConsumerMember(
         member.member_id,
         member.instance_id,
@@ -96,8 +99,8 @@ def _member(
         member.client_host,
         said.topics,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        epoch=group.generation,
-        previous_epoch=group.generation,
+        epoch=epoch,
+        previous_epoch=epoch,
         state=MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE,
         assigned=assigned,
         revoking=revoking,
