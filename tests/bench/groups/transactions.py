@@ -18,7 +18,6 @@ from confluent_kafka import Producer
 RECORD_BYTES = 1024
 MEGABYTE = 10**6
 INIT_TIMEOUT_S = 60.0
-AGAIN_S = 0.005
 CLIENT: dict[str, Any] = {"linger.ms": 5, "log_level": 0}
 
 
@@ -76,12 +75,12 @@ def load(
         writer.start()
     try:
         time.sleep(warm_s)
-        before, began = _done(writers), time.perf_counter()
-        time.sleep(seconds)
-        while _done(writers) == before:
+        before, began, counted = _done(writers), time.perf_counter(), 0
+        while not counted:
             # However slow the machine is, one is counted.
-            time.sleep(AGAIN_S)
-        counted, elapsed = _done(writers) - before, time.perf_counter() - began
+            time.sleep(seconds)
+            counted = _done(writers) - before
+        elapsed = time.perf_counter() - began
     finally:
         for writer in writers:
             writer.stop()
