@@ -105,6 +105,13 @@ class FetchParams:
     """Whether other brokers may lead by now what this one led, without its having heard of it."""
 
 
+class FetchKey(NamedTuple):
+    """A partition as a client's Fetch names it: by name up to version 12, by id from 13 on."""
+
+    topic: str | UUID | None
+    partition: int
+
+
 @dataclass(frozen=True, slots=True)
 class FetchPartition:
     """One partition of a Fetch."""
@@ -118,6 +125,12 @@ class FetchPartition:
     """Followers: epoch of their last record, for divergence (KIP-595); -1: does not say."""
     log_start_offset: int
     max_bytes: int
+
+    @property
+    def key(self) -> FetchKey:
+        """As the client named it; a client that names ids gives each an id."""
+        topic = self.partition.topic if self.topic_id is None else self.topic_id
+        return FetchKey(topic, self.partition.partition)
 
 
 @dataclass(frozen=True, slots=True)

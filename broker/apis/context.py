@@ -23,6 +23,7 @@ from raftctl.plugins import ControllerClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from broker.replication.session_news import SessionNews
     from broker.types import (
         Appendable,
         AppendResult,
@@ -55,9 +56,15 @@ class Replicas(Protocol):
         """Appends to each partition; results in order of the entries."""
 
     def fetch(
-        self, params: FetchParams, partitions: Sequence[FetchPartition]
+        self,
+        params: FetchParams,
+        partitions: list[FetchPartition],
+        news: SessionNews | None = None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
-        """Reads from each partition; results in order of the partitions."""
+        """Reads from each partition; results in order of the partitions.
+
+        With `news`, of a fetch session, the list may grow by what has news meanwhile.
+        """
 
     def list_offsets(
         self, lookups: Sequence[OffsetLookup], replica_id: int

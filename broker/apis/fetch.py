@@ -14,17 +14,18 @@ from broker.apis.context import ApiContext, Pending
 from broker.apis.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
-    Key,
+    Reader,
     Round,
     SessionRequest,
     Wanted,
 )
 from broker.types import CONSUMER, FetchParams, FetchPartition, FetchResult, TopicPartition
+from broker.types import FetchKey as Key
 from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from uuid import UUID
 
     from broker.apis.context import Answer
@@ -44,11 +45,14 @@ def handle(context: ApiContext, request: Request) -> Answer | Pending:
         return {"error_code": turn.error, "responses": ()}
     asked = [_resolve(context, key, wanted) for key, wanted in turn.partitions]
     known = [partition for partition in asked if partition is not None]
-    results = context.replicas.fetch(_params(context, request.body, turn.first), known)
+    count = len(known)
+    params = _params(context, request.body, turn.first)
+    results = context.replicas.fetch(params, known, turn.news)
 
     def shape(results: list[FetchResult]) -> Answer:
         found = iter(results)
-        return _answer(context, turn, [_UNKNOWN_ID if a is None else next(found) for a in asked])
+        whole = [_UNKNOWN_ID if a is None else next(found) for a in asked]
+        return _answer(context, turn, [*whole, *found], [one.key for one in known[count:]])
 
     return shape(results) if isinstance(results, list) else Pending(results, shape)
 
@@ -68,6 +72,12 @@ def _session_request(request: Request) -> SessionRequest:
         epoch=body.get("session_epoch", FINAL_EPOCH),
         by_topic_id=request.version >= _FIRST_VERSION_BY_ID,
         is_follower=_replica_id(body) != CONSUMER,
+        reader=Reader(
+            _replica_id(body),
+            _replica_epoch(body),
+            body["isolation_level"],
+            body.get("rack_id", ""),
+        ),
         wanted=dict(_wanted(body)),
         forgotten=[
             Key(_topic(topic), partition)
@@ -103,10 +113,15 @@ def _replica_id(body: dict[str, Any]) -> int:
     return replica_id
 
 
+def _replica_epoch(body: dict[str, Any]) -> int:
+    epoch: int = body.get("replica_state", _NO_REPLICA)["replica_epoch"]
+    return epoch
+
+
 def _params(context: ApiContext, body: dict[str, Any], first: int) -> FetchParams:
     return FetchParams(
         replica_id=_replica_id(body),
-        replica_epoch=body.get("replica_state", _NO_REPLICA)["replica_epoch"],
+        replica_epoch=_replica_epoch(body),
         max_wait_ms=context.bounded_wait_ms(body["max_wait_ms"]),
         min_bytes=body["min_bytes"],
         max_bytes=min(body["max_bytes"], context.config.fetch_max_bytes),
@@ -135,8 +150,10 @@ def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | 
     return FetchPartition(TopicPartition(name, key.partition), topic_id, *wanted)
 
 
-def _answer(context: ApiContext, turn: Round, results: list[FetchResult]) -> dict[str, Any]:
-    error, told = turn.answer(results)
+def _answer(
+    context: ApiContext, turn: Round, results: list[FetchResult], added: Sequence[Key] = ()
+) -> dict[str, Any]:
+    error, told = turn.answer(results, added)
     leaders = {r.current_leader.leader_id for _, r in told if r.current_leader is not None}
     return {
         "error_code": error,

@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.replication.session_news import SessionNews
+from broker.types import FetchKey as Key
 from raftctl.errors import ErrorCode
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable
-    from uuid import UUID
 
     from broker.types import FetchResult
 
@@ -36,13 +37,6 @@ PARTITIONS_MAX = 1_000_000
 _INT32_MAX = 2**31 - 1
 
 
-class Key(NamedTuple):
-    """A partition as the client names it: by name up to version 12, by id from 13 on."""
-
-    topic: str | UUID | None
-    partition: int
-
-
 class Wanted(NamedTuple):
     """What a client wants of one partition; see `FetchPartition`."""
 
@@ -51,6 +45,18 @@ class Wanted(NamedTuple):
     last_fetched_epoch: int
     log_start_offset: int
     max_bytes: int
+
+
+class Reader(NamedTuple):
+    """Who reads, and how: what decides how much it may see."""
+
+    replica_id: int = -1
+    replica_epoch: int = -1
+    isolation_level: int = 0
+    rack: str = ""
+
+
+CONSUMER_READER = Reader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ class SessionRequest:
     is_follower: bool
     wanted: dict[Key, Wanted]
     forgotten: Sequence[Key] = ()
+    reader: Reader = CONSUMER_READER
 
 
 class _Cached:
@@ -95,7 +102,17 @@ class _Cached:
 class FetchSession:
     """What one client fetches."""
 
-    __slots__ = ("by_topic_id", "created_ms", "epoch", "id", "is_follower", "partitions", "used_ms")
+    __slots__ = (
+        "by_topic_id",
+        "created_ms",
+        "epoch",
+        "id",
+        "is_follower",
+        "news",
+        "partitions",
+        "reader",
+        "used_ms",
+    )
 
     def __init__(self, session_id: int, request: SessionRequest, now_ms: int) -> None:
         self.id = session_id
@@ -105,7 +122,12 @@ class FetchSession:
         self.epoch = 1
         """What the next round must say."""
         self.partitions = {key: _Cached(wanted) for key, wanted in request.wanted.items()}
-        """Those that had records longest ago are read first, so that none starves (R10)."""
+        self.reader = request.reader
+        self.news = SessionNews()
+        """Those of them that are worth reading. Of these, those that had records longest ago are
+        read first, so that none starves (R10)."""
+        for key in self.partitions:
+            self.news.want(key)
 
     @property
     def rank(self) -> tuple[bool, int]:
@@ -114,14 +136,20 @@ class FetchSession:
 
     def update(self, request: SessionRequest) -> None:
         """Begins the next round: takes up what the client has changed."""
+        if request.reader != self.reader:
+            self.reader = request.reader
+            for key in self.partitions:
+                self.news.want(key)
         for key in request.forgotten:
             self.partitions.pop(key, None)
+            self.news.forget(key)
         for key, wanted in request.wanted.items():
             cached = self.partitions.get(key)
             if cached is None:
                 self.partitions[key] = _Cached(wanted)
             else:
                 cached.wanted = wanted
+            self.news.want(key)
         self.epoch = 1 if self.epoch == _INT32_MAX else self.epoch + 1
 
     def note(self, key: Key, result: FetchResult) -> bool:
@@ -130,13 +158,16 @@ class FetchSession:
         if cached is None:
             return False
         if result.records:
-            self.partitions[key] = self.partitions.pop(key)
+            self.news.had_records(key)
         return cached.tells_news(result)
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One Fetch: what to read, and what of it to answer."""
+    """One Fetch: what to read, and what of it to answer.
+
+    Partitions of a session that have no news are left out.
+    """
 
     partitions: Sequence[tuple[Key, Wanted]]
     first: int = 0
@@ -153,16 +184,27 @@ class Round:
         """The id to answer."""
         return NO_SESSION if self.session is None else self.session.id
 
+    @property
+    def news(self) -> SessionNews | None:
+        """What the session knows of changes; None without a session."""
+        return None if self.session is None else self.session.news
+
     def answer(
-        self, results: Sequence[FetchResult]
+        self, results: Sequence[FetchResult], added: Sequence[Key] = ()
     ) -> tuple[ErrorCode, list[tuple[Key, FetchResult]]]:
-        """The error of the whole answer, and the results to send; `results` are all, in order."""
-        pairs = [(key, result) for (key, _), result in zip(self.partitions, results, strict=True)]
+        """The error of the whole answer, and the results to send.
+
+        `results` are those of all partitions in order, then of those `added` since they had news.
+        """
+        keys = [*(key for key, _ in self.partitions), *added]
+        pairs = list(zip(keys, results, strict=True))
         session = self.session
         if session is None:
             return self.error, pairs
         if session.epoch != self.epoch:
             # The client has gone on without waiting for this answer.
+            for key in keys:
+                session.news.has_changed(key)
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, []
         told = [pair for pair in pairs if session.note(*pair)]
         return ErrorCode.NONE, told if self.incremental else pairs
@@ -213,7 +255,7 @@ class FetchSessions:
             return Round((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.used_ms = now_ms
         self._sessions[session.id] = self._sessions.pop(session.id)
-        asked = [(key, cached.wanted) for key, cached in session.partitions.items()]
+        asked = [(key, session.partitions[key].wanted) for key in session.news]
         return Round(asked, session=session, epoch=session.epoch, incremental=True)
 
     def _create(self, request: SessionRequest, now_ms: int) -> FetchSession | None:
@@ -254,3 +296,4 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= len(session.partitions)
+            session.news.close()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.log.log_directory import LogDirectory
     from broker.log.partition_log import PartitionLog
     from broker.log.settings import LogSettings
+    from broker.types import TopicPartition
     from raftctl.runtime.api import Runtime
 
 _LOGS_A_TURN = 100
@@ -44,6 +45,8 @@ class Housekeeping:
         self._settings = settings
         self._fail = fail
         self._tasks: list[asyncio.Task[None]] = []
+        self.log_start_moved: Callable[[TopicPartition], None] = lambda _partition: None
+        """Hears of the logs that retention has shortened."""
         self._doomed: dict[LogDirectory, list[Callable[[], None]]] = {}
         """Removals that wait for their time, of each directory."""
         self._flushed_ms: dict[PartitionLog, int] = {}
@@ -84,7 +87,9 @@ class Housekeeping:
 
     async def checkpoint(self) -> None:
         """Flushes complete segments, writes checkpoints, removes what is no longer in a log."""
-        for directory, log in self._logs():
+        for number, (directory, log) in enumerate(self._logs()):
+            if number % _LOGS_A_TURN == 0:
+                await asyncio.sleep(0)
             await directory.flush(log, rolled_only=True)
             retired = log.take_retired()
             if retired:
@@ -121,6 +126,7 @@ class Housekeeping:
             except KafkaError:
                 continue  # The log has taken its directory offline.
             if count:
+                self.log_start_moved(log.partition)
                 self._runtime.log.info(
                     "segments_expired",
                     partition=str(log.partition),

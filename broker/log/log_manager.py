@@ -177,13 +177,16 @@ class LogManager:
         log.topic_id = topic_id
         self._home[log.partition].identify(log, topic_id)
 
-    def delete(self, partition: TopicPartition) -> None:
-        """Forgets the log at once and removes its files soon; does nothing if there is none."""
+    def delete(self, partition: TopicPartition, *, aside: bool = False) -> None:
+        """Forgets the log at once and removes its files soon; does nothing if there is none.
+
+        `aside`: the files stay, with `-stray` after the name of their directory.
+        """
         home = self._home.pop(partition, None)
         if home is None:
             return
         home.cleaned.pop(partition, None)
-        self.housekeeping.removals.add(home, home.logs.pop(partition))
+        self.housekeeping.removals.add(home, home.logs.pop(partition), aside=aside)
 
     def truncated(self, log: PartitionLog) -> None:
         """Makes a truncation durable soon, before anything that is flushed after it."""

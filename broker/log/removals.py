@@ -27,12 +27,14 @@ class Removals:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._waiting: dict[TopicPartition, tuple[LogDirectory, PartitionLog]] = {}
+        self._waiting: dict[TopicPartition, tuple[LogDirectory, PartitionLog, bool]] = {}
         self._more = asyncio.Event()
 
-    def add(self, directory: LogDirectory, log: PartitionLog) -> None:
-        """Removes the log's files soon, and durably."""
-        self._waiting[log.partition] = (directory, log)
+    def add(self, directory: LogDirectory, log: PartitionLog, *, aside: bool = False) -> None:
+        """Removes the log's files soon, and durably. `aside`: only gives them another name, under
+        which an operator finds them and no broker does.
+        """
+        self._waiting[log.partition] = (directory, log, aside)
         self._more.set()
 
     def finish(self, partition: TopicPartition) -> None:
@@ -56,12 +58,13 @@ class Removals:
                 self._more.clear()
             await asyncio.sleep(0)
 
-    def _remove(self, home: LogDirectory, log: PartitionLog) -> None:
+    def _remove(self, home: LogDirectory, log: PartitionLog, aside: bool) -> None:
         if home.offline is not None:
             return
         files = self._runtime.files
         retired = log.take_retired()
-        doomed = f"{log.directory}.{self._runtime.uuid().hex}-delete"
+        suffix = "stray" if aside else "delete"
+        doomed = f"{log.directory}.{self._runtime.uuid().hex}-{suffix}"
         try:
             files.rename(log.directory, doomed)
         except OSError as error:
@@ -72,7 +75,8 @@ class Removals:
             for finish in retired:
                 finish()
             log.close()
-            files.remove_tree(doomed)
+            if not aside:
+                files.remove_tree(doomed)
             files.sync_directory(home.path)
 
         home.submit(remove)

@@ -80,16 +80,17 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
         self,
         loop: asyncio.AbstractEventLoop,
         params: FetchParams,
-        partitions: Sequence[FetchPartition],
+        partitions: list[FetchPartition],
         found: Sequence[FetchResult],
         hosted: Mapping[TopicPartition, HostedPartition],
-        read: Callable[[FetchParams, Sequence[FetchPartition]], list[FetchResult]],
+        read: Callable[[], list[FetchResult]],
         must_wait: Callable[[HostedPartition, int], bool],
         *,
         tell_high_watermarks: bool,
     ) -> None:
-        """`hosted` is the broker's own table, so that it always says what is there; `must_wait`
-        tells where a follower gets nothing now, however much there is.
+        """`hosted` is the broker's own table, so that it always says what is there; `read` reads
+        the partitions again; `must_wait` tells where a follower gets nothing now, however much
+        there is.
         """
         super().__init__(loop)
         self._params = params
@@ -102,6 +103,12 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
             wanted.partition: index for index, wanted in enumerate(partitions)
         }
         self._available = [result.size for result in found]
+        self._total = sum(self._available)
+
+    def reads_more(self, wanted: FetchPartition) -> None:
+        """A partition was added to those that the fetch reads."""
+        self._indexes[wanted.partition] = len(self._available)
+        self._available.append(0)
 
     def is_complete_after(self, partition: TopicPartition) -> bool:
         """Whether there is enough, or an error that the client should hear of at once."""
@@ -112,7 +119,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
             return True
         if hosted.diverging(wanted) is not None or self._must_hear(hosted):
             return True
-        others = sum(self._available) - self._available[index]
+        others = self._total - self._available[index]
         needed = params.min_bytes - others
         try:
             available = 0
@@ -122,6 +129,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
             # The log is damaged here: reading it again tells the client.
             return True
         self._available[index] = available
+        self._total = others + available
         return available >= needed
 
     def _must_hear(self, hosted: HostedPartition) -> bool:
@@ -132,7 +140,7 @@ class DelayedFetch(DelayedOperation["list[FetchResult]"]):
 
     def answer(self) -> list[FetchResult]:
         """What is there now."""
-        return self._read(self._params, self._partitions)
+        return self._read()
 
 
 def is_enough(results: Sequence[FetchResult], min_bytes: int) -> bool:

@@ -1,7 +1,8 @@
 """A follower's end of a fetch session (KIP-227): what of its wants the leader must be told.
 
 Pure. The leader's end is `broker.apis.fetch_sessions`. After any doubt (a lost answer, a session
-that the leader no longer has) the next Fetch names all partitions and opens a session anew.
+that the leader no longer has) the next Fetch names all partitions and opens a session anew; else
+it costs by what was said to be wanted or dropped since the one before it.
 """
 
 from __future__ import annotations
@@ -35,16 +36,43 @@ class FollowerSession(Generic[K]):
     def __init__(self) -> None:
         self._id = _NO_SESSION
         self._epoch = _FIRST_EPOCH
+        self._wanted: dict[K, dict[str, Any]] = {}
         self._known: dict[K, dict[str, Any]] = {}
         """What the leader knows of our wants."""
+        self._touched: dict[K, None] = {}
+        """Where the two may differ."""
 
-    def next(self, wanted: Mapping[K, dict[str, Any]]) -> Told[K]:
-        """What to send so that the leader knows `wanted`, the fields of each partition."""
-        known = {} if self._epoch == _FIRST_EPOCH else self._known
-        changed = {key: one for key, one in wanted.items() if known.get(key) != one}
-        forgotten = tuple(key for key in known if key not in wanted)
-        self._known = dict(wanted)
-        return Told(self._id, self._epoch, changed, forgotten)
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def want(self, key: K, fields: dict[str, Any]) -> None:
+        """The fields of a partition from now on."""
+        self._wanted[key] = fields
+        self._touched[key] = None
+
+    def drop(self, key: K) -> None:
+        """Nothing is wanted of this partition any more."""
+        if self._wanted.pop(key, None) is not None:
+            self._touched[key] = None
+
+    def next(self) -> Told[K]:
+        """What to send so that the leader knows all that is wanted."""
+        if self._epoch == _FIRST_EPOCH:
+            self._known = dict(self._wanted)
+            self._touched.clear()
+            return Told(self._id, self._epoch, dict(self._wanted), ())
+        changed: dict[K, dict[str, Any]] = {}
+        forgotten: list[K] = []
+        for key in self._touched:
+            known, wanted = self._known.pop(key, None), self._wanted.get(key)
+            if wanted is not None:
+                self._known[key] = wanted
+                if wanted != known:
+                    changed[key] = wanted
+            elif known is not None:
+                forgotten.append(key)
+        self._touched.clear()
+        return Told(self._id, self._epoch, changed, tuple(forgotten))
 
     def answered(self, error: ErrorCode, session_id: int) -> None:
         """The leader's answer to the Fetch."""

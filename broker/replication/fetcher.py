@@ -13,11 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broker.replication.connection import BrokerConnection, connect
-from broker.replication.fetch_session import FollowerSession
+from broker.replication.following import Following, Followings
 from broker.replication.hosted import EARLIEST, LATEST, Fetched, HostedPartition
 from broker.replication.partition import NO_LEADER
 from broker.types import EpochEndOffset, TopicPartition
@@ -39,32 +38,8 @@ _FIRST_BACKOFF_MS = 20
 _THROTTLED_MS = 100
 """How long a partition waits before it is asked again whether it must."""
 _DOUBLINGS_MAX = 20
-
-
-@dataclass(eq=False, slots=True)
-class Following:
-    """A partition that follows this fetcher's leader in one leader epoch."""
-
-    hosted: HostedPartition
-    leader_epoch: int
-    failures: int = 0
-    """Errors since it last had an answer."""
-    not_before: float = 0.0
-    """Loop time before which it is not asked for again, after an error."""
-    out_of_range: bool = False
-    """Whether the leader's ends must be asked for first."""
-    is_behind: bool = True
-    """Whether it lacks records that are committed, as far as is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    following: Following
-    fetch_offset: int
-
-
-_Key = tuple["UUID", int]
-"""Topic id and partition."""
+_GATHER_SECONDS = 0.000_1
+"""So long, for each partition of a fetcher, do newcomers gather before they end a Fetch."""
 
 
 class Fetcher:
@@ -91,29 +66,50 @@ class Fetcher:
         self._tell_changed = changed
         self._log = context.runtime.log.bind(fetch_from=leader_id)
         self._loop = asyncio.get_running_loop()
-        self._partitions: dict[TopicPartition, Following] = {}
+        self._followings = Followings(context.config.replica_fetch_max_bytes)
         self._changed = asyncio.Event()
         self._connection: BrokerConnection | None = None
+        self._is_waiting = False
+        """Whether a Fetch is at the leader."""
         self._interrupted = False
+        self._gathering: asyncio.TimerHandle | None = None
+        """Runs while partitions gather for which the Fetch that waits is ended."""
         self._failures = 0
-        self._session: FollowerSession[_Key] = FollowerSession()
 
     @property
     def is_idle(self) -> bool:
         """Whether no partition follows this leader."""
-        return not self._partitions
+        return not self._followings
 
     def follow(self, hosted: HostedPartition) -> None:
         """Adds a partition, or takes note of its new leader epoch."""
-        self._partitions[hosted.partition] = Following(hosted, hosted.rules.leader_epoch)
+        self._followings.follow(hosted)
         self._changed.set()
-        # The request in flight may wait at the leader for partitions that have nothing new.
-        self._interrupted = True
-        self._drop_connection()
+        if self._gathering is None:
+            # The request in flight may wait at the leader for partitions that have nothing new.
+            # To open a session anew takes the longer, the more partitions are named.
+            delay = len(self._followings) * _GATHER_SECONDS
+            self._gathering = self._loop.call_later(delay, self._interrupt)
 
     def unfollow(self, partition: TopicPartition) -> None:
         """Forgets a partition; an answer for it is dropped."""
-        self._partitions.pop(partition, None)
+        self._followings.unfollow(partition)
+
+    def touch(self, partition: TopicPartition) -> None:
+        """The partition's log has changed by itself: the leader is told with the next Fetch."""
+        self._followings.touch(partition)
+
+    def _interrupt(self) -> None:
+        """Ends the Fetch that waits, so that those that have gathered are asked for."""
+        self._gathering = None
+        if self._is_waiting:
+            self._interrupted = True
+            self._drop_connection()
+
+    def _stop_gathering(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
 
     async def run(self) -> None:
         """Fetches for ever."""
@@ -133,6 +129,7 @@ class Fetcher:
                         tell("fetch_failed", error=error.code.name, why=error.message)
                         await self._pause(self._backoff_ms(self._failures) / 1000)
         finally:
+            self._stop_gathering()
             self._drop_connection()
 
     def _drop_connection(self) -> None:
@@ -153,22 +150,21 @@ class Fetcher:
                 await self._changed.wait()
 
     async def _pause_until_ready(self) -> None:
-        while not self._ready():
-            now = self._loop.time()
-            waits = [following.not_before - now for following in self._partitions.values()]
-            await self._pause(min(waits, default=None))
+        while not self._is_ready():
+            ready_at = self._followings.ready_at()
+            await self._pause(None if ready_at is None else ready_at - self._loop.time())
 
-    def _ready(self) -> list[Following]:
-        """The partitions to ask for now."""
+    def _is_ready(self) -> bool:
+        """Whether there are partitions to ask for now."""
         now = self._loop.time()
-        ready = [f for f in self._partitions.values() if f.not_before <= now]
+        ready = self._followings.is_ready(now)
         if not self._throttle.is_exceeded(int(now * 1000)):
             return ready
         # One that is in sync is never kept waiting: clients wait for it.
-        waiting = [f for f in ready if f.is_behind and f.hosted.fetches_throttled]
-        for following in waiting:
-            following.not_before = now + _THROTTLED_MS / 1000
-        return [f for f in ready if f.not_before <= now]
+        self._followings.hold(
+            lambda one: one.is_behind and one.hosted.fetches_throttled, now + _THROTTLED_MS / 1000
+        )
+        return self._followings.is_ready(now)
 
     async def _connected(self) -> BrokerConnection:
         if self._connection is None:
@@ -188,21 +184,21 @@ class Fetcher:
 
     async def _fetch(self) -> None:
         connection = await self._connected()
-        for following in self._ready():
+        for following in self._followings.touched:
             if following.out_of_range:
                 await self._align(connection, following)
         await self._flush()
-        asked = self._ask()
-        answer = await self._exchange(connection, asked)
-        self._session.answered(ErrorCode(answer["error_code"]), answer["session_id"])
+        answer = await self._exchange(connection)
+        session = self._followings.session
+        session.answered(ErrorCode(answer["error_code"]), answer["session_id"])
         if answer["error_code"]:
             code = ErrorCode(answer["error_code"])
             raise KafkaError(code, "the leader refused the fetch")
-        await self._apply(asked, answer)
+        await self._apply(answer)
 
     async def _flush(self) -> None:
         """Makes durable what counts only then (`flush.on.ack`); it takes what the disk takes."""
-        waiting = [following for following in self._ready() if following.hosted.awaits_flush]
+        waiting = [one for one in self._followings.touched if one.hosted.awaits_flush]
         flushes = [f.hosted.log.flush_through(f.hosted.log.log_end_offset) for f in waiting]
         for following, flushed in zip(waiting, flushes, strict=True):
             try:
@@ -210,31 +206,23 @@ class Fetcher:
             except KafkaError as failed:
                 self._back_off(following, str(failed))
 
-    async def _exchange(
-        self, connection: BrokerConnection, asked: dict[_Key, _Asked]
-    ) -> dict[str, Any]:
-        message = self._request(asked)
+    async def _exchange(self, connection: BrokerConnection) -> dict[str, Any]:
+        self._stop_gathering()
+        message = self._request()
         timeout_ms = self._config.replica_socket_timeout_ms
+        self._is_waiting = True
         try:
             return await connection.call(FETCH_KEY, FETCH_VERSION, message, timeout_ms)
         except KafkaError:
-            self._session.failed()
+            self._followings.session.failed()
             raise
+        finally:
+            self._is_waiting = False
 
-    def _ask(self) -> dict[_Key, _Asked]:
-        return {
-            (following.hosted.topic_id, following.hosted.partition.partition): _Asked(
-                following, following.hosted.log.log_end_offset
-            )
-            for following in self._ready()
-        }
-
-    def _is_current(self, following: Following) -> bool:
-        return self._partitions.get(following.hosted.partition) is following
-
-    def _request(self, asked: dict[_Key, _Asked]) -> dict[str, Any]:
+    def _request(self) -> dict[str, Any]:
         config = self._config
-        told = self._session.next({key: self._wanted(one) for key, one in asked.items()})
+        self._followings.tell_session()
+        told = self._followings.session.next()
         topics: dict[UUID, list[dict[str, Any]]] = {}
         for (topic_id, partition_id), wanted in told.changed.items():
             topics.setdefault(topic_id, []).append({"partition": partition_id, **wanted})
@@ -257,40 +245,31 @@ class Fetcher:
             ],
         }
 
-    def _wanted(self, one: _Asked) -> dict[str, Any]:
-        log = one.following.hosted.log
-        return {
-            "current_leader_epoch": one.following.leader_epoch,
-            "fetch_offset": one.fetch_offset,
-            "last_fetched_epoch": log.epochs.latest,
-            "log_start_offset": log.log_start_offset,
-            "partition_max_bytes": self._config.replica_fetch_max_bytes,
-        }
-
-    async def _apply(self, asked: dict[_Key, _Asked], answer: dict[str, Any]) -> None:
+    async def _apply(self, answer: dict[str, Any]) -> None:
         handled = 0
         for topic in answer["responses"]:
             for data in topic["partitions"]:
-                one = asked.get((topic["topic_id"], data["partition_index"]))
-                if one is None or not self._is_current(one.following):
+                following = self._followings.asked((topic["topic_id"], data["partition_index"]))
+                if following is None:
                     continue
-                self._apply_one(one, data)
+                self._followings.touch(following.hosted.partition)
+                self._apply_one(following, data)
                 handled += len(data["records"] or b"")
                 if handled >= _YIELD_BYTES:
                     handled = 0
                     await asyncio.sleep(0)
 
-    def _apply_one(self, asked: _Asked, data: dict[str, Any]) -> None:
-        hosted = asked.following.hosted
+    def _apply_one(self, following: Following, data: dict[str, Any]) -> None:
+        hosted = following.hosted
         error = ErrorCode(data["error_code"])
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            asked.following.out_of_range = True
+            following.out_of_range = True
             return
         if error is not ErrorCode.NONE:
-            self._back_off(asked.following, error.name)
+            self._back_off(following, error.name)
             return
-        asked.following.failures = 0
-        if hosted.log.log_end_offset != asked.fetch_offset:
+        following.failures = 0
+        if hosted.log.log_end_offset != following.fetch_offset:
             return
         diverging = data["diverging_epoch"]
         if diverging["end_offset"] >= 0:
@@ -302,9 +281,9 @@ class Fetcher:
                 Fetched(data["records"] or b"", data["high_watermark"], data["log_start_offset"])
             )
         except KafkaError as failed:
-            self._back_off(asked.following, str(failed))
+            self._back_off(following, str(failed))
             return
-        asked.following.is_behind = hosted.log.log_end_offset < data["high_watermark"]
+        following.is_behind = hosted.log.log_end_offset < data["high_watermark"]
         if data["records"] and hosted.fetches_throttled:
             self._throttle.record(len(data["records"]), int(self._loop.time() * 1000))
         if changed:
@@ -314,7 +293,7 @@ class Fetcher:
         """The leader does not have our end: finds out what it has."""
         start = await self._leader_offset(connection, following, EARLIEST)
         end = await self._leader_offset(connection, following, LATEST)
-        if start is None or end is None or not self._is_current(following):
+        if start is None or end is None or not self._followings.is_current(following):
             return
         following.out_of_range = False
         self._cut(following.hosted, following.hosted.align_with(start, end))
@@ -350,7 +329,8 @@ class Fetcher:
 
     def _back_off(self, following: Following, why: str) -> None:
         following.failures += 1
-        following.not_before = self._loop.time() + self._backoff_ms(following.failures) / 1000
+        backoff_ms = self._backoff_ms(following.failures)
+        self._followings.wait(following, self._loop.time() + backoff_ms / 1000)
         tell = self._log.info if following.failures == 1 else self._log.debug
         tell("fetch_refused", partition=str(following.hosted.partition), why=why)
 
@@ -412,6 +392,12 @@ class Fetchers:
             self._fetchers[link] = fetcher
             self._tasks[link] = self._start(fetcher)
         fetcher.follow(hosted)
+
+    def touch(self, partition: TopicPartition) -> None:
+        """The partition's log has changed by itself."""
+        link = self._link_of.get(partition)
+        if link is not None:
+            self._fetchers[link].touch(partition)
 
     def _number_for(self, partition: TopicPartition) -> int:
         # Neighbours on different connections; Python's own hash differs from run to run.

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from broker.log.aborted_index import AbortedTransaction
     from broker.log.partition_log import PartitionLog
     from broker.log.results import Appended
+    from broker.replication.session_news import SessionNews
     from broker.replication.transaction_guards import Guard, Sender
+    from broker.types import FetchKey
     from raftctl.metadata.image import PartitionImage
 
 LATEST = -1
@@ -69,6 +71,13 @@ class HostedPartition:
         self.rules = rules
         self.log = log
         self.guards = TransactionGuards()
+        self.resting: dict[tuple[SessionNews, FetchKey], None] = {}
+        """The fetch sessions whose readers have all that they may see of this partition."""
+
+    def has_news(self) -> None:
+        """Something has changed that readers see, or that decides what they may see."""
+        for news, key in list(self.resting):
+            news.has_changed(key)
 
     def hint(self) -> LeaderHint:
         """The leader as this broker knows it."""
@@ -270,6 +279,21 @@ class HostedPartition:
             if params.read_committed
             else None,
         )
+
+    def rest(self, wanted: FetchPartition, params: FetchParams, news: SessionNews) -> None:
+        """After a Fetch that found nothing: the reader rests if it would go on finding nothing."""
+        if wanted.fetch_offset < self.limit_for(
+            params.replica_id, read_committed=params.read_committed
+        ):
+            return
+        if params.replica_id == CONSUMER:
+            news.rest(self, wanted, None)
+            return
+        follower = self.rules.resting_follower(
+            params.replica_id, wanted.fetch_offset, params.replica_epoch
+        )
+        if follower is not None:
+            news.rest(self, wanted, follower)
 
     def available_bytes(self, wanted: FetchPartition, params: FetchParams, enough: int) -> int:
         """How much a fetch would find, at least if it is less than `enough`."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 RETRY_BACKOFF_MS = 50
 REQUEST_TIMEOUT_MS = 10_000
 _ITEMS_MAX = 1_000
+_AT_ONCE = 50
+"""So many answers are applied before others have their turn: some milliseconds."""
 
 
 class IsrManager:
@@ -64,7 +66,9 @@ class IsrManager:
             return True
         results = await self._ask(batch)
         retried = False
-        for (proposal, hosted), result in zip(batch, results, strict=True):
+        for number, ((proposal, hosted), result) in enumerate(zip(batch, results, strict=True)):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
             if self._settle(hosted, proposal, result):
                 self.submit(hosted, proposal)
                 retried = True

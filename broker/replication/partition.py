@@ -29,11 +29,18 @@ UNKNOWN_EPOCH = -1
 
 
 @dataclass(slots=True)
+class LastFetch:
+    """When a fetch session's last Fetch came."""
+
+    ms: int = 0
+
+
+@dataclass(slots=True)
 class FollowerState:
     """What the leader knows of one follower, from its fetches in this leader epoch."""
 
     caught_up_ms: int
-    """When it last had all that the leader had."""
+    """When it last had all that the leader had, by the Fetch that last read the partition."""
     log_end_offset: int = UNKNOWN_OFFSET
     broker_epoch: int = UNKNOWN_EPOCH
     log_start_offset: int = UNKNOWN_OFFSET
@@ -42,6 +49,25 @@ class FollowerState:
     leader_end_at_fetch: int = UNKNOWN_OFFSET
     """The leader's log end at its last fetch."""
     fetched_ms: int = 0
+    session: LastFetch | None = None
+    """While it rests (`rest`): its fetch session, each Fetch of which says that it has all."""
+
+    @property
+    def had_all_ms(self) -> int:
+        """When it last had all that the leader had."""
+        session = self.session
+        return self.caught_up_ms if session is None else max(self.caught_up_ms, session.ms)
+
+    def rest(self, session: LastFetch) -> None:
+        """It has all that the leader has; until that has more, its session's fetches repeat it."""
+        self.session = session
+
+    def get_up(self, session: LastFetch) -> None:
+        """The leader has news, or the session says nothing of the partition any more."""
+        if self.session is session:
+            self.caught_up_ms = self.had_all_ms
+            self.fetched_ms = max(self.fetched_ms, session.ms)
+            self.session = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +249,8 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if fetch_offset > log_end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
+        if follower.session is not None:
+            follower.get_up(follower.session)
         if broker_epoch > follower.broker_epoch > UNKNOWN_EPOCH:
             # It restarted: what the former incarnation had says nothing.
             follower.caught_up_ms = self._long_ago(now_ms)
@@ -237,6 +265,19 @@ class Partition:
         follower.leader_end_at_fetch = log_end_offset
         follower.fetched_ms = now_ms
         return ErrorCode.NONE
+
+    def resting_follower(
+        self, replica_id: int, fetch_offset: int, broker_epoch: int
+    ) -> FollowerState | None:
+        """The follower, if it has told just this and nothing hangs on its telling it again.
+
+        One outside the ISR must go on: each of its fetches may be the one that lets it join.
+        """
+        follower = self.followers.get(replica_id)
+        if follower is None or replica_id not in self.isr:
+            return None
+        told = follower.log_end_offset, follower.broker_epoch
+        return follower if told == (fetch_offset, broker_epoch) else None
 
     def advance_high_watermark(self, log_end_offset: int, now_ms: int) -> bool:
         """Leader: moves the high watermark as far as the replicas allow; whether it moved."""
@@ -255,7 +296,7 @@ class Partition:
 
     def _about_to_join(self, replica_id: int, follower: FollowerState, now_ms: int) -> bool:
         """Else a follower just behind would chase a high watermark that runs away from it."""
-        recent = now_ms - follower.caught_up_ms <= self._lag_time_max_ms
+        recent = now_ms - follower.had_all_ms <= self._lag_time_max_ms
         return recent and self._may_join(replica_id, follower.broker_epoch)
 
     def follow_high_watermark(self, leader_high_watermark: int, log_end_offset: int) -> bool:
@@ -297,7 +338,7 @@ class Partition:
 
     def _keeps_up(self, follower: FollowerState, log_end_offset: int, now_ms: int) -> bool:
         has_all = follower.log_end_offset == log_end_offset
-        return has_all or now_ms - follower.caught_up_ms <= self._lag_time_max_ms
+        return has_all or now_ms - follower.had_all_ms <= self._lag_time_max_ms
 
     def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
         members = tuple((replica, self._broker_epoch_of(replica)) for replica in isr)

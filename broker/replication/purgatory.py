@@ -68,6 +68,13 @@ class Purgatory(Generic[R]):
         operation.future.add_done_callback(lambda _: self._forget(operation))
         return operation.future
 
+    def watch(self, operation: DelayedOperation[R], key: TopicPartition) -> None:
+        """If the operation still waits, it watches one more partition."""
+        watched = self._watched.get(operation)
+        if watched is not None and operation not in self._watchers.setdefault(key, {}):
+            self._watchers[key][operation] = None
+            watched.append(key)
+
     def wake(self, partition: TopicPartition) -> None:
         """The partition has changed: answers the operations that this completes."""
         watchers = self._watchers.get(partition)

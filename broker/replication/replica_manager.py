@@ -15,7 +15,7 @@ from broker.replication import cold_reads
 from broker.replication.ack_flusher import AckFlusher
 from broker.replication.arrivals import Arrivals
 from broker.replication.background import Background
-from broker.replication.delayed import Awaited, DelayedFetch, DelayedProduce, is_enough
+from broker.replication.delayed import Awaited, DelayedProduce
 from broker.replication.deletion import RecordDeletion
 from broker.replication.directory_assignments import DirectoryAssignments
 from broker.replication.fetcher import Fetchers
@@ -25,7 +25,7 @@ from broker.replication.neighbours import Neighbours
 from broker.replication.offset_lookups import OffsetLookups
 from broker.replication.partition import Partition
 from broker.replication.purgatory import Purgatory
-from broker.replication.replica_selector import ReplicaView, closest
+from broker.replication.reads import Reads
 from broker.replication.role_changes import RoleChanges
 from broker.replication.strays import strays
 from broker.replication.throttle import Throttles
@@ -40,7 +40,6 @@ from broker.types import (
     OffsetResult,
     TopicPartition,
 )
-from raftctl.config import RACK_AWARE_SELECTOR
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import (
@@ -58,9 +57,14 @@ if TYPE_CHECKING:
 
     from broker.log.log_manager import LogManager
     from broker.log.partition_log import PartitionLog
+    from broker.replication.session_news import SessionNews
     from broker.types import Appendable, DeletedRecords, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.plugins import BrokerContext
+
+
+_SHRUNK_A_TURN = 500
+"""Of so many partitions are the replicas looked at before others have their turn."""
 
 
 class ReplicaManager:
@@ -87,14 +91,23 @@ class ReplicaManager:
         lookups = context.runtime.worker("offset-lookups")
         self._offsets = OffsetLookups(lookups, self._hosted, self._absence)
         self._ack_flusher = AckFlusher(self._flushed)
-        self._selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
         self._isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
         logs.directory_failed = self._directory_failed
+        logs.housekeeping.log_start_moved = self._log_start_moved
         self._deletion = RecordDeletion(
             self._loop, self._hosted, self._absence, self._neighbours.lives
         )
         self._throttles = Throttles(self._broker_id)
+        self._reads = Reads(
+            context.config,
+            self._hosted,
+            self._absence,
+            self._cold_reads,
+            self._throttles,
+            self._neighbours,
+            self._fetches,
+        )
         self._fetchers = Fetchers(
             context,
             logs,
@@ -133,9 +146,9 @@ class ReplicaManager:
     def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Leads and follows what the image says; starts work and does not wait for it."""
         if self._image is EMPTY_IMAGE:
-            for partition, topic_id in strays(self._logs, image, self._broker_id):
+            for partition in strays(self._logs, image, self._broker_id):
                 self._context.runtime.log.warning("stray_log", partition=str(partition))
-                self._drop(partition, topic_id)
+                self._logs.delete(partition, aside=True)
         self._image = self._neighbours.image = image
         for topic in delta.deleted_topics.values():
             for partition_id in range(len(topic.partitions)):
@@ -232,6 +245,7 @@ class ReplicaManager:
         self._logs.delete(partition)
         if hosted is not None:
             hosted.rules.resign()
+            hosted.has_news()
             self._wake(partition)
 
     def _directory_failed(self, path: str, partitions: Sequence[TopicPartition]) -> None:
@@ -266,6 +280,7 @@ class ReplicaManager:
                     self._ack_flusher.request(hosted)
                 hosted.advance(self._now_ms())
                 self._wake(partition)
+                self._fetchers.touch(partition)
 
     def _topic_config(self, topic: str) -> TopicConfig:
         return topic_config(self._image, topic, self._topic_defaults, self._broker_id)
@@ -315,48 +330,23 @@ class ReplicaManager:
     # --- fetch ----------------------------------------------------------------------------------
 
     def fetch(
-        self, params: FetchParams, partitions: Sequence[FetchPartition]
+        self,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        news: SessionNews | None = None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """Reads from each partition; results in order of the partitions, later if there is little.
 
-        A follower's fetch also says how far it has come, which may commit records.
+        With `news`, of a fetch session, `partitions` is a list of those that have some; where
+        others have some before there is enough, the list grows by them. A follower's fetch also
+        says how far it has come, which may commit records.
         """
+        asked = partitions if isinstance(partitions, list) else list(partitions)
+        if news is not None:
+            news.begin(asked, self._now_ms())
         if params.replica_id != CONSUMER:
-            self._follower_fetched(params, partitions)
-        if not self._cold_reads.is_cold(params, partitions):
-            return self._fetch_now(params, partitions)
-        # A task, so that a client that leaves ends it.
-        return self._loop.create_task(self._fetch_warmed(params, partitions))
-
-    async def _fetch_warmed(
-        self, params: FetchParams, partitions: Sequence[FetchPartition]
-    ) -> list[FetchResult]:
-        await self._cold_reads.warm(params, partitions)
-        found = self._fetch_now(params, partitions)
-        return found if isinstance(found, list) else await found
-
-    def _fetch_now(
-        self, params: FetchParams, partitions: Sequence[FetchPartition]
-    ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
-        urgent = self._selects and self._must_hear(params.replica_id, partitions)
-        results = self._read(params, partitions)
-        self._cold_reads.read_ahead(params, partitions)
-        if not partitions or params.max_wait_ms <= 0 or is_enough(results, params.min_bytes):
-            return results
-        if urgent:
-            return results
-        operation = DelayedFetch(
-            self._loop,
-            params,
-            partitions,
-            results,
-            self._hosted,
-            self._read,
-            self._must_wait,
-            tell_high_watermarks=self._selects,
-        )
-        watched = (wanted.partition for wanted in partitions)
-        return self._fetches.wait(operation, watched, params.max_wait_ms)
+            self._follower_fetched(params, asked)
+        return self._reads.fetch(params, asked, news)
 
     def _follower_fetched(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
         now_ms = self._now_ms()
@@ -373,62 +363,6 @@ class ReplicaManager:
                 proposal = hosted.rules.propose_expansion(params.replica_id)
                 if proposal is not None:
                     self._isr.submit(hosted, proposal)
-
-    def _must_hear(self, replica_id: int, partitions: Sequence[FetchPartition]) -> bool:
-        """Whether a follower is to be told of a high watermark now, for the consumers it has."""
-        known = (self._hosted.get(wanted.partition) for wanted in partitions)
-        return any(h is not None and h.is_behind_in_high_watermark(replica_id) for h in known)
-
-    def _read(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> list[FetchResult]:
-        count = len(partitions)
-        results: dict[int, FetchResult] = {}
-        left, min_one = params.max_bytes, True
-        for step in range(count):
-            index = (params.first + step) % count
-            result = self._read_one(params, partitions[index], max(left, 0), min_one)
-            results[index] = result
-            left -= result.size
-            min_one = min_one and not result.records
-        return [results[index] for index in range(count)]
-
-    def _read_one(
-        self, params: FetchParams, wanted: FetchPartition, max_bytes: int, min_one: bool
-    ) -> FetchResult:
-        hosted = self._hosted.get(wanted.partition)
-        if hosted is None:
-            return FetchResult(self._absence(wanted.partition))
-        if params.replica_id != CONSUMER and not hosted.rules.knows(params.replica_id):
-            error = hosted.rules.check_leader(wanted.current_leader_epoch)
-            return FetchResult(error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        preferred = self._preferred(hosted, wanted, params)
-        if preferred != self._broker_id:
-            return hosted.sends_to(preferred)
-        if self._must_wait(hosted, params.replica_id):
-            return hosted.fetch(wanted, params, max_bytes=0, min_one=False)
-        result = hosted.fetch(wanted, params, max_bytes=max_bytes, min_one=min_one)
-        self._throttles.sent(hosted, params.replica_id, result.size, self._now_ms())
-        return result
-
-    def _must_wait(self, hosted: HostedPartition, replica_id: int) -> bool:
-        return self._throttles.must_wait(hosted, replica_id, self._now_ms())
-
-    def _preferred(
-        self, hosted: HostedPartition, wanted: FetchPartition, params: FetchParams
-    ) -> int:
-        """The replica that a consumer should read from; this one if it is not for us to say."""
-        if params.leader_only or not params.client_rack or hosted.fetch_error(wanted, params):
-            return self._broker_id
-        if not hosted.rules.is_leader:
-            return self._broker_id
-        end = hosted.log.log_end_offset
-        leader = ReplicaView(self._broker_id, self._config.broker_rack, end, self._now_ms())
-        brokers = self._image.brokers
-        followers = [
-            ReplicaView(replica, brokers[replica].rack, one.log_end_offset, one.caught_up_ms)
-            for replica, one in hosted.rules.readable_followers(wanted.fetch_offset).items()
-            if replica in brokers and brokers[replica].active
-        ]
-        return closest(params.client_rack, leader, followers)
 
     # --- offsets --------------------------------------------------------------------------------
 
@@ -450,7 +384,10 @@ class ReplicaManager:
         self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
     ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
         """Hides what is below each offset; results in order, when all live replicas follow."""
-        return self._deletion.delete(timeout_ms, entries)
+        deleted = self._deletion.delete(timeout_ms, entries)
+        for partition, _ in entries:
+            self._log_start_moved(partition)
+        return deleted
 
     def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
         """Who writes to a partition that this broker leads."""
@@ -474,7 +411,9 @@ class ReplicaManager:
         while True:
             await asyncio.sleep(self._config.replica_lag_time_max_ms / 2000)
             now_ms = self._now_ms()
-            for hosted in list(self._hosted.values()):
+            for number, hosted in enumerate(list(self._hosted.values())):
+                if number % _SHRUNK_A_TURN == _SHRUNK_A_TURN - 1:
+                    await asyncio.sleep(0)
                 end = hosted.log.log_end_offset
                 proposal = hosted.rules.propose_shrinking(end, now_ms)
                 if proposal is not None:
@@ -490,7 +429,17 @@ class ReplicaManager:
         hosted.advance(self._now_ms())
         self._wake(hosted.partition)
 
+    def _log_start_moved(self, partition: TopicPartition) -> None:
+        """Leaders tell it to their readers, followers to their leader; nobody is kept waiting."""
+        hosted = self._hosted.get(partition)
+        if hosted is not None:
+            hosted.has_news()
+            self._fetchers.touch(partition)
+
     def _wake(self, partition: TopicPartition) -> None:
+        hosted = self._hosted.get(partition)
+        if hosted is not None:
+            hosted.has_news()
         self._produces.wake(partition)
         self._fetches.wake(partition)
         self._deletion.wake(partition)

@@ -23,15 +23,19 @@ class Admission:
         self.fail = fail
         """Ends the node: a bug was found."""
         self._connections_max = config.max_connections
+        self._closed = False
         # A dict for its order: a set's is not the same in each run.
         self._connections: dict[Connection, None] = {}
 
-    def admit(self, connection: Connection) -> bool:
-        """Counts a new connection in; False if there are `max.connections` already."""
+    def admit(self, connection: Connection) -> str | None:
+        """Counts a new connection in; else says why not."""
+        if self._closed:
+            # It was accepted just before the listener was closed.
+            return "the broker stops"
         if len(self._connections) >= self._connections_max:
-            return False
+            return "max.connections is reached"
         self._connections[connection] = None
-        return True
+        return None
 
     def forget(self, connection: Connection) -> None:
         """Counts a closed connection out."""
@@ -46,7 +50,7 @@ class Admission:
             connection.advance()
 
     def close_all(self) -> None:
-        """Closes every connection."""
-        self.open = False
+        """Closes every connection, and those that are still made."""
+        self.open, self._closed = False, True
         for connection in list(self._connections):
             connection.close()

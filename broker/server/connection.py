@@ -91,12 +91,12 @@ class Connection(asyncio.BufferedProtocol):
     # --- what the event loop calls --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Joins the broker's connections, or closes when there are too many."""
+        """Joins the broker's connections, or closes when there are too many or the broker stops."""
         self._transport = cast("asyncio.Transport", transport)
         self._outbox = Outbox(self._transport, self._make_sender)
         self._log = self._log.bind(peer=_address(transport.get_extra_info("peername")))
-        if not self._admission.admit(self):
-            self._hang_up("max.connections is reached")
+        if refusal := self._admission.admit(self):
+            self._hang_up(refusal)
             return
         self._watch_idleness()
 

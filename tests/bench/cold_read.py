@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.log.log_manager import LogManager
 from broker.replication.cold_reads import ColdReads
+from broker.replication.reads import Reads
 from broker.replication.replica_manager import ReplicaManager
 from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
 from raftctl.bench.figures import figure
@@ -37,7 +38,7 @@ BATCH_BYTES = 512 << 10
 PARTITION = TopicPartition("t", 0)
 
 
-class _Measured(ReplicaManager):
+class _Measured(Reads):
     """Notes how long each step of a fetch holds the event loop."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -80,10 +81,10 @@ def run(turns: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         for _ in range(turns):
             for warms in (True, False):
-                replicas, took_s = asyncio.run(_turn(directory, warms=warms))
-                longest[warms].append(max(replicas.held_ms))
-                disk[warms].append(replicas.disk_bytes / MEBIBYTE)
-                waits[warms].append(replicas.waits)
+                reads, took_s = asyncio.run(_turn(directory, warms=warms))
+                longest[warms].append(max(reads.held_ms))
+                disk[warms].append(reads.disk_bytes / MEBIBYTE)
+                waits[warms].append(reads.waits)
                 rates[warms].append(LOG_BYTES / MEBIBYTE / took_s)
     return {
         "cold_read_longest_hold_with": figure(longest[True], "ms", "below a heartbeat"),
@@ -97,6 +98,20 @@ def run(turns: int) -> dict[str, Any]:
     }
 
 
+def _measured(replicas: ReplicaManager, *, warms: bool) -> _Measured:
+    """The reads of this broker from now on."""
+    reads = replicas._reads = _Measured(
+        replicas._config,
+        replicas.hosted,
+        replicas._absence,
+        replicas._cold_reads if warms else _Blind([], replicas.hosted),
+        replicas._throttles,
+        replicas._neighbours,
+        replicas._fetches,
+    )
+    return reads
+
+
 async def _turn(directory: str, *, warms: bool) -> tuple[_Measured, float]:
     runtime = RealRuntime(io.StringIO())
     keys = {"log_dirs": directory, "message_max_bytes": str(2 * BATCH_BYTES)}
@@ -105,9 +120,8 @@ async def _turn(directory: str, *, warms: bool) -> tuple[_Measured, float]:
         settings, runtime, "cluster", FakeController(), lambda: 1, lambda: -1, _raise
     )
     logs = LogManager(runtime, settings.log_dirs, topic_defaults(settings), _raise)
-    replicas = _Measured(context, logs)
-    if not warms:
-        replicas._cold_reads = _Blind([], replicas.hosted)
+    replicas = ReplicaManager(context, logs)
+    reads = _measured(replicas, warms=warms)
     await replicas.start()
     world = World(1)
     world.controller.publish = replicas.apply_delta
@@ -119,7 +133,7 @@ async def _turn(directory: str, *, warms: bool) -> tuple[_Measured, float]:
     took_s = time.perf_counter() - began
     await replicas.stop()
     runtime.close()
-    return replicas, took_s
+    return reads, took_s
 
 
 def _raise(error: BaseException) -> None:

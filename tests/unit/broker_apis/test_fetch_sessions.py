@@ -17,12 +17,14 @@ from broker.apis.fetch_sessions import (
     FINAL_EPOCH,
     FIRST_EPOCH,
     FetchSessions,
-    Key,
+    Reader,
     SessionRequest,
     Wanted,
 )
 from broker.protocol.versions import SERVED, ApiKey
-from broker.types import EpochEndOffset, FetchResult
+from broker.replication.hosted import HostedPartition
+from broker.types import EpochEndOffset, FetchPartition, FetchResult, TopicPartition
+from broker.types import FetchKey as Key
 from raftctl.errors import ErrorCode
 from tests.unit.broker_apis.asking import TOPIC_ID, ask
 from tests.unit.broker_server.fakes import FakeBroker, batch, fetch_message, produce_message
@@ -141,7 +143,23 @@ def test_an_answer_that_the_client_did_not_wait_for_is_refused() -> None:
     session_id = opened(known, 1)
     late = known.begin(request([], session_id, 1), 0)
     known.begin(request([], session_id, 2), 0)
+    assert late.news is not None
+    late.news.rest(unused_place(Key("t", 0)), wanted_of(Key("t", 0)), None)
     assert late.answer([RECORDS]) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
+    assert list(late.news) == keys(1), "nobody was told of it"
+
+
+def test_another_way_of_reading_begins_with_all_partitions() -> None:
+    known = sessions()
+    session_id = opened(known)
+    news = known.begin(request([], session_id, 1), 0).news
+    assert news is not None
+    for key in keys(3):
+        news.rest(unused_place(key), wanted_of(key), None)
+    assert known.begin(request([], session_id, 2), 0).partitions == []
+    committed = Reader(isolation_level=1)
+    turn = known.begin(request([], session_id, 3, reader=committed), 0)
+    assert [key for key, _ in turn.partitions] == keys(3)
 
 
 def test_the_final_epoch_ends_a_session_and_answers_all() -> None:
@@ -191,6 +209,16 @@ def test_all_sessions_together_have_a_bounded_number_of_partitions(
     assert opened(known, 5) != 0
 
 
+def unused_place(key: Key) -> HostedPartition:
+    """A partition where a reader can rest, and nothing else."""
+    nothing: Any = None
+    return HostedPartition(wanted_of(key).partition, UUID(int=1), nothing, nothing)
+
+
+def wanted_of(key: Key) -> FetchPartition:
+    return FetchPartition(TopicPartition(str(key.topic), key.partition), None, *WANTED)
+
+
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("want"), st.integers(0, 4)),
@@ -209,6 +237,7 @@ def test_a_client_with_a_session_knows_what_one_without_would(steps: list[tuple[
     truth = dict.fromkeys(keys(5), NOTHING)
     wants, session_id, epoch = {Key("t", 0)}, 0, FIRST_EPOCH
     sent, seen = set[Key](), dict[Key, FetchResult]()
+    places = {key: unused_place(key) for key in truth}
     for step, partition in [*steps, ("fetch", 0)]:
         key = Key("t", partition)
         if step == "want":
@@ -219,11 +248,18 @@ def test_a_client_with_a_session_knows_what_one_without_would(steps: list[tuple[
             truth[key] = replace(NOTHING, high_watermark=max(truth[key].high_watermark, 0) + 1)
         elif step == "fail":
             truth[key] = FetchResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if step in ("change", "fail"):
+            places[key].has_news()
         elif step == "fetch":
             gone = sorted(sent - wants)
             asked = request(sorted(wants - sent), session_id, epoch, forgotten=gone)
             turn = known.begin(asked, 0)
-            error, told = turn.answer([truth[key] for key, _ in turn.partitions])
+            results = {key: truth[key] for key, _ in turn.partitions}
+            for key, result in results.items():
+                if not result.error and turn.news is not None:
+                    turn.news.rest(places[key], wanted_of(key), None)
+            assert not set(turn.news or ()) & {k for k, r in results.items() if not r.error}
+            error, told = turn.answer(list(results.values()))
             assert error is ErrorCode.NONE
             seen = {k: r for k, r in seen.items() if k in wants} | dict(told)
             sent, session_id, epoch = set(wants), turn.session_id, turn.epoch

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.reads import Reads
 from broker.replication.replica_selector import ReplicaView, closest
 from broker.types import CONSUMER, FetchParams, FetchResult
 from raftctl.config import RACK_AWARE_SELECTOR
@@ -144,15 +144,15 @@ async def test_a_consumer_that_waits_at_a_follower_hears_of_commits_at_once() ->
 def served(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """Bytes read for consumers, by broker."""
     found: Counter[int] = Counter()
-    read = ReplicaManager._read
+    read = Reads._read
 
-    def spy(replicas: ReplicaManager, how: FetchParams, what: Any) -> list[FetchResult]:
-        results = read(replicas, how, what)
+    def spy(reads: Reads, how: FetchParams, what: Any) -> list[FetchResult]:
+        results = read(reads, how, what)
         if how.replica_id == CONSUMER:
-            found[replicas._broker_id] += sum(result.size for result in results)
+            found[reads._broker_id] += sum(result.size for result in results)
         return results
 
-    monkeypatch.setattr(ReplicaManager, "_read", spy)
+    monkeypatch.setattr(Reads, "_read", spy)
     return found
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.apis.fetch_sessions import FetchSessions, Key, SessionRequest, Wanted
+from broker.apis.fetch_sessions import FetchSessions, SessionRequest, Wanted
 from broker.replication.fetch_session import FollowerSession, Told
+from broker.types import FetchKey as Key
 from broker.types import FetchResult
 from raftctl.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+K = TypeVar("K")
 pytestmark = pytest.mark.req("R1")
 
 
@@ -21,41 +26,62 @@ def wants(**offsets: int) -> dict[str, dict[str, Any]]:
     return {name: {"offset": offset} for name, offset in offsets.items()}
 
 
+def named(session: FollowerSession[K], wanted: Mapping[K, dict[str, Any]]) -> Told[K]:
+    """The next Fetch, when all of this is wanted and nothing else."""
+    for key in [key for key in session._wanted if key not in wanted]:
+        session.drop(key)
+    for key, fields in wanted.items():
+        session.want(key, fields)
+    return session.next()
+
+
 def test_the_first_fetch_names_all_the_next_what_changed() -> None:
     session: FollowerSession[str] = FollowerSession()
-    assert session.next(wants(a=1, b=1)) == Told(0, 0, wants(a=1, b=1), ())
+    assert named(session, wants(a=1, b=1)) == Told(0, 0, wants(a=1, b=1), ())
     session.answered(ErrorCode.NONE, 77)
-    assert session.next(wants(a=1, b=2)) == Told(77, 1, wants(b=2), ())
+    assert named(session, wants(a=1, b=2)) == Told(77, 1, wants(b=2), ())
     session.answered(ErrorCode.NONE, 77)
-    assert session.next(wants(b=2, c=3)) == Told(77, 2, wants(c=3), ("a",))
+    assert named(session, wants(b=2, c=3)) == Told(77, 2, wants(c=3), ("a",))
 
 
 def test_without_a_session_all_are_named_each_time() -> None:
     session: FollowerSession[str] = FollowerSession()
     for _ in range(2):
-        assert session.next(wants(a=1)) == Told(0, 0, wants(a=1), ())
+        assert named(session, wants(a=1)) == Told(0, 0, wants(a=1), ())
         session.answered(ErrorCode.NONE, 0)
 
 
 def test_after_a_lost_answer_the_session_is_ended_and_another_begun() -> None:
     session: FollowerSession[str] = FollowerSession()
-    session.next(wants(a=1))
+    named(session, wants(a=1))
     session.answered(ErrorCode.NONE, 77)
-    session.next(wants(a=1))
+    named(session, wants(a=1))
     session.failed()
-    assert session.next(wants(a=1)) == Told(77, 0, wants(a=1), ())
+    assert named(session, wants(a=1)) == Told(77, 0, wants(a=1), ())
     session.answered(ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0)
-    assert session.next(wants(a=1)) == Told(77, 0, wants(a=1), ())
+    assert named(session, wants(a=1)) == Told(77, 0, wants(a=1), ())
     session.answered(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    assert session.next(wants(a=1)) == Told(0, 0, wants(a=1), ())
+    assert named(session, wants(a=1)) == Told(0, 0, wants(a=1), ())
 
 
 def test_epochs_begin_again_after_the_largest() -> None:
     session: FollowerSession[str] = FollowerSession()
-    session.next(wants(a=1))
+    named(session, wants(a=1))
     session._epoch = 2**31 - 1
     session.answered(ErrorCode.NONE, 7)
-    assert session.next(wants(a=1)).epoch == 1
+    assert named(session, wants(a=1)).epoch == 1
+
+
+def test_what_is_wanted_and_dropped_between_two_fetches_is_not_named() -> None:
+    session: FollowerSession[str] = FollowerSession()
+    named(session, wants(a=1, b=1))
+    session.answered(ErrorCode.NONE, 77)
+    session.want("c", {"offset": 1})
+    session.drop("c")
+    session.drop("a")
+    session.want("a", {"offset": 1})
+    session.drop("b")
+    assert session.next() == Told(77, 1, {}, ("b",))
 
 
 rounds = st.lists(
@@ -75,7 +101,7 @@ def test_the_leader_reads_what_the_follower_wants_or_refuses(
     follower: FollowerSession[Key] = FollowerSession()
     for offsets, fate in rounds:
         wanted = {Key(n, 0): Wanted(0, offset, 0, 0, 1) for n, offset in offsets.items()}
-        told = follower.next({key: one._asdict() for key, one in wanted.items()})
+        told = named(follower, {key: one._asdict() for key, one in wanted.items()})
         if fate == "lost before":
             follower.failed()
             continue

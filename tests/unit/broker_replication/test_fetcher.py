@@ -210,10 +210,10 @@ async def test_several_fetchers_share_the_partitions_of_a_leader() -> None:
         done = one.replicas.append(-1, 5_000, [(p, make_batch([b"v"])) for p in partitions])
         assert isinstance(done, asyncio.Future)
         assert [r.error for r in await done] == [ErrorCode.NONE] * 7
-        shares = [len(f._partitions) for f in two.replicas._fetchers._fetchers.values()]
+        shares = [len(f._followings) for f in two.replicas._fetchers._fetchers.values()]
         assert sorted(shares) == [2, 2, 3]
         world.elect(2)
-        shares = [len(f._partitions) for f in two.replicas._fetchers._fetchers.values()]
+        shares = [len(f._followings) for f in two.replicas._fetchers._fetchers.values()]
         assert sum(shares) == 6
 
 
@@ -225,12 +225,15 @@ async def test_a_partition_that_is_refused_waits_and_the_others_do_not() -> None
         one.deaf = True
         world.elect(1)
         (fetcher,) = two.replicas._fetchers._fetchers.values()
-        await eventually(lambda: fetcher._partitions[P0].failures >= 3)
         other = TopicPartition("t", 1)
+        refused, served = fetcher._followings.get(P0), fetcher._followings.get(other)
+        assert refused is not None
+        assert served is not None
+        await eventually(lambda: refused.failures >= 3)
         done = one.replicas.append(-1, 5_000, [(other, make_batch([b"v"]))])
         assert isinstance(done, asyncio.Future)
         assert (await done)[0].error is ErrorCode.NONE
-        assert fetcher._partitions[other].failures == 0
+        assert served.failures == 0
         one.deaf = False
         world.elect(1)
         await produced(one, 2)

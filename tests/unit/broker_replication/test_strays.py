@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from uuid import UUID
 
 import pytest
@@ -21,7 +22,7 @@ GONE, MOVED = UUID(int=21), UUID(int=22)
 
 
 @pytest.mark.req("C3", "C7")
-async def test_what_was_deleted_or_moved_while_a_broker_was_down_leaves_its_disk() -> None:
+async def test_what_was_deleted_or_moved_while_a_broker_was_down_is_set_aside() -> None:
     async with World(brokers=2) as world:
         world.create_topic()
         for name, topic_id in (("gone", GONE), ("moved", MOVED)):
@@ -40,11 +41,15 @@ async def test_what_was_deleted_or_moved_while_a_broker_was_down_leaves_its_disk
         assert node.hosted().log.log_end_offset == 1
 
         def directories() -> list[str]:
-            return fnmatch.filter(node.files.names("/logs"), "*-0*")
+            names = fnmatch.filter(node.files.names("/logs"), "*-0*")
+            return [re.sub(r"[.][0-9a-f]{32}", "", name) for name in names]
 
-        await eventually(lambda: directories() == ["t-0"])
+        await eventually(lambda: directories() == ["gone-0-stray", "moved-0-stray", "t-0"])
         (facts,) = await node.replicas.log_directories()
         assert [one.partition for one in facts.logs] == [P0]
+        await node.stop()
+        await node.start()
+        assert list(node.replicas.hosted) == [P0]
 
 
 @pytest.mark.req("C5")

@@ -138,7 +138,7 @@ async def test_a_follower_stops_fetching_until_the_rate_has_come_down() -> None:
         world.elect(1, (1,))
         leader.append(BATCH)
         (fetcher,) = follower.replicas._fetchers._fetchers.values()
-        await eventually(lambda: fetcher._ready() == [])
+        await eventually(lambda: not fetcher._is_ready())
         assert follower.hosted().log.log_end_offset == 0
         world.controller.commit(ConfigRecord(BROKER_RESOURCE, "", FOLLOWER_RATE, None))
         await eventually(lambda: follower.hosted().log.log_end_offset == 1)

@@ -303,6 +303,14 @@ async def test_connections_beyond_the_limit_are_closed() -> None:
         assert await is_served(broker)
 
 
+async def test_a_connection_that_is_accepted_while_the_broker_stops_is_closed() -> None:
+    async with running() as broker:
+        broker.admission.close_all()
+        async with connected(broker) as late:
+            assert await late.ended()
+        assert "stops" in broker.events("connection_closed")[-1]["reason"]
+
+
 async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async with running("t", connections_max_idle_ms="150") as broker:
         # Before the connection is made, since its quiet time begins then.
