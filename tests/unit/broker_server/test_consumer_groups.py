@@ -55,7 +55,7 @@ def has(consumer: Consumer) -> set[tuple[str, int]]:
 
 
 async def until(condition: Callable[[], bool], members: Sequence[Consumer]) -> None:
-    for _ in range(1_000):
+    for _ in range(10_000):
         if condition():
             return
         for one in members:
