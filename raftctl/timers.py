@@ -33,6 +33,9 @@ class Timers(Generic[K]):
         """Forgets a key."""
         self._deadlines.pop(key, None)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._deadlines
+
     def next_ms(self) -> int | None:
         """The time at which `due` should be asked; None if nothing waits."""
         while self._heap and self._heap[0][2] not in self._deadlines:

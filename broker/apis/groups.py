@@ -47,6 +47,7 @@ def handle_join(context: ApiContext, request: Request) -> Pending:
         tuple((one["name"], bytes(one["metadata"])) for one in body["protocols"]),
         needs_member_id=request.version >= _NEEDS_MEMBER_ID,
         may_skip_assignment=request.version >= _MAY_SKIP_ASSIGNMENT,
+        topics=context.metadata.image.topics,
     )
     return ask(context, join, join.group_id)
 
@@ -65,6 +66,7 @@ def handle_sync(context: ApiContext, request: Request) -> Pending:
         body.get("protocol_type"),
         body.get("protocol_name"),
         tuple((one["member_id"], bytes(one["assignment"])) for one in body["assignments"]),
+        context.metadata.image.topics,
     )
     return ask(context, sync, sync.group_id)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from immutables import Map
@@ -54,6 +54,19 @@ class State(enum.Enum):
     STABLE = "Stable"
 
 
+class ClassicMember(NamedTuple):
+    """What is known of a member that speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, its metadata for it), those it likes best first."""
+
+    @property
+    def protocol(self) -> str:
+        """The one by which it is told its partitions."""
+        return self.protocols[0][0]
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
     """One consumer."""
@@ -73,6 +86,8 @@ class ConsumerMember:
     assigned: frozenset[Slot] = frozenset()
     revoking: frozenset[Slot] = frozenset()
     """What it has yet to let go of."""
+    classic: ClassicMember | None = None
+    """None of a member of the consumer protocol."""
 
     @property
     def holds(self) -> frozenset[Slot]:
@@ -158,6 +173,7 @@ class ConsumerGroup:
             topic_regex=fields["subscribed_topic_regex"],
             rebalance_timeout_ms=fields["rebalance_timeout_ms"],
             server_assignor=fields["server_assignor"],
+            classic=_classic_of(fields["classic_member_metadata"]),
         )
         if fields["instance_id"] is not None:
             self.statics[fields["instance_id"]] = member_id
@@ -225,6 +241,10 @@ class ConsumerGroup:
         if resolved is not None:
             yield from resolved.topics
 
+    def all_are_classic(self) -> bool:
+        """Whether it has members, and none of the consumer protocol."""
+        return bool(self.members) and all(one.classic for one in self.members.values())
+
     def subscribed_topics(self) -> set[str]:
         """What members read."""
         return {name for one in self.members.values() for name in self.topics_of(one)}
@@ -246,6 +266,22 @@ def hash_of(names: Iterable[str], topics: TopicsImage) -> int:
             found = True
             digest.update(topic.topic_id.bytes + len(topic.partitions).to_bytes(4, "big"))
     return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+
+
+def _classic_of(fields: dict[str, Any] | None) -> ClassicMember | None:
+    if fields is None:
+        return None
+    protocols = tuple(
+        (one["name"], bytes(one["metadata"])) for one in fields["supported_protocols"]
+    )
+    return ClassicMember(fields["session_timeout_ms"], protocols)
+
+
+def _classic_fields(member: ClassicMember | None) -> dict[str, Any] | None:
+    if member is None:
+        return None
+    protocols = [{"name": name, "metadata": metadata} for name, metadata in member.protocols]
+    return {"session_timeout_ms": member.session_timeout_ms, "supported_protocols": protocols}
 
 
 # --- records of a group ---------------------------------------------------------------------------
@@ -270,6 +306,7 @@ def member_record(group_id: str, member: ConsumerMember) -> KeyValue:
             "subscribed_topic_regex": member.topic_regex,
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "server_assignor": member.server_assignor,
+            "classic_member_metadata": _classic_fields(member.classic),
         },
     )
 
@@ -318,10 +355,15 @@ def member_tombstones(group_id: str, member_id: str) -> list[KeyValue]:
 
 
 def group_tombstones(group: ConsumerGroup) -> list[KeyValue]:
-    """A group without members is gone."""
+    """A group is gone, and its members."""
+    members = [one for name in group.members for one in member_tombstones(group.group_id, name)]
     regexes = [regex_record(group.group_id, one, None) for one in sorted(group.regexes)]
     kinds = (Kind.TARGET, Kind.GROUP)
-    return [*regexes, *(record(ConsumerKey(kind, group.group_id), None) for kind in kinds)]
+    return [
+        *members,
+        *regexes,
+        *(record(ConsumerKey(kind, group.group_id), None) for kind in kinds),
+    ]
 
 
 def partitions_of(topic_ids: Iterable[UUID], topics: TopicsImage) -> dict[UUID, int]:

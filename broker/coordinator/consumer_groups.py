@@ -33,6 +33,13 @@ from broker.coordinator.consumer_group import (
     regex_record,
     target_record,
 )
+from broker.coordinator.consumer_members import (
+    check_epoch,
+    member_of,
+    no_group,
+    taken_over,
+    unknown_member,
+)
 from broker.coordinator.consumer_messages import check, is_full, member_message, response, updated
 from broker.coordinator.consumer_records import Kind, Slot, slots_of
 from broker.coordinator.reconciliation import reconciled
@@ -40,7 +47,7 @@ from broker.coordinator.topic_patterns import check_pattern, matching
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from broker.coordinator.consumer_records import ConsumerKey
     from broker.coordinator.core import Journal, KeyValue, Now
@@ -50,6 +57,9 @@ if TYPE_CHECKING:
 
 SESSION = "consumer session"
 REVOCATION = "consumer revocation"
+TURN = "consumer turn"
+"""Of members of the classic protocol: until then they are to join, or to ask what they have."""
+TIMERS = (SESSION, REVOCATION, TURN)
 REGEX_REFRESH_MIN_MS = 10_000
 """Topics come and go: expressions are not looked at again before this time has passed."""
 _RETRY_MS = 1_000
@@ -121,10 +131,24 @@ class ConsumerGroups:
 
     def loaded(self, now: Now) -> None:
         """Members are given the time of a session to be heard of again."""
-        for group in self.groups.values():
-            for member in group.members.values():
-                self._touch(group, member, self._settings.group_consumer_session_timeout_ms, now)
-                self._watch_revocation(group, member, now)
+        for group_id, group in self.groups.items():
+            self.watch(group_id, group.members.values(), now)
+
+    def watch(self, group_id: str, members: Iterable[ConsumerMember], now: Now) -> None:
+        """Members are given the time of a session to be heard of."""
+        group = self.groups[group_id]
+        for member in members:
+            session_timeout_ms = self._settings.group_consumer_session_timeout_ms
+            if member.classic is not None:
+                session_timeout_ms = member.classic.session_timeout_ms
+            self.touch(group, member, session_timeout_ms, now)
+            self._watch_revocation(group, member, now)
+
+    def let_go(self, group_id: str, member_ids: Iterable[str]) -> None:
+        """Nobody waits for these members any more."""
+        for member_id in member_ids:
+            for what in TIMERS:
+                self._timers.cancel((what, group_id, member_id))
 
     def _write(self, records: Sequence[KeyValue]) -> None:
         try:
@@ -137,32 +161,50 @@ class ConsumerGroups:
     # --- ConsumerGroupHeartbeat -----------------------------------------------------------------
 
     def heartbeat(
-        self, request: ConsumerHeartbeat, now: Now, before: Sequence[KeyValue] = ()
+        self,
+        request: ConsumerHeartbeat,
+        now: Now,
+        before: Sequence[KeyValue] = (),
+        draft: ConsumerGroup | None = None,
     ) -> dict[str, Any]:
-        """The response. `before` is written with a group that is made, in front of its records."""
+        """The response. `before` is written with a group that is made, in front of its records,
+        and is what the draft of that group consists of.
+        """
         check(request)
         self._check_subscription(request)
         joins = request.epoch == 0
         group = self.groups.get(request.group_id)
         if group is None:
             if not joins:
-                raise _no_group(request.group_id)
-            group = ConsumerGroup(request.group_id)
+                raise no_group(request.group_id)
+            group = draft or ConsumerGroup(request.group_id)
         if request.epoch < 0:
             return self._leave(group, request, now)
         step = self._joined(group, request) if joins else self._known(group, request)
-        self._update(group, step, request.topics, now, before)
-        group = self.groups[request.group_id]
-        # From here on it is a member, even if it should not hear of it.
-        self._touch(group, step.member, request.session_timeout_ms, now)
-        self._assign(group, request.topics)
-        member = self._reconcile(group, step, now)
+        member = self.advance(group, step, request.topics, request.session_timeout_ms, now, before)
         full = joins or is_full(request)
         had = frozenset() if step.before is None else step.before.assigned
         # Who says that it has something else may have missed an answer.
         differs = step.owned is not None and step.owned != member.assigned
         told = member.assigned if full or differs or member.assigned != had else None
         return response(member.member_id, member.epoch, request.heartbeat_interval_ms, told)
+
+    def advance(
+        self,
+        group: ConsumerGroup,
+        step: Step,
+        topics: TopicsImage,
+        session_timeout_ms: int,
+        now: Now,
+        before: Sequence[KeyValue] = (),
+    ) -> ConsumerMember:
+        """Writes what a member says, makes the targets, and brings it nearer to its own."""
+        self._update(group, step, topics, now, before)
+        group = self.groups[group.group_id]
+        # From here on it is a member, even if it should not hear of it.
+        self.touch(group, step.member, session_timeout_ms, now)
+        self._assign(group, topics)
+        return self._reconcile(group, step, now)
 
     def _check_subscription(self, request: ConsumerHeartbeat) -> None:
         known = self._settings.group_consumer_assignors
@@ -182,29 +224,25 @@ class ConsumerGroups:
         if request.instance_id is not None and request.instance_id in group.statics:
             held = group.members[group.statics[request.instance_id]]
             if held.member_id != member_id:
-                if held.epoch != LEFT_FOR_A_WHILE:
+                if held.epoch != LEFT_FOR_A_WHILE and held.classic is None:
                     text = f"Static member with instance id {request.instance_id:.100} is in use"
                     raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
-                taken = replace(
-                    held,
-                    member_id=member_id,
-                    epoch=0,
-                    previous_epoch=0,
-                    state=MemberState.STABLE,
-                    revoking=nothing,
-                )
-                return Step(held, updated(taken, request), nothing)
+                return Step(held, updated(taken_over(held, member_id), request), nothing)
             known = held
         if known is None:
-            if len(group.members) >= self._settings.group_consumer_max_size:
-                raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            self.check_room(group)
             return Step(None, updated(ConsumerMember(member_id), request), nothing)
         return Step(known, updated(known, request), nothing)
 
+    def check_room(self, group: ConsumerGroup) -> None:
+        """GROUP_MAX_SIZE_REACHED unless there is room for one more."""
+        if len(group.members) >= self._settings.group_consumer_max_size:
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
     def _known(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> Step:
-        member = _member(group, request.member_id, request.instance_id)
+        member = member_of(group, request.member_id, request.instance_id)
         owned = None if request.owned is None else slots_of(request.owned)
-        _check_epoch(member, request.epoch, owned)
+        check_epoch(member, request.epoch, owned)
         return Step(member, updated(member, request), owned)
 
     # --- (a) what members say -------------------------------------------------------------------
@@ -327,7 +365,7 @@ class ConsumerGroups:
     # --- leaving --------------------------------------------------------------------------------
 
     def _leave(self, group: ConsumerGroup, request: ConsumerHeartbeat, now: Now) -> dict[str, Any]:
-        member = _member(group, request.member_id, request.instance_id)
+        member = member_of(group, request.member_id, request.instance_id)
         if request.epoch == LEFT_FOR_A_WHILE:
             left = replace(
                 member,
@@ -338,20 +376,19 @@ class ConsumerGroups:
             )
             self._write([current_record(group.group_id, left)])
             self._timers.cancel((REVOCATION, group.group_id, member.member_id))
-            self._touch(group, left, request.session_timeout_ms, now)
+            self.touch(group, left, request.session_timeout_ms, now)
         else:
-            self._remove(group, member)
+            self.remove(group, member)
         return response(member.member_id, request.epoch, 0, None)
 
-    def _remove(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def remove(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """What it held is free, and the next heartbeat of anybody makes new targets."""
         records = member_tombstones(group.group_id, member.member_id)
         epoch = max(group.epoch, group.assignment_epoch + 1)
         records.append(group_record(group, epoch, group.metadata_hash))
         self._write(records)
         group.known_topics = None
-        for what in (SESSION, REVOCATION):
-            self._timers.cancel((what, group.group_id, member.member_id))
+        self.let_go(group.group_id, [member.member_id])
 
     def due(self, what: str, group_id: str, member_id: str, now: Now) -> None:
         """A member was silent for too long, or did not let go of partitions in time."""
@@ -361,14 +398,17 @@ class ConsumerGroups:
             return
         if what == REVOCATION and member.state is not MemberState.UNREVOKED_PARTITIONS:
             return
+        if what == TURN and member.classic is None:
+            return
         try:
-            self._remove(group, member)
+            self.remove(group, member)
         except KafkaError:
             self._timers.set((what, group_id, member_id), now.ms + _RETRY_MS)
 
-    def _touch(
+    def touch(
         self, group: ConsumerGroup, member: ConsumerMember, session_timeout_ms: int, now: Now
     ) -> None:
+        """The member was heard of."""
         self._timers.set((SESSION, group.group_id, member.member_id), now.ms + session_timeout_ms)
 
     # --- offsets --------------------------------------------------------------------------------
@@ -391,25 +431,26 @@ class ConsumerGroups:
             raise
 
     def check_caller(self, group: ConsumerGroup, caller: Caller) -> None:
-        """UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+        """UNKNOWN_MEMBER_ID; STALE_MEMBER_EPOCH, or as the classic protocol has it."""
         member = group.members.get(caller.member_id)
         if member is None:
-            raise _unknown(caller.member_id, group.group_id)
+            raise unknown_member(caller.member_id, group.group_id)
         if caller.generation != member.epoch:
             text = f"The member epoch is {member.epoch}, not {caller.generation}"
-            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH, text)
+            code = ErrorCode.ILLEGAL_GENERATION if member.classic else ErrorCode.STALE_MEMBER_EPOCH
+            raise KafkaError(code, text)
 
     # --- administration -------------------------------------------------------------------------
 
     def tombstones(self, group_id: str) -> list[KeyValue]:
-        """The records with which a group without members goes."""
+        """The records with which a group goes."""
         return group_tombstones(self.groups[group_id])
 
     def describe(self, group_id: str, topics: TopicsImage) -> dict[str, Any]:
         """The group as ConsumerGroupDescribe tells it; GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if group is None:
-            raise _no_group(group_id)
+            raise no_group(group_id)
         return {
             "error_code": ErrorCode.NONE,
             "error_message": None,
@@ -444,39 +485,3 @@ def _resolved(
 
 def _is_to_be_resolved(group: ConsumerGroup, topics: TopicsImage, now: Now) -> bool:
     return group.known_names is not topics.ids and now.ms >= group.resolve_again_ms
-
-
-def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    if instance_id is not None:
-        known = group.statics.get(instance_id)
-        if known is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id:.100} is unknown."
-            )
-        if known != member_id:
-            text = f"Static member {member_id:.100} was fenced by member {known}."
-            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, text)
-    member = group.members.get(member_id)
-    if member is None:
-        raise _unknown(member_id, group.group_id)
-    return member
-
-
-def _check_epoch(member: ConsumerMember, epoch: int, owned: frozenset[Slot] | None) -> None:
-    """FENCED_MEMBER_EPOCH unless it is the member's, or the one before whose end the member may
-    not have heard of: then it has nothing yet that came with the newer one.
-    """
-    lost = epoch == member.previous_epoch and owned is not None and owned <= member.assigned
-    if epoch != member.epoch and not (epoch < member.epoch and lost):
-        text = f"The member epoch is {member.epoch}, not {epoch}: leave all partitions and rejoin."
-        raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, text)
-
-
-def _unknown(member_id: str, group_id: str) -> KafkaError:
-    text = f"Member {member_id:.100} is not a member of group {group_id}."
-    return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
-
-
-def _no_group(group_id: str) -> KafkaError:
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import TopicsImage
 
 
-_CONSUMER_MEMBER = 1
-"""Of the consumer protocol, not a classic one on its way to that."""
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
+"""Of which protocol a member is."""
 
 
 def check(request: ConsumerHeartbeat) -> None:
@@ -62,7 +62,9 @@ def _wrong_of_member(request: ConsumerHeartbeat) -> str | None:
 
 
 def updated(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
-    """The member with what the request says; what it leaves out is as it was."""
+    """The member with what the request says; what it leaves out is as it was. Of the consumer
+    protocol it is from now on.
+    """
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
@@ -79,6 +81,7 @@ def updated(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMembe
         server_assignor=member.server_assignor
         if request.server_assignor is None
         else request.server_assignor,
+        classic=None,
     )
 
 
@@ -118,7 +121,7 @@ def member_message(
         "subscribed_topic_regex": member.topic_regex,
         "assignment": _named(member.assigned, topics),
         "target_assignment": _named(target, topics),
-        "member_type": _CONSUMER_MEMBER,
+        "member_type": _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     }
 
 

@@ -65,6 +65,15 @@ _PARTITIONS_OF_TOPIC = table(
     field("partitions", "int32", array=True),
     flexible=True,
 )
+_CLASSIC_PROTOCOL = table(
+    "ClassicProtocol", field("name", "string"), field("metadata", "bytes"), flexible=True
+)
+_CLASSIC_MEMBER = table(
+    "ClassicMemberMetadata",
+    field("session_timeout_ms", "int32"),
+    field("supported_protocols", "struct", array_of=_CLASSIC_PROTOCOL),
+    flexible=True,
+)
 _KEYS = {kind: _key_format(kind) for kind in Kind}
 _VALUES = {
     Kind.GROUP: _value_format(
@@ -80,6 +89,14 @@ _VALUES = {
         field("subscribed_topic_regex", "string", nullable=True),
         field("rebalance_timeout_ms", "int32", -1),
         field("server_assignor", "string", nullable=True),
+        field(
+            "classic_member_metadata",
+            "struct",
+            None,
+            nullable=True,
+            tag=0,
+            of=_CLASSIC_MEMBER,
+        ),
     ),
     Kind.TARGET: _value_format(Kind.TARGET, field("assignment_epoch", "int32")),
     Kind.TARGET_OF_MEMBER: _value_format(

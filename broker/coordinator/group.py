@@ -7,14 +7,14 @@ ids), KIP-345 (static members), KIP-814 (static leaders without assignment).
 from __future__ import annotations
 
 import enum
-import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.coordinator.embedded_protocol import subscription_of
+
 NO_PROTOCOL = ""
 CONSUMER_PROTOCOL = "consumer"
-_SUBSCRIPTION_HEAD = struct.Struct(">hi")
 
 
 class State(enum.Enum):
@@ -47,6 +47,8 @@ class Member:
     """The ticket of its SyncGroup that waits for the leader."""
     is_new: bool = True
     """Whether it has not been in a generation yet."""
+    epochs: range | None = None
+    """Where it may stand in the group of KIP-848 that this was, until it is in a generation."""
 
     @property
     def is_static(self) -> bool:
@@ -103,6 +105,12 @@ class Group:
         """Whether nobody is waited for."""
         waiting = all(one.joining is not None for one in self.members.values())
         return waiting and not self.pending
+
+    def is_current(self, member: Member, generation: int) -> bool:
+        """Whether the generation that a member names is that in which it is."""
+        if member.epochs is not None:
+            return generation in member.epochs
+        return generation == self.generation
 
     def add(self, member: Member) -> None:
         """Takes a member in."""
@@ -216,11 +224,15 @@ class Group:
 
     @classmethod
     def of_record(cls, group_id: str, fields: dict[str, Any]) -> Group:
-        """The group as it was when the record was written: its generation goes on."""
+        """The group as it was when the record was written: its generation goes on.
+
+        Without a leader nobody has assigned its partitions: it was of KIP-848 a moment before, and
+        its members are to join.
+        """
         members = [_member_of(one, fields["protocol"] or NO_PROTOCOL) for one in fields["members"]]
         group = cls(
             group_id,
-            State.STABLE if members else State.EMPTY,
+            _state_of_record(fields),
             fields["protocol_type"] or None,
             fields["generation"],
             fields["protocol"],
@@ -229,6 +241,8 @@ class Group:
         )
         for member in members:
             group.add(member)
+            if group.is_in(State.PREPARING):
+                member.epochs = range(group.generation + 1)
         return group
 
     def message(self) -> dict[str, Any]:
@@ -254,6 +268,12 @@ class Group:
         }
 
 
+def _state_of_record(fields: dict[str, Any]) -> State:
+    if not fields["members"]:
+        return State.EMPTY
+    return State.PREPARING if fields["leader"] is None else State.STABLE
+
+
 def _member_of(fields: dict[str, Any], protocol: str) -> Member:
     session = fields["session_timeout"]
     return Member(
@@ -270,16 +290,8 @@ def _member_of(fields: dict[str, Any], protocol: str) -> Member:
 
 
 def _topics_of(metadata: bytes) -> set[str] | None:
-    """The topics of a consumer's subscription, which begins with version and topics."""
+    """The topics of a consumer's subscription."""
     try:
-        _, count = _SUBSCRIPTION_HEAD.unpack_from(metadata)
-        position, topics = _SUBSCRIPTION_HEAD.size, set()
-        for _ in range(count):
-            (size,) = struct.unpack_from(">h", metadata, position)
-            position += 2 + size
-            if size < 0 or position > len(metadata):
-                return None
-            topics.add(metadata[position - size : position].decode())
-    except (struct.error, UnicodeDecodeError):
+        return set(subscription_of(metadata).topics)
+    except ValueError:
         return None
-    return topics

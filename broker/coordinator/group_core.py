@@ -1,18 +1,20 @@
 """The core of one partition of `__consumer_offsets`: consumer groups, their offsets.
 
 A group is of the classic protocol or of KIP-848; one without members becomes of the other kind when
-a member of that comes, and keeps its offsets. Of the classic protocol written is what must survive
-the coordinator: the members of a generation with their assignments, groups that have become empty,
-offsets. A rebalance under way is not: members join again.
+a member of that comes, and keeps its offsets; one with members as `migration.py` says. Of the
+classic protocol written is what must survive the coordinator: the members of a generation with
+their assignments, groups that have become empty, offsets. A rebalance under way is not: members
+join again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.coordinator.classic_members import ClassicMembers
+from broker.coordinator.consumer_group import ConsumerGroup
 from broker.coordinator.consumer_groups import (
-    REVOCATION,
-    SESSION,
+    TIMERS,
     ConsumerGroups,
     ConsumerGroupSettings,
 )
@@ -44,6 +46,7 @@ from broker.coordinator.group_requests import (
     ListGroups,
     Sync,
 )
+from broker.coordinator.migration import downgrade_records, downgraded, upgraded
 from broker.coordinator.rebalance import Rebalancer
 from broker.log.record_batch import NO_PRODUCER
 from raftctl.errors import ErrorCode, KafkaError
@@ -52,13 +55,14 @@ from raftctl.timers import Timers
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from broker.coordinator.consumer_group import ConsumerGroup
     from broker.coordinator.core import Effect, Journal, KeyValue
     from broker.coordinator.group_requests import GroupRequest
     from broker.types import TopicPartition
+    from raftctl.metadata.image import TopicsImage
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
+BIDIRECTIONAL = "bidirectional"
 _MINUTE_MS = 60_000
 _EXPIRY = ("expiry",)
 
@@ -69,6 +73,10 @@ class GroupSettings(GroupLimits, ConsumerGroupSettings, Protocol):
     @property
     def group_coordinator_rebalance_protocols(self) -> tuple[str, ...]:
         """The kinds of groups there may be."""
+
+    @property
+    def group_consumer_migration_policy(self) -> str:
+        """disabled, upgrade, downgrade or bidirectional."""
 
     @property
     def offset_metadata_max_bytes(self) -> int:
@@ -98,6 +106,7 @@ class GroupCore:
         self._journal = journal
         self._members = Rebalancer(self._groups, journal, self._timers, settings, new_uuid)
         self._consumers = ConsumerGroups(journal, self._timers, settings, new_uuid)
+        self._mixed = ClassicMembers(self._consumers, self._timers, new_uuid)
 
     # --- records --------------------------------------------------------------------------------
 
@@ -136,6 +145,8 @@ class GroupCore:
         for group in self._groups.values():
             for member in group.members.values():
                 self._members.touch(group, member)
+            if group.is_in(State.PREPARING):
+                self._members.take_over(group)
         self._consumers.loaded(now)
         self._with_offsets(self._offsets.group_ids())
         self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
@@ -151,6 +162,7 @@ class GroupCore:
                 self._handle_classic(ticket, request)
             case ConsumerHeartbeat():
                 self._answer(ticket, self._consumer_heartbeat(request))
+                self._downgrade(request.group_id, request.topics)
             case Commit():
                 self._answer(ticket, self._commit(request))
             case FetchOffsets():
@@ -188,6 +200,13 @@ class GroupCore:
         return self._taken()
 
     def _handle_classic(self, ticket: int, request: Join | Sync | Heartbeat | Leave) -> None:
+        if isinstance(request, Join | Sync):
+            self._downgrade(request.group_id, request.topics)
+        consumers = self._consumers.groups.get(request.group_id)
+        if consumers is not None and consumers.members:
+            settled = not isinstance(request, Heartbeat)
+            self._answer(ticket, self._handle_mixed(request), settled=settled)
+            return
         match request:
             case Join():
                 self._make_classic(request.group_id)
@@ -198,6 +217,20 @@ class GroupCore:
                 self._members.heartbeat(ticket, request)
             case Leave():
                 self._members.leave(ticket, request)
+
+    def _handle_mixed(self, request: Join | Sync | Heartbeat | Leave) -> dict[str, Any]:
+        """Of a member of the classic protocol in a group of KIP-848."""
+        now = self._members.now
+        match request:
+            case Join():
+                self._members.check(request)
+                return self._mixed.join(request, now)
+            case Sync():
+                return self._mixed.sync(request, now)
+            case Heartbeat():
+                return self._mixed.heartbeat(request, now)
+            case Leave():
+                return self._mixed.leave(request)
 
     def _handle_deletion(
         self, request: DeleteOffsets | ForgetTopics | DeleteGroup
@@ -222,28 +255,75 @@ class GroupCore:
 
     def _make_classic(self, group_id: str) -> None:
         """A group of KIP-848 without members is no more one when a classic member comes."""
-        group = self._consumers.groups.get(group_id)
-        if group is None:
-            return
-        if group.members:
-            text = f"group {group_id} has members of the consumer protocol"
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
-        self._journal.append(self._consumers.tombstones(group_id))
-        self._groups[group_id] = Group(group_id, state_wall_ms=self._members.now.wall_ms)
+        if group_id in self._consumers.groups:
+            self._journal.append(self._consumers.tombstones(group_id))
+            self._groups[group_id] = Group(group_id, state_wall_ms=self._members.now.wall_ms)
 
     def _consumer_heartbeat(self, request: ConsumerHeartbeat) -> dict[str, Any]:
         if CONSUMER not in self._settings.group_coordinator_rebalance_protocols:
             text = "group.coordinator.rebalance.protocols does not have consumer"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
-        group_id = request.group_id
-        group = self._groups.get(group_id)
-        before: list[KeyValue] = []
-        if group is not None:
-            if group.members or group.pending:
-                text = f"group {group_id} has members of the classic protocol"
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
-            before.append(group_record(group_id, None))
-        return self._consumers.heartbeat(request, self._members.now, before)
+        group = self._groups.get(request.group_id)
+        now = self._members.now
+        if group is None:
+            return self._consumers.heartbeat(request, now)
+        if group.members or group.pending:
+            return self._upgrade(group, request, now)
+        before = [group_record(request.group_id, None)]
+        return self._consumers.heartbeat(request, now, before)
+
+    def _upgrade(self, group: Group, request: ConsumerHeartbeat, now: Now) -> dict[str, Any]:
+        """The first member of KIP-848 joins a classic group: all its members are of one from now
+        on. GROUP_ID_NOT_FOUND if they cannot be.
+        """
+        try:
+            records = self._upgrade_records(group, request)
+        except ValueError as error:
+            text = f"group {group.group_id} has members of the classic protocol: {error}"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
+        draft = ConsumerGroup(group.group_id)
+        for key, value in records:
+            about = key_of(key)
+            if isinstance(about, ConsumerKey):
+                draft.replay(about, value)
+        try:
+            return self._consumers.heartbeat(request, now, records, draft)
+        finally:
+            # What comes after the first write may have been refused.
+            if group.group_id in self._consumers.groups:
+                self._members.let_go(group)
+                self._consumers.watch(group.group_id, draft.members.values(), now)
+
+    def _upgrade_records(self, group: Group, request: ConsumerHeartbeat) -> list[KeyValue]:
+        """ValueError says why there is no way."""
+        policy = self._settings.group_consumer_migration_policy
+        if policy not in ("upgrade", BIDIRECTIONAL):
+            raise ValueError(f"group.consumer.migration.policy={policy} keeps them so")
+        if request.epoch != 0:
+            raise ValueError("this one has yet to join")
+        return upgraded(group, request.topics)
+
+    def _downgrade(self, group_id: str, topics: TopicsImage) -> None:
+        """A group whose last member of KIP-848 has left is classic. If that cannot be written now,
+        or he was silent, the next one does it who joins.
+        """
+        consumers = self._consumers.groups.get(group_id)
+        policy = self._settings.group_consumer_migration_policy
+        if consumers is None or policy not in ("downgrade", BIDIRECTIONAL):
+            return
+        too_many = len(consumers.members) > self._settings.group_max_size
+        if too_many or not consumers.all_are_classic():
+            return
+        wall_ms = self._members.now.wall_ms
+        group = downgraded(consumers, topics, wall_ms)
+        if group is None:
+            return
+        try:
+            self._journal.append(downgrade_records(consumers, group, wall_ms))
+        except KafkaError:
+            return
+        self._consumers.let_go(group_id, group.members)
+        self._members.take_over(group)
 
     # --- offsets --------------------------------------------------------------------------------
 
@@ -280,7 +360,7 @@ class GroupCore:
             # Producers of older versions do not say for which member they write.
             return
         member = self._members.member(group, caller)
-        if caller.generation != group.generation:
+        if not group.is_current(member, caller.generation):
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         if group.is_in(State.COMPLETING):
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -382,7 +462,7 @@ class GroupCore:
         for key in self._timers.due(now.ms):
             if key == _EXPIRY:
                 self._expire(now)
-            elif isinstance(key, tuple) and key[0] in (SESSION, REVOCATION):
+            elif isinstance(key, tuple) and key[0] in TIMERS:
                 what, group_id, member_id = key
                 self._consumers.due(what, group_id, member_id, now)
             elif isinstance(key, tuple):

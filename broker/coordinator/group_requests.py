@@ -8,7 +8,7 @@ from typing import Any
 from broker.coordinator.core import NOBODY
 from broker.coordinator.group_records import CommittedOffset
 from broker.types import TopicPartition
-from raftctl.metadata.image import TopicsImage
+from raftctl.metadata.image import EMPTY_IMAGE, TopicsImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Join:
     """Whether a new member must first be told its id and come again (KIP-394)."""
     may_skip_assignment: bool
     """Whether a leader understands that there is nothing to assign (KIP-814)."""
+    topics: TopicsImage = EMPTY_IMAGE.topics
+    """Those of now: a group that has members of KIP-848 too assigns them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Sync:
     protocol_name: str | None
     assignments: tuple[tuple[str, bytes], ...]
     """(member id, assignment), from the leader."""
+    topics: TopicsImage = EMPTY_IMAGE.topics
+    """As in `Join`."""
 
 
 @dataclass(frozen=True, slots=True)

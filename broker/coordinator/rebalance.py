@@ -56,7 +56,7 @@ class Rebalancer:
 
     def join(self, ticket: int, request: Join) -> None:
         """Answers when all members have joined, or at once."""
-        self._check(request)
+        self.check(request)
         group = self._groups.get(request.group_id)
         if group is None:
             if request.caller.member_id:
@@ -72,7 +72,8 @@ class Rebalancer:
         else:
             self._join_anew(group, ticket, request)
 
-    def _check(self, request: Join) -> None:
+    def check(self, request: Join) -> None:
+        """INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL."""
         shortest = self._limits.group_min_session_timeout_ms
         longest = self._limits.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
@@ -277,6 +278,7 @@ class Rebalancer:
             self._answer(member.joining, self._joined(group, member))
         member.joining = None
         member.is_new = False
+        member.epochs = None
         group.unsynced[member.member_id] = None
         self.touch(group, member)
 
@@ -411,6 +413,28 @@ class Rebalancer:
         if group.is_in(State.PREPARING):
             self._complete_if_all_joined(group)
 
+    # --- groups that change their protocol --------------------------------------------------------
+
+    def take_over(self, group: Group) -> None:
+        """A group that was of KIP-848, or whose last rebalance nobody has seen: all are to join."""
+        self._groups[group.group_id] = group
+        for member in group.members.values():
+            self.touch(group, member)
+        self._prepare(group)
+
+    def let_go(self, group: Group) -> None:
+        """The group is of KIP-848 from now on: whoever waits is to join that."""
+        for what in ("join", "sync"):
+            self._timers.cancel((what, group.group_id))
+        for member_id in group.pending:
+            self._timers.cancel(("pending", group.group_id, member_id))
+        for member in group.members.values():
+            self._timers.cancel(_session(group, member.member_id))
+            if member.joining is not None:
+                self._answer(member.joining, join_error(member.member_id, _REBALANCING))
+            if member.syncing is not None:
+                self._answer(member.syncing, sync_error(_REBALANCING))
+
     # --- time -----------------------------------------------------------------------------------
 
     def due(self, what: str, group_id: str, member_id: str = "") -> None:
@@ -461,7 +485,7 @@ class Rebalancer:
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         member = self.member(group, caller)
-        if caller.generation != group.generation:
+        if not group.is_current(member, caller.generation):
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return group, member
 

@@ -32,10 +32,11 @@ def field(
     tag: int = -1,
     array_of: Struct | None = None,
     array: bool = False,
+    of: Struct | None = None,
 ) -> Field:
     """A field of a table; see `broker.protocol.schema.Field`."""
     is_array = array or array_of is not None
-    return Field(name, kind, is_array, nullable, tag, default, array_of)
+    return Field(name, kind, is_array, nullable, tag, default, array_of or of)
 
 
 def table(name: str, *fields: Field, flexible: bool = False) -> Struct:

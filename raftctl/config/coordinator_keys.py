@@ -28,9 +28,16 @@ def _parse_protocols(given: object) -> object:
     return split_list(given.lower()) if isinstance(given, str) else given
 
 
+def _lower(given: object) -> object:
+    return given.lower() if isinstance(given, str) else given
+
+
 Assignors = Annotated[tuple[Literal["uniform", "range"], ...], BeforeValidator(_parse_assignors)]
 RebalanceProtocols = Annotated[
     tuple[Literal["classic", "consumer"], ...], BeforeValidator(_parse_protocols)
+]
+MigrationPolicy = Annotated[
+    Literal["disabled", "upgrade", "downgrade", "bidirectional"], BeforeValidator(_lower)
 ]
 
 
@@ -121,6 +128,13 @@ class GroupKeys(Section):
         ("uniform", "range"),
         "The assignors of groups of the consumer protocol; the first is taken when no member asks "
         "for one. Apache Kafka's names of their classes are understood too.",
+    )
+    group_consumer_migration_policy: MigrationPolicy = key(
+        "bidirectional",
+        "Which groups with members change their protocol: `upgrade`, those of consumers of the "
+        "classic protocol that a member of the consumer protocol joins; `downgrade`, those that "
+        "its last such member leaves; `bidirectional`, both; `disabled`, none. Groups without "
+        "members always do.",
     )
 
     def _consumer_group_problems(self) -> Iterator[str]:

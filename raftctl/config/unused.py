@@ -25,7 +25,6 @@ _EXPLAINED = {
     "group.coordinator.threads": _THREADS,
     "group.coordinator.new.enable": "there is one coordinator, and it knows both protocols",
     "group.coordinator.append.linger.ms": "appends share a flush without waiting for each other",
-    "group.consumer.migration.policy": "groups change their protocol while they have no members",
     "group.consumer.regex.refresh.interval.ms": "expressions are looked at when topics change",
 }
 

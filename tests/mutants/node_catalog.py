@@ -9,13 +9,13 @@ from broker.log.producer_state import ProducerStates
 from broker.replication.hosted import HostedPartition
 from broker.replication.partition import IsrProposal, Partition
 from broker.replication.replica_manager import ReplicaManager
-from raftctl.controller import partition_change, replication_control, settling
+from raftctl.controller import change_memo, partition_change, replication_control
 from raftctl.controller.cluster_control import ClusterControl
 from raftctl.controller.quorum_controller import QuorumController
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata import delta
 from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.metadata.image import EMPTY_IMAGE, PartitionImage
 from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.types import EpochEndOffset, FetchPartition
+    from raftctl.codec import Row
     from raftctl.controller.result import ControllerResult
-    from raftctl.metadata.image import BrokerImage, MetadataImage, PartitionImage
+    from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import (
         AlterPartitionItem,
@@ -180,14 +181,8 @@ def _claim_kept_image(
     return _claim(controller, epoch, image, now_ms, in_transaction=in_transaction)
 
 
-def _keep_leader_epoch(change: MetadataDelta, record: PartitionChangeRecord, offset: int) -> None:
-    _change_partition(change, record, offset)
-    partitions = change.changed_topics[record.topic_id].partitions
-    changed = partitions[record.partition_id]
-    before = change.image.topics.topics.get(record.topic_id)
-    if before is not None:
-        epoch = before.partitions[record.partition_id].leader_epoch
-        partitions[record.partition_id] = changed._replace(leader_epoch=epoch)
+def _keep_leader_epoch(partition: PartitionImage, row: Row) -> PartitionImage:
+    return _changed(partition, row)._replace(leader_epoch=partition.leader_epoch)
 
 
 def _elect_any_replica(
@@ -246,7 +241,7 @@ _replay = MetadataLoader._replay
 _on_committed = ControllerService.on_committed
 _claim = QuorumController.claim
 _renounce = QuorumController.renounce
-_change_partition = MetadataDelta._change_partition
+_changed = PartitionImage.changed
 _elect = partition_change.elect
 _fence = ClusterControl._fence
 _heartbeat_of_fenced = ClusterControl._heartbeat_of_fenced
@@ -289,21 +284,21 @@ CONTROLLER = (
         "leader_epoch_stays",
         "a new partition leader leads in the old leader epoch",
         ("partition_epochs_never_go_back", "one_leader_per_leader_epoch"),
-        Patch(delta, "_REPLAY", {**delta._REPLAY, PartitionChangeRecord: _keep_leader_epoch}),
+        Patch(PartitionImage, "changed", _keep_leader_epoch),
         scenario="partition_leader_is_isolated",
     ),
     node_mutant(
         "preferred_replica_leads",
         "a preferred replica that comes back takes over, in sync or not",
         ("new_isr_member_has_all_committed", "new_partition_leader_has_all_committed"),
-        Patch(settling, "elect", _prefer_the_preferred),
+        Patch(change_memo, "elect", _prefer_the_preferred),
         scenario="preferred_replica_comes_back_slowly",
     ),
     node_mutant(
         "unclean_election",
         "without an in-sync replica any active one is elected",
         ("new_partition_leader_has_all_committed", "new_isr_member_has_all_committed"),
-        Patch(settling, "elect", _elect_any_replica),
+        Patch(change_memo, "elect", _elect_any_replica),
         scenario="replicas_leave_until_none_is_left",
     ),
     node_mutant(

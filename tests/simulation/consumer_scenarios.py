@@ -3,7 +3,7 @@
 The members speak the protocol themselves, heartbeat by heartbeat, and do not read: they commit the
 next offset of what they own. Besides the promises of `group_scenarios` there is a stronger one:
 what a member was told it owns is its own until it has said that it let go of it, or gave itself up
-before its session was over.
+before its session was over. That does not hold of the classic protocol, nor where it takes part.
 """
 
 from __future__ import annotations
@@ -210,3 +210,45 @@ class ConsumerRig(GroupRig):
 async def consumers_go_on(world: World) -> None:
     """Coordinators die, are cut off from the cluster or end; members die: again and again."""
     await go_wrong(ConsumerRig(world), ("kill", "isolate", "stop", "member"))
+
+
+class QuietMember(ProtocolMember):
+    """Commits what it finds committed: others read, and how far they have come stays."""
+
+    async def _commit_next(self, client: Client, offsets: dict[int, int]) -> None:
+        await super()._commit_next(client, {n: offset - 1 for n, offset in offsets.items()})
+
+
+class MixedRig(GroupRig):
+    """A group whose members begin each life with another protocol, as chance will have it."""
+
+    def start_member(self, name: str) -> None:
+        """A member on a node of its own."""
+        if self.world.random.random() < 0.5:
+            member = QuietMember(name, self.cluster.bootstrap, self.journal)
+            self.world.start(name, member.run)
+        else:
+            super().start_member(name)
+
+    async def break_one(self, kind: str) -> None:
+        """With the coordinator goes a member, so that the next one is of either protocol."""
+        self.kill_member(self.world.random.choice(self.members))
+        await super().break_one(kind)
+
+    def kill_member(self, name: str) -> None:
+        """It ends without a word, unless it has already."""
+        if self.world.node(name).process is not None:
+            super().kill_member(name)
+        self.journal.assigned.pop(name, None)
+
+    async def end(self) -> None:
+        """In the end all are of the classic protocol, and read all there is."""
+        for name in self.members:
+            self.kill_member(name)
+            super().start_member(name)
+        await super().end()
+
+
+async def protocols_change(world: World) -> None:
+    """Members of both protocols are in one group, which is upgraded and downgraded meanwhile."""
+    await go_wrong(MixedRig(world), ("kill", "isolate", "stop", "member"))

@@ -75,9 +75,12 @@ def load(
         writer.start()
     try:
         time.sleep(warm_s)
-        before, began = _done(writers), time.perf_counter()
-        time.sleep(seconds)
-        counted, elapsed = _done(writers) - before, time.perf_counter() - began
+        before, began, counted = _done(writers), time.perf_counter(), 0
+        while not counted:
+            # However slow the machine is, one is counted.
+            time.sleep(seconds)
+            counted = _done(writers) - before
+        elapsed = time.perf_counter() - began
     finally:
         for writer in writers:
             writer.stop()

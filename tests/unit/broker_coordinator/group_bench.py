@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.core import NOBODY, Answer, Effect, KeyValue, Now
+from broker.coordinator.embedded_protocol import subscription
 from broker.coordinator.group_core import GroupCore
 from broker.coordinator.group_records import UNSTABLE, CommittedOffset
 from broker.coordinator.group_requests import (
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WALL_MS = 1_700_000_000_000
-PROTOCOLS = (("range", b"\0\1\0\0\0\1\0\1t"), ("sticky", b"\0\1\0\0\0\1\0\1t"))
+PROTOCOLS = (("range", subscription(["t"])), ("sticky", subscription(["t"])))
 P0 = TopicPartition("t", 0)
 
 

@@ -55,7 +55,7 @@ def has(consumer: Consumer) -> set[tuple[str, int]]:
 
 
 async def until(condition: Callable[[], bool], members: Sequence[Consumer]) -> None:
-    for _ in range(1_000):
+    for _ in range(10_000):
         if condition():
             return
         for one in members:
@@ -150,4 +150,31 @@ async def test_members_may_ask_for_runs_of_partitions() -> None:
         members = [member(broker, "four", group_remote_assignor="range") for _ in range(2)]
         runs = [{("four", 0), ("four", 1)}, {("four", 2), ("four", 3)}]
         await until(lambda: sorted(map(has, members), key=sorted) == runs, members)
+        await close(*members)
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+async def test_members_are_restarted_one_by_one_with_the_other_protocol(assignor: str) -> None:
+    """And back: there is no moment in which a partition has two owners."""
+    classic = {
+        "group_protocol": "classic",
+        "session_timeout_ms": 6_000,
+        "heartbeat_interval_ms": 100,
+        "partition_assignment_strategy": assignor,
+    }
+    async with quick() as broker:
+        add_topic(broker, "six", 6)
+
+        async def shared(members: Sequence[Consumer]) -> None:
+            sizes = [6 // len(members)] * len(members)
+            await until(lambda: [len(has(one)) for one in members] == sizes, members)
+            assert len(set.union(*map(has, members))) == 6
+
+        members = [member(broker, "six", **classic) for _ in range(2)]
+        await shared(members)
+        for settings in ({}, classic, classic):
+            members.append(member(broker, "six", **settings))
+            await shared(members)
+            await close(members.pop(0))
+            await shared(members)
         await close(*members)
