@@ -100,10 +100,6 @@ def _never_a_repetition(states: ProducerStates, header: BatchHeader) -> SentBatc
     return None
 
 
-def _tell_no_session(hosted: HostedPartition) -> None:
-    return None
-
-
 _open = ReplicaManager._open
 _recover = Segment.recover
 _update = FetchSession.update
@@ -135,13 +131,6 @@ REPLICAS = (
         "a fetch session reads where it first was told to",
         ("liveness",),
         Patch(FetchSession, "update", _keep_first_wants),
-        scenario="both_replicas_crash",
-    ),
-    node_mutant(
-        "fetch_session_hears_no_news",
-        "a partition that a reader has all of does not tell its fetch session of what comes then",
-        ("liveness",),
-        Patch(HostedPartition, "has_news", _tell_no_session),
         scenario="both_replicas_crash",
     ),
     node_mutant(
