@@ -88,7 +88,7 @@ class Housekeeping:
     async def checkpoint(self) -> None:
         """Flushes complete segments, writes checkpoints, removes what is no longer in a log."""
         for number, (directory, log) in enumerate(self._logs()):
-            if number % _LOGS_A_TURN == 0:
+            if number % _LOGS_A_TURN == _LOGS_A_TURN - 1:
                 await asyncio.sleep(0)
             await directory.flush(log, rolled_only=True)
             retired = log.take_retired()

@@ -137,7 +137,7 @@ def _put_many(quorum: Voters, plan: Plan) -> _Turn:
     elapsed = time.perf_counter() - began
     used = [after - b for after, b in zip(_cpu_seconds(quorum), before, strict=True)]
     speed = report["puts"] / report["seconds"]
-    puts = speed * (WARMUP_S + plan.seconds)
+    puts = report["all_puts"]
     return _Turn(
         puts_per_s=speed,
         cpu_us=sum(used) / puts * MICROSECONDS,

@@ -42,7 +42,7 @@ class Load:
         self._until = self._from + arguments.seconds
         self._began: dict[int, float] = {}
         """When each put under way was sent, by correlation id."""
-        self._sent = 0
+        self.sent = 0
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.taken: list[float] = []
         """Seconds from put to reply, of the replies within the measured time."""
@@ -59,12 +59,12 @@ class Load:
         running.cancel()
 
     def _send(self, count: int) -> None:
-        first, now = self._sent + 1, perf_counter()
+        first, now = self.sent + 1, perf_counter()
         numbers = range(first, first + count)
         self._began.update(dict.fromkeys(numbers, now))
         requests = [self._requests[number % KEY_COUNT] for number in numbers]
         self._channel.send_all(numbers, requests)
-        self._sent += count
+        self.sent += count
 
     def _take(self, frames: list[tuple[int, Any]]) -> None:
         now = perf_counter()
@@ -81,7 +81,7 @@ class Load:
             self._done.set_result(None)
 
 
-async def _run(arguments: argparse.Namespace) -> list[float]:
+async def _run(arguments: argparse.Namespace) -> tuple[int, list[float]]:
     async with aiohttp.ClientSession(connector=LoopConnector()) as session:
         hello = Hello(PROTOCOL_VERSION, arguments.cluster_id, CLIENT_ID)
         channel = await open_channel(session, arguments.leader, hello)
@@ -90,7 +90,7 @@ async def _run(arguments: argparse.Namespace) -> list[float]:
             await load.run()
         finally:
             await channel.close()
-    return sorted(load.taken)
+    return load.sent, sorted(load.taken)
 
 
 def main() -> None:
@@ -103,9 +103,10 @@ def main() -> None:
     parser.add_argument("--warmup", type=float, default=1.0, help="seconds not measured")
     parser.add_argument("--seconds", type=float, default=5.0, help="seconds measured")
     arguments = parser.parse_args()
-    taken = asyncio.run(_run(arguments))
+    sent, taken = asyncio.run(_run(arguments))
     report = {
         "puts": len(taken),
+        "all_puts": sent,
         "seconds": arguments.seconds,
         "p50_ms": taken[len(taken) // 2] * 1000,
         "p99_ms": taken[int(0.99 * (len(taken) - 1))] * 1000,

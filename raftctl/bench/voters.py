@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from raftctl.config import make_config, write_properties
 from raftctl.localcluster.layout import (
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     Format = Callable[[NodeConfig, str], object]
     """Formats the directories of a node for a cluster id."""
+
+T = TypeVar("T")
 
 VOTERS = 3
 ELECTION_TIMEOUT_MS = 1000
@@ -139,8 +141,11 @@ class RaftctlVoters:
 
     def fsyncs(self) -> int:
         """See `Voters.fsyncs`: of the metadata log."""
-        statuses = [ask_controller(self._layout.nodes[voter].address) for voter in self._processes]
-        return sum(status["metadata_log_fsyncs"] for status in statuses if status is not None)
+        return sum(self._status(voter)["metadata_log_fsyncs"] for voter in self._processes)
+
+    def _status(self, voter: int) -> dict[str, Any]:
+        address = self._layout.nodes[voter].address
+        return wait_for(lambda: ask_controller(address), f"{address} does not answer")
 
     def load(self, load: Load) -> dict[str, Any]:
         """See `Voters.load`."""
@@ -172,7 +177,7 @@ class RaftctlVoters:
             self.kill(voter)
 
 
-def wait_for(look: Callable[[], int | None], complaint: str) -> int:
+def wait_for(look: Callable[[], T | None], complaint: str) -> T:
     """Looks again and again until there is something to see. Raises TimeoutError."""
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:

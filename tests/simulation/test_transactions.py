@@ -13,11 +13,12 @@ OUTCOMES = "tests.simulation.outcome_scenarios"
 
 
 @pytest.mark.req("T2", "T3", "T4", "J1")
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_transactions_are_all_or_nothing_whatever_fails(
-    simulator: WarmInterpreters,
+    simulator: WarmInterpreters, seed: int
 ) -> None:
     scenario = "tests.simulation.transaction_scenarios:transactions_survive_faults"
-    result = simulator.run(scenario, 1)
+    result = simulator.run(scenario, seed)
     assert result.ok, result.output
 
 

@@ -31,6 +31,8 @@ WRITERS = 2
 ROUNDS = 4
 TOLD = 10
 """Outcomes that are told before the next fault."""
+THINKING_S = 0.2
+"""A writer waits up to so long between transactions: more of them would show no more."""
 PATIENCE_S = 15
 QUICK = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
@@ -149,6 +151,7 @@ async def write_transactions(
                 commit = runtime.random.random() < 0.7
                 async with asyncio.timeout(PATIENCE_S):
                     await _transaction(producer, value, outcomes, commit=commit)
+                await asyncio.sleep(runtime.random.uniform(0, THINKING_S))
         with contextlib.suppress(*ERRORS):
             async with asyncio.timeout(1):
                 await producer.stop()

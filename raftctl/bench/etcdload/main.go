@@ -25,6 +25,7 @@ const keyCount = 1000
 
 type report struct {
 	Puts    int     `json:"puts"`
+	AllPuts int     `json:"all_puts"`
 	Seconds float64 `json:"seconds"`
 	P50     float64 `json:"p50_ms"`
 	P99     float64 `json:"p99_ms"`
@@ -58,27 +59,33 @@ func main() {
 	from := time.Now().Add(time.Duration(*warmup * float64(time.Second)))
 	until := from.Add(time.Duration(*seconds * float64(time.Second)))
 	taken := make([][]time.Duration, *outstanding)
+	counts := make([]int, *outstanding)
 	var group sync.WaitGroup
 	for i := range *outstanding {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			taken[i] = load(clients[i%len(clients)], value, i, *outstanding, from, until)
+			taken[i], counts[i] = load(clients[i%len(clients)], value, i, *outstanding, from, until)
 		}()
 	}
 	group.Wait()
-	check(json.NewEncoder(os.Stdout).Encode(summary(taken, *seconds)))
+	all := 0
+	for _, count := range counts {
+		all += count
+	}
+	check(json.NewEncoder(os.Stdout).Encode(summary(taken, all, *seconds)))
 }
 
-// load puts one value after the other; it returns the latencies of those answered in time.
+// load puts one value after the other; it returns the latencies of those answered in time, and how
+// many were answered in all.
 func load(
 	client *clientv3.Client, value string, first, step int, from, until time.Time,
-) []time.Duration {
+) ([]time.Duration, int) {
 	var taken []time.Duration
-	for key := first; ; key += step {
+	for key, count := first, 0; ; key, count = key+step, count+1 {
 		began := time.Now()
 		if began.After(until) {
-			return taken
+			return taken, count
 		}
 		_, err := client.Put(context.Background(), fmt.Sprintf("key-%03d", key%keyCount), value)
 		check(err)
@@ -118,7 +125,7 @@ func probe(endpoints []string) {
 	}
 }
 
-func summary(taken [][]time.Duration, seconds float64) report {
+func summary(taken [][]time.Duration, allPuts int, seconds float64) report {
 	var all []time.Duration
 	for _, some := range taken {
 		all = append(all, some...)
@@ -130,7 +137,7 @@ func summary(taken [][]time.Duration, seconds float64) report {
 	at := func(share float64) float64 {
 		return float64(all[int(share*float64(len(all)-1))].Nanoseconds()) / 1e6
 	}
-	return report{len(all), seconds, at(0.5), at(0.99), at(1)}
+	return report{len(all), allPuts, seconds, at(0.5), at(0.99), at(1)}
 }
 
 func check(err error) {

@@ -89,6 +89,10 @@ def directory_id(node_id: int, path: str) -> UUID:
     return UUID(bytes=f"{node_id}{path}".encode().rjust(16)[-16:])
 
 
+CLOSING_TURNS = 5
+"""Of the loop, until a connection is closed that was being accepted when its server was closed."""
+
+
 class FakeController:
     """Holds the image and commits what it is asked for."""
 
@@ -350,6 +354,8 @@ class World:
     async def __aexit__(self, *_: object) -> None:
         for node in self.nodes.values():
             await node.stop()
+        for _turn in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
 
     def create_topic(self, leader: int = 1, partitions: int = 1) -> None:
         replicas = tuple(self.nodes)

@@ -230,7 +230,9 @@ async def test_what_a_log_hands_out_is_sent_from_its_file(
         log.append_as_leader(make_batch([CONTENT[n * 50_000 : (n + 1) * 50_000]]), 0, 0)
     limits = Limits(max_bytes=1 << 20, up_to_offset=9, min_one=True)
 
-    def fetch(_: object, partitions: list[FetchPartition]) -> list[FetchResult]:
+    def fetch(
+        _: object, partitions: list[FetchPartition], news: object = None
+    ) -> list[FetchResult]:
         records = log.to_send(partitions[0].fetch_offset, **limits)
         return [FetchResult(ErrorCode.NONE, 9, 9, 0, records)]
 
