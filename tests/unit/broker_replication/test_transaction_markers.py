@@ -20,7 +20,7 @@ from tests.unit.broker_replication.transaction_world import (
     TransactionWorld,
     transactions,
 )
-from tests.unit.broker_replication.world import TOPIC_ID, config, eventually
+from tests.unit.broker_replication.world import CLOSING_TURNS, TOPIC_ID, config, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -35,14 +35,13 @@ SILENT, NOBODY = 3, -1
 async def silent_broker(found: TransactionWorld) -> AsyncIterator[Callable[[], int]]:
     """Broker 3 accepts connections and answers nothing; yields how many bytes it was sent."""
     heard = 0
-    gone = asyncio.Event()
+    accepted: list[asyncio.StreamWriter] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal heard
+        accepted.append(writer)
         while data := await reader.read(1 << 16):
             heard += len(data)
-        await gone.wait()
-        writer.close()
 
     server = await asyncio.start_server(listen, "127.0.0.1", 0)
     port: int = server.sockets[0].getsockname()[1]
@@ -52,8 +51,11 @@ async def silent_broker(found: TransactionWorld) -> AsyncIterator[Callable[[], i
     try:
         yield lambda: heard
     finally:
-        gone.set()
         server.close()
+        for writer in accepted:
+            writer.transport.abort()
+        for _turn in range(CLOSING_TURNS):
+            await asyncio.sleep(0)
 
 
 def lead(found: TransactionWorld, partition: int, leader: int) -> None:
