@@ -82,6 +82,11 @@ def test_nothing_is_left_for_later() -> None:
     assert left == []
 
 
+def test_no_check_is_silenced() -> None:
+    silencers = re.compile(r"#\s*(no" + r"qa|type:\s*ignore|mypy:\s*ignore|pragma:)")
+    assert [name for name, text in sources() if silencers.search(text)] == []
+
+
 def _calls_and_imports(text: str) -> list[tuple[int, str]]:
     found = []
     for node in ast.walk(ast.parse(text)):

@@ -34,7 +34,7 @@ class LogReader(Protocol):
     """What loading needs of the ReplicaManager."""
 
     def fetch(
-        self, params: FetchParams, partitions: Sequence[FetchPartition]
+        self, params: FetchParams, partitions: list[FetchPartition]
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """Reads from each partition."""
 

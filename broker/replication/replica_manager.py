@@ -332,7 +332,7 @@ class ReplicaManager:
     def fetch(
         self,
         params: FetchParams,
-        partitions: Sequence[FetchPartition],
+        partitions: list[FetchPartition],
         news: SessionNews | None = None,
     ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
         """Reads from each partition; results in order of the partitions, later if there is little.
@@ -341,12 +341,11 @@ class ReplicaManager:
         others have some before there is enough, the list grows by them. A follower's fetch also
         says how far it has come, which may commit records.
         """
-        asked = partitions if isinstance(partitions, list) else list(partitions)
         if news is not None:
-            news.begin(asked, self._now_ms())
+            news.begin(partitions, self._now_ms())
         if params.replica_id != CONSUMER:
-            self._follower_fetched(params, asked)
-        return self._reads.fetch(params, asked, news)
+            self._follower_fetched(params, partitions)
+        return self._reads.fetch(params, partitions, news)
 
     def _follower_fetched(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
         now_ms = self._now_ms()

@@ -5,17 +5,14 @@ Options are named as those of Apache Kafka's performance tools where they mean t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from raftctl.cli.bench import app
-from raftctl.cli.files import parse_overrides
+from raftctl.cli.files import client_settings
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, say_progress, show
 from raftctl.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 RECORDS_MAX = 1_000_000_000
 RECORD_BYTES_MAX = 100 * 1024 * 1024
@@ -70,7 +67,7 @@ def produce(
     from raftctl.bench.produce import ProducePlan
     from raftctl.bench.produce import produce as run
 
-    settings = _settings(command_property)
+    settings = client_settings(command_property)
     plan = ProducePlan(bootstrap_server, topic, num_records, record_size, throughput, settings)
     _show(output, run(plan, say_progress), f"{RATES}, {LATENCIES}")
 
@@ -105,7 +102,7 @@ def consume(
     from raftctl.bench.consume import ConsumePlan
     from raftctl.bench.consume import consume as run
 
-    settings = _settings(command_property)
+    settings = client_settings(command_property)
     plan = ConsumePlan(
         bootstrap_server, topic, num_records, from_latest, fetch_size, timeout, settings
     )
@@ -147,13 +144,9 @@ def end_to_end(
         record_size,
         producer_acks,
         throughput,
-        _settings(command_property),
+        client_settings(command_property),
     )
     _show(output, run(plan, say_progress), f"{RATES}, {LATENCIES}")
-
-
-def _settings(items: list[str] | None) -> Mapping[str, str]:
-    return parse_overrides(items or (), option="--command-property")
 
 
 def _check_throughput(records_per_s: float) -> None:

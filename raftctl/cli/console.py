@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli.arguments import LONG_MAX, not_empty
-from raftctl.cli.files import parse_overrides
+from raftctl.cli.files import client_settings
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, say, say_progress, show
 from raftctl.cli.termination import terminate_as_interrupt
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
@@ -98,14 +98,13 @@ def produce(
     from raftctl.bench.clients import new_client, partitions_of
 
     defaults = {"enable.idempotence": True, "message.timeout.ms": int(timeout * 1000)}
-    settings = _settings(command_property)
+    settings = client_settings(command_property)
     if settings.get("acks", "all") not in ("all", "-1"):
         defaults["enable.idempotence"] = False
     producer = new_client(Producer, bootstrap_server, defaults, settings)
     known = partitions_of(producer, topic)
     if partition is not None and partition not in known:
-        text = f"--partition {partition}: {topic} has the partitions 0 to {len(known) - 1}"
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        raise _no_such_partition(topic, partition, known)
     writing = _Writing(producer, topic, partition)
     separator = None if key_separator is None else key_separator.encode()
     marker = None if null_marker is None else null_marker.encode()
@@ -251,7 +250,7 @@ def consume(
         "auto.offset.reset": "earliest" if from_beginning else "latest",
         "isolation.level": isolation_level.value,
     }
-    consumer = new_client(Consumer, bootstrap_server, defaults, _settings(command_property))
+    consumer = new_client(Consumer, bootstrap_server, defaults, client_settings(command_property))
     shown = 0
     try:
         with terminate_as_interrupt():
@@ -298,8 +297,7 @@ def _place(
         consumer.subscribe([topic])
         return
     if partition is not None and partition not in known:
-        text = f"--partition {partition}: {topic} has the partitions 0 to {len(known) - 1}"
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        raise _no_such_partition(topic, partition, known)
     wanted = known if partition is None else [partition]
     if offset is None and not from_beginning:
         assign_to_end(consumer, topic, wanted)
@@ -359,5 +357,6 @@ def _text(value: Any) -> str:
     return "null" if value is None else bytes(value).decode(errors="backslashreplace")
 
 
-def _settings(items: list[str] | None) -> dict[str, str]:
-    return parse_overrides(items or (), option="--command-property")
+def _no_such_partition(topic: str, partition: int, known: list[int]) -> KafkaError:
+    text = f"--partition {partition}: {topic} has the partitions 0 to {len(known) - 1}"
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)

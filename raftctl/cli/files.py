@@ -44,5 +44,10 @@ def parse_overrides(items: Iterable[str], option: str = "-o") -> dict[str, str]:
     return overrides
 
 
+def client_settings(items: list[str] | None) -> dict[str, str]:
+    """The settings that `--command-property` gives to a client; see `parse_overrides`."""
+    return parse_overrides(items or (), option="--command-property")
+
+
 def _absolute(directory: str) -> str:
     return str(Path(directory).absolute())

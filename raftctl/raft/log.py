@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from raftctl.errors import invariant
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 
-BEFORE_ALL = Epoch(0)
-"""The epoch before the first leader."""
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from raftctl.raft.batch import Batch
+
+BEFORE_ALL = Epoch(0)
+"""The epoch before the first leader."""
 
 
 class ReplicaLog:

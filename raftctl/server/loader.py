@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from raftctl.errors import invariant
+from raftctl.failures import HandingTo
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.difference import delta_between
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -134,10 +135,8 @@ class MetadataLoader:
             self._caught_up.set()
 
     def _replay_more(self) -> None:
-        try:
+        with HandingTo(self._fail):
             self._replay_some()
-        except BaseException as error:  # noqa: BLE001 - the node's root reports it and stops
-            self._fail(error)
 
     def _replay_chunk(self, max_bytes: int) -> int:
         """Replays one batch at least; returns the size of what it has replayed."""

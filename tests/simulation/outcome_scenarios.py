@@ -108,11 +108,15 @@ async def coordinator_dies_between_prepare_and_complete(world: World) -> None:
         world.trace.add(name, "dies", found.state.text)
         world.kill(name)
         world.network.restore_links()
-        await rig.until(lambda: rig.coordinator_of(transactional_id) not in (None, name), "another")  # noqa: B023
+        await rig.until(partial(_took_over, rig, transactional_id, name), "another")
         rig.cluster.start(name)
         await rig.until(rig.all_active, "all brokers are active")
     await judge_at_the_end(rig, outcomes)
     assert outcomes.committed
+
+
+def _took_over(rig: TransactionRig, transactional_id: str, dead: str) -> bool:
+    return rig.coordinator_of(transactional_id) not in (None, dead)
 
 
 async def _prepared(rig: TransactionRig, transactional_id: str) -> str:

@@ -30,7 +30,7 @@ def test_a_partition_has_one_owner_while_the_group_changes_its_protocol(
 
 
 @pytest.mark.req("G1", "G4", "J1")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_partition_of_a_consumer_group_has_one_owner_and_committed_offsets_stay(
     simulator: WarmInterpreters, seed: int
 ) -> None:

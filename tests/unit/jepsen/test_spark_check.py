@@ -61,7 +61,7 @@ def test_random_histories_get_the_verdicts_of_one_process(tmp_path: Path) -> Non
             Recipe("unique-register", 400, 20, 4, crashes=0.1),
         )
     }
-    differing, methods = compare(random_histories(150, 0) | made, tmp_path)
+    differing, methods = compare(random_histories(200, 0) | made, tmp_path)
     assert differing == {}
     assert min(methods["zones true"], methods["search true"], methods["search false"]) > 50
 
@@ -69,7 +69,7 @@ def test_random_histories_get_the_verdicts_of_one_process(tmp_path: Path) -> Non
 @pytest.mark.req("J7")
 def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
     made = generated(Recipe("log", 400, 2, 14), tmp_path)
-    histories = {**spark_logs.random_logs(150, 0), "made": made}
+    histories = {**spark_logs.random_logs(200, 0), "made": made}
     differing, kinds = spark_logs.compare(histories, tmp_path)
     assert differing == []
     assert kinds.keys() == {
