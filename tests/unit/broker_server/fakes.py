@@ -206,6 +206,12 @@ class FakeReplicas:
         known = self._log(partition) is not None
         return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
 
+    def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
+        """There is one directory."""
+        known = self._log(partition) is not None
+        moved = ErrorCode.NONE if path == "/nowhere" else ErrorCode.LOG_DIR_NOT_FOUND
+        return moved if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """One, with everything."""
         logs = tuple(LogFacts(partition, 0, 0) for partition in sorted(self.logs))
