@@ -150,13 +150,11 @@ class GroupCore:
 
     def _watch(self) -> Iterator[None]:
         """A few groups at a time; who is heard of before its turn has come has its time already."""
-        for count, group in enumerate([*self._groups.values(), *self._consumers.groups.values()]):
-            if self._directory.find(group.group_id) is not group:
-                continue
-            if isinstance(group, Group):
+        for count, group_id in enumerate([*self._groups, *self._consumers.groups]):
+            if (group := self._groups.get(group_id)) is not None:
                 self._members.watch(group)
-            else:
-                self._consumers.watch(group, self._members.now)
+            if (consumers := self._consumers.groups.get(group_id)) is not None:
+                self._consumers.watch(consumers, self._members.now)
             if count % _WATCHED_AT_ONCE == _WATCHED_AT_ONCE - 1:
                 yield
 

@@ -92,10 +92,12 @@ def is_over(group: Group | ConsumerGroup) -> bool:
 
 
 def _message(group: Group | ConsumerGroup) -> dict[str, Any]:
-    is_classic = isinstance(group, Group)
+    kind, protocol_type = CONSUMER, CONSUMER_PROTOCOL
+    if isinstance(group, Group):
+        kind, protocol_type = CLASSIC, group.protocol_type or ""
     return {
         "group_id": group.group_id,
-        "protocol_type": group.protocol_type or "" if is_classic else CONSUMER_PROTOCOL,
+        "protocol_type": protocol_type,
         "group_state": group.state.value,
-        "group_type": CLASSIC if is_classic else CONSUMER,
+        "group_type": kind,
     }
