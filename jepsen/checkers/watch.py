@@ -33,6 +33,7 @@ class _Change(NamedTuple):
     value: Any
 
     def told(self) -> dict[str, Any]:
+        """For programs."""
         return {"version": self.version, "key": self.key, "value": self.value}
 
 
