@@ -36,7 +36,7 @@ SPEC = ClusterSpec(controllers=3, brokers=3)
 REPLICAS = 3
 READY_S = 180.0
 POLL_S = 0.02
-HOSTED_POLL_S = 0.2
+HOSTED_S, HOSTED_POLL_S = 900.0, 0.2
 """For what costs more to look at."""
 AT_ONCE = 5000
 """Partitions; Apache Kafka refuses a topic for which it would have to write 10,001 records."""
@@ -163,6 +163,7 @@ class Cluster:
             lambda: sum(1 for _ in self.directory.glob(logs)) == partitions * REPLICAS,
             f"{self.name}: the logs of {topic} are not complete",
             every_s=HOSTED_POLL_S,
+            within_s=HOSTED_S,
         )
 
     def leader(self, admin: AdminClient, topic: str) -> int:
@@ -246,8 +247,10 @@ def kafka_cluster(directory: Path, jars: Path, spec: ClusterSpec = SPEC) -> Clus
     return cluster
 
 
-def _poll(is_so: Callable[[], bool], complaint: str, every_s: float = POLL_S) -> None:
-    deadline = time.monotonic() + READY_S
+def _poll(
+    is_so: Callable[[], bool], complaint: str, every_s: float = POLL_S, within_s: float = READY_S
+) -> None:
+    deadline = time.monotonic() + within_s
     while not is_so():
         if time.monotonic() > deadline:
             raise TimeoutError(complaint)
