@@ -21,6 +21,7 @@ from jepsen.spark.report import spark_page
 
 if TYPE_CHECKING:
     from jepsen.spark.check import Question
+    from jepsen.spark.watch import Seen
 
 app = typer.Typer(help="Judges histories that are too large for one process.")
 CHECKERS = (LINEARIZABLE, "kafka-log", *(name for name in ALL_CHECKERS if name != "kafka"))
@@ -130,6 +131,53 @@ def _question(asked: tuple[str, str, Any], time_limit: float, memory: int) -> Qu
     from jepsen.spark.linearizable import Limits
 
     return Question(*asked, Limits(time_limit, memory * MIB))
+
+
+@app.command()
+def watch(
+    history: Annotated[
+        str, typer.Argument(metavar="HISTORY", help="A run folder or JSON lines that grow.")
+    ],
+    checker: CheckerOption = LINEARIZABLE,
+    model: ModelOption = "cas-register",
+    failures: FailuresOption = "auto",
+    master: MasterOption = ALL_CORES,
+    driver_memory: DriverMemoryOption = "2g",
+    scratch: ScratchOption = None,
+    idle: Annotated[
+        float, typer.Option(min=0.0, help="Seconds without a new line after which it ends.")
+    ] = 30.0,
+    time_limit: TimeLimitOption = 300.0,
+    memory: MemoryOption = 1024,
+) -> None:
+    """Judges a history while it is being written.
+
+    Prints `N operations valid`, `invalid` or `unknown` for as many as have ended each time that it
+    has judged them; what was found goes to stderr. The last line is the verdict on all of it, and
+    the exit status is as for `jepsen check`.
+    """
+    asked = _asked(checker, model, failures)
+    from jepsen.spark.session import spark_session
+
+    with (
+        tempfile.TemporaryDirectory(prefix="jepsen-", dir=scratch) as folder,
+        spark_session(master, driver_memory, scratch) as spark,
+    ):
+        from jepsen.spark.check import check as judge
+        from jepsen.spark.watch import watch as look
+
+        question = _question(asked, time_limit, memory)
+        look(spark, history, failures, question, Path(folder), say_seen, idle_s=idle)
+        whole = Path(folder) / "whole"
+        (verdict,) = judge(spark, [history], failures, question, whole / "kept", whole).values()
+    show(history, verdict)
+    raise typer.Exit(exit_status(verdict.valid))
+
+
+def say_seen(seen: Seen) -> bool:
+    """Prints what a part of a history shows, and asks for more."""
+    show(f"{seen.operations} operations", seen.verdict)
+    return True
 
 
 @app.command()

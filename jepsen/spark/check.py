@@ -41,6 +41,11 @@ class Question:
     initial: Any = None
     limits: Limits = field(default_factory=Limits)
 
+    @property
+    def by_key(self) -> bool:
+        """Whether a key's verdict has nothing to do with other keys."""
+        return self.checker == LINEARIZABLE
+
 
 def check(
     spark: SparkSession,
@@ -55,7 +60,13 @@ def check(
     What is made on the way goes below `scratch`, which every worker must see. Raises InputError for
     files that are no histories, or not of this checker.
     """
-    histories = load(spark, files, failures, scratch)
+    return judge(spark, load(spark, files, failures, scratch), question, folder, scratch)
+
+
+def judge(
+    spark: SparkSession, histories: Histories, question: Question, folder: Path, scratch: Path
+) -> dict[str, Verdict]:
+    """As `check`, of histories that are loaded."""
     _tune(spark, histories.rows)
     found = _found(histories, question, scratch)
     verdicts = kept(found.verdicts, folder / "verdicts")

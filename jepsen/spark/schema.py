@@ -48,6 +48,16 @@ OPERATIONS = pa.schema(
         pa.field("error", pa.string()),
     ]
 )
+_SQL_TYPES = {pa.string(): "string", pa.int64(): "long", pa.bool_(): "boolean"}
+
+
+def ddl(schema: pa.Schema) -> str:
+    """The schema as Spark takes it."""
+    return ", ".join(
+        f"{one.name} {_SQL_TYPES[one.type]}{'' if one.nullable else ' NOT NULL'}" for one in schema
+    )
+
+
 ADDED = ("history", "lenient")
 """Columns that a file may lack."""
 ATOM = r'^(null|0|-?[1-9][0-9]*|"[^"\\\\]*")$'

@@ -29,7 +29,7 @@ def stage(files: Sequence[str], failures: str, folder: Path) -> None:
     `failures` as for `jepsen check`: `auto`, `observe` or `ignore`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rows = (row for file in files for row in _rows(file, failures))
+    rows = (row for file in files for row in rows_of(file, failures))
     number = 0
     while True:
         first = list(islice(rows, BATCH_ROWS))
@@ -46,7 +46,8 @@ def stage(files: Sequence[str], failures: str, folder: Path) -> None:
         number += 1
 
 
-def _rows(file: str, failures: str) -> Iterator[tuple[object, ...]]:
+def rows_of(file: str, failures: str) -> Iterator[tuple[object, ...]]:
+    """The rows of `OPERATIONS` of a history in text. Raises InputError, naming the file."""
     try:
         form, ops = _history(Path(file))
         lenient = failures == "ignore" or (failures == "auto" and form is Format.EDN)
@@ -60,10 +61,14 @@ def _rows(file: str, failures: str) -> Iterator[tuple[object, ...]]:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
 
 
+def history_file(path: Path) -> Path:
+    """The history of a run if the path is a run folder, else the path itself."""
+    return path / "history.jsonl" if path.is_dir() else path
+
+
 def _history(path: Path) -> tuple[Format, Iterator[Op]]:
     """JSON lines are read while they are used; the other forms are small."""
-    if path.is_dir():
-        path = path / "history.jsonl"
+    path = history_file(path)
     with path.open(encoding="utf-8", newline="\n") as file:
         first = file.readline()
     if first.startswith("{") and _is_json_lines(first):

@@ -114,8 +114,13 @@ def test_checkers_of_whole_histories_judge_many_at_a_time(
 
 
 @pytest.mark.req("J6", "J7")
-def test_every_form_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_form_is_read_and_what_is_found_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow.parquet as pq
+
     good = _lines(tmp_path / "good.jsonl", GOOD)
+    bad = _lines(tmp_path / "bad.jsonl", BAD)
     edn = tmp_path / "bad.edn"
     edn.write_text(write_edn(BAD))
     run_folder = tmp_path / "run"
@@ -124,34 +129,22 @@ def test_every_form_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     _lines(run_folder / "history.jsonl", GOOD)
     table = tmp_path / "table.parquet"
     write_table({"a": GOOD, "b": BAD}, table)
-    files = [good, str(edn), str(run_folder), str(table)]
-    assert run(["spark", "check", *files]) == 1
-    said = capsys.readouterr()
-    assert sorted(said.out.splitlines()) == sorted(
-        [
-            f"{good} valid",
-            f"{edn} invalid",
-            f"{run_folder} valid",
-            f"{table}:a valid",
-            f"{table}:b invalid",
-            "all invalid",
-        ]
-    )
-    assert said.err.count("nonlinearizable (1)") == 2
-
-
-@pytest.mark.req("J7")
-def test_what_is_found_is_told_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import pyarrow.parquet as pq
-
-    bad = _lines(tmp_path / "bad", BAD)
     assert run(["check", bad, "--output", "json"]) == 1
     (in_one_process,) = json.loads(capsys.readouterr().out)
     kept = tmp_path / "kept"
-    assert run(["spark", "check", bad, "--output", str(kept), "--print", "json"]) == 1
-    (on_spark,) = json.loads(capsys.readouterr().out)
-    assert on_spark["anomalies"] == in_one_process["anomalies"]
-    assert pq.read_table(kept / "anomalies").column("name").to_pylist() == ["nonlinearizable"]
+    files = [good, bad, str(edn), str(run_folder), str(table)]
+    assert run(["spark", "check", *files, "--output", str(kept), "--print", "json"]) == 1
+    on_spark = {one["file"]: one for one in json.loads(capsys.readouterr().out)}
+    assert {name: one["valid"] for name, one in on_spark.items()} == {
+        good: True,
+        bad: False,
+        str(edn): False,
+        str(run_folder): True,
+        f"{table}:a": True,
+        f"{table}:b": False,
+    }
+    assert on_spark[bad]["anomalies"] == in_one_process["anomalies"]
+    assert pq.read_table(kept / "anomalies").column("name").to_pylist() == ["nonlinearizable"] * 3
     assert "nonlinearizable" in (kept / "report.html").read_text()
     assert run(["spark", "check", bad, "--output", str(kept)]) == 254
     assert "is there already" in capsys.readouterr().err
@@ -212,6 +205,66 @@ def test_a_machine_without_java_is_told_what_to_install(
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     java.chmod(0o755)
     assert "is older: install Java 17" in java_missing()
+
+
+@pytest.mark.req("J7")
+def test_a_lost_write_is_told_while_the_writer_goes_on(
+    session: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "history.jsonl"
+    parts: list[list[tuple[Any, ...]]] = [
+        [
+            *((0, kind, "put", "1", "a") for kind in ("invoke", "ok")),
+            (2, "invoke", "put", "3", "a"),  # still open when it is read
+            *((1, kind, "put", "7", "b") for kind in ("invoke", "ok")),
+        ],
+        [
+            *((1, "invoke", "get", None, "a"), (1, "ok", "get", "3", "a")),
+            *((0, kind, "put", "2", "a") for kind in ("invoke", "ok")),
+            *((1, "invoke", "get", None, "a"), (1, "ok", "get", "3", "a")),
+        ],
+        [(1, "invoke", "get", None, "b"), (1, "ok", "get", "7", "b")],
+    ]
+    lines = iter(history(*(line for part in parts for line in part)))
+    seen: list[Any] = []
+
+    def write_more(one: Any = None) -> bool:
+        """The writer: it goes on as soon as it is told what has become of the part before."""
+        seen.extend([one] if one else [])
+        part = parts[len(seen)] if len(seen) < len(parts) else []
+        with path.open("a") as file:
+            file.writelines(to_json(next(lines)) + "\n" for _ in part)
+        return bool(part)
+
+    write_more()
+    monkeypatch.setattr("jepsen.cli.spark.say_seen", write_more)
+    assert run(["spark", "watch", str(path), "--model", "kv", "--idle", "600"]) == 1
+    assert capsys.readouterr().out == f"{path} invalid\n"
+    assert [
+        (one.operations, one.verdict.valid, [found.name for found in one.verdict.anomalies])
+        for one in seen
+    ] == [(2, True, []), (5, False, ["nonlinearizable"]), (6, False, [])]
+    # Registered by then, the history is a table for everybody.
+    assert session.read.format("jepsen-history").load(str(path)).count() == 7
+    with path.open("a") as file:
+        file.write(to_json(GOOD[0]) + "\n")
+    assert run(["spark", "watch", str(path), "--model", "kv"]) == 254
+    assert "line 14 has index 0" in capsys.readouterr().err
+
+
+@pytest.mark.req("J7")
+def test_what_may_still_come_is_not_missing() -> None:
+    from jepsen.checkers.verdict import Anomaly, Verdict
+    from jepsen.spark.watch import so_far
+
+    unseen, lost = Anomaly("unseen"), Anomaly("lost-write")
+    dark = Verdict("unknown", why_unknown="nothing")
+    assert so_far(Verdict(False, (unseen,))) == Verdict(True)
+    assert so_far(Verdict(False, (lost, unseen))) == Verdict(False, (lost,))
+    assert so_far(dark) == dark
 
 
 @pytest.mark.req("J7")

@@ -1,0 +1,112 @@
+"""A history that grows, as Spark's stream reads it: what each micro-batch has, without Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jepsen.errors import InputError
+from jepsen.history import HistoryError, to_json
+from tests.unit.jepsen.histories import history
+
+source = pytest.importorskip("jepsen.spark.source", reason="needs raftctl[spark]")
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jepsen.history import Op
+
+pytestmark = pytest.mark.req("J7")
+
+LINES = history(
+    (0, "invoke", "write", 1),
+    (1, "invoke", "read", None),
+    ("nemesis", "info", "kill", None),
+    (0, "ok", "write", 1),
+    (0, "invoke", "write", 2),
+    (1, "info", "read", None),
+    (0, "ok", "write", 2),
+)
+
+
+def _append(path: Path, lines: list[Op], rest: str = "") -> None:
+    with path.open("a") as file:
+        file.write("".join(to_json(op) + "\n" for op in lines) + rest)
+
+
+def _reader(path: Path, **options: str) -> Any:
+    return source.HistorySource({"path": str(path), **options}).streamReader(None)
+
+
+def _rows(reader: Any, start: Any, end: Any) -> list[tuple[int, int | None, str]]:
+    return [
+        (row["invoke_index"], row["complete_index"], row["type"])
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def test_an_operation_comes_when_it_has_ended(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    reader, with_open = _reader(path), _reader(path, open="true")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start) == start
+    assert reader.partitions(start, start) == []
+    _append(path, LINES[:5], to_json(LINES[5])[:10])
+    middle = reader.latestOffset(start)
+    assert _rows(reader, start, middle) == [(0, 3, "ok")]
+    assert _rows(with_open, start, middle) == [(0, 3, "ok"), (1, None, "info"), (4, None, "info")]
+    assert reader.latestOffset(middle) == middle
+    _append(path, [], to_json(LINES[5])[10:] + "\n")
+    _append(path, LINES[6:])
+    end = reader.latestOffset(middle)
+    assert _rows(_reader(path), middle, end) == [(1, 5, "info"), (4, 6, "ok")]
+    assert _rows(with_open, middle, end) == [(1, 5, "info"), (4, 6, "ok")]
+    assert _rows(reader, start, end) == [(0, 3, "ok"), (1, 5, "info"), (4, 6, "ok")]
+    assert end["open"] == {}
+
+
+def test_a_micro_batch_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "BATCH_BYTES", 1)
+    _append(tmp_path / "history.jsonl", LINES)
+    reader = _reader(tmp_path)  # a run folder
+    offsets = [reader.initialOffset()]
+    while (end := reader.latestOffset(offsets[-1])) != offsets[-1]:
+        offsets.append(end)
+    assert len(offsets) == 1 + len(LINES)
+    found = [row for turn in range(len(LINES)) for row in _rows(reader, *offsets[turn : turn + 2])]
+    assert found == [(0, 3, "ok"), (1, 5, "info"), (4, 6, "ok")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ([LINES[3]], "line 1 has index 3"),
+        (history((0, "ok", "write", 1)), "op 0: process 0 has begun nothing"),
+        (history(*[(0, "invoke", "write", 1)] * 2), "op 1: process 0 has not finished another"),
+    ],
+)
+def test_what_is_no_history_is_refused(tmp_path: Path, lines: list[Op], why: str) -> None:
+    _append(tmp_path / "bad", lines)
+    reader = _reader(tmp_path / "bad")
+    with pytest.raises(HistoryError, match=why):
+        reader.latestOffset(reader.initialOffset())
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "LINE_BYTES_MAX", 100)
+    path = tmp_path / "history.jsonl"
+    _append(path, LINES[:1], "{" * 99)
+    reader = _reader(path)
+    first = reader.latestOffset(reader.initialOffset())
+    assert first["index"] == 1
+    _append(path, [], "{")
+    with pytest.raises(HistoryError, match="longer than 100 bytes"):
+        reader.latestOffset(first)
+
+
+def test_a_history_has_a_path() -> None:
+    with pytest.raises(InputError, match="name the history in load"):
+        source.HistorySource({}).streamReader(None)
