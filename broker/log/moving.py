@@ -65,6 +65,8 @@ class Move:
         self.has_switched = False
         """Whether the copy is the log."""
         self._truncations = log.truncations
+        self._noted = 0, 0
+        """Size and end of the copy when no worker was at it."""
 
     @property
     def goes_on(self) -> bool:
@@ -83,6 +85,7 @@ class Move:
         self.future.restart_at(self.log.log_start_offset)
         for finish in self.future.take_retired():
             finish()
+        self._noted = 0, self.log.log_start_offset
 
     @property
     def missing_bytes(self) -> int:
@@ -91,10 +94,11 @@ class Move:
         return 0 if behind[0] == behind[1] else self.log.bytes_between(*behind)
 
     def note_bounds(self) -> None:
-        """The copy knows what is committed."""
+        """The copy knows what is committed, and this is known of the copy."""
         log, future = self.log, self.future
         future.high_watermark = min(log.high_watermark, future.log_end_offset)
         future.producers.settle(future.high_watermark)
+        self._noted = future.size, future.log_end_offset
 
     def take_rest(self) -> bool:
         """Copies what is missing if it is little; returns whether nothing is missing now."""
@@ -116,8 +120,8 @@ class Move:
 
     def facts(self) -> LogFacts:
         """As DescribeLogDirs tells it."""
-        lag = max(self.log.log_end_offset - self.future.log_end_offset, 0)
-        return LogFacts(self.partition, self.future.size, lag, is_future=True)
+        size, end = self._noted
+        return LogFacts(self.partition, size, max(self.log.log_end_offset - end, 0), is_future=True)
 
 
 class LogMoves:

@@ -227,8 +227,7 @@ class PartitionLog:
 
     def _add_segment(self, base_offset: int) -> None:
         self._durability.renamed()
-        segment = Segment(self._files, self.directory, base_offset, self.config)
-        self._segments.append(segment)
+        self._segments.append(Segment(self._files, self.directory, base_offset, self.config))
         self._bases.append(base_offset)
 
     # --- reading --------------------------------------------------------------------------------
@@ -458,8 +457,9 @@ class PartitionLog:
     def moved_to(self, directory: str) -> None:
         """Its directory has got another name."""
         self.directory = directory
-        for part in (self._durability, *self._segments):
-            part.moved_to(directory)
+        self._durability.moved_to(directory)
+        for segment in self._segments:
+            segment.moved_to(directory)
 
     def close(self) -> None:
         """Releases all files."""

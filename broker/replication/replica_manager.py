@@ -100,6 +100,7 @@ class ReplicaManager:
             self._loop, self._hosted, self._absence, self._neighbours.lives
         )
         self._throttles = Throttles(self._broker_id)
+        logs.housekeeping.moves.copied = self._log_copied
         self._reads = Reads(
             context.config,
             self._hosted,
@@ -403,6 +404,12 @@ class ReplicaManager:
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
+
+    def _log_copied(self, size: int) -> bool:
+        """Counts what goes to another directory; returns whether that must wait now."""
+        now_ms, throttle = self._now_ms(), self._throttles.moving
+        throttle.record(size, now_ms)
+        return throttle.is_exceeded(now_ms)
 
     def _log_moved(self, log: PartitionLog) -> None:
         hosted = self._hosted.get(log.partition)
