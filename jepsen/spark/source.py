@@ -80,9 +80,11 @@ class _Whole(DataSourceReader):
         self._failures = failures
 
     def partitions(self) -> list[InputPartition]:
+        """One, since lines belong together."""
         return [InputPartition(self._path)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """All rows. Raises InputError, naming the file."""
         rows = rows_of(self._path, self._failures)
         while chunk := list(islice(rows, BATCH_ROWS)):
             yield batch_of(chunk)
@@ -102,10 +104,14 @@ class _Growing(DataSourceStreamReader):
         self._with_open = with_open
 
     def initialOffset(self) -> Offset:
+        """The beginning of the file."""
         return {"position": 0, "index": 0, "open": {}}
 
     def latestOffset(self, start: Offset, limit: object = None) -> Offset:
-        """As far as lines are complete. They are read here too, to know what is open."""
+        """As far as lines are complete. They are read here too, to know what is open.
+
+        Raises HistoryError.
+        """
         path = history_file(Path(self._path))
         if not path.exists():
             return start
@@ -121,9 +127,11 @@ class _Growing(DataSourceStreamReader):
         return {"position": position, "index": index, "open": calls}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """One, or none if nothing has come."""
         return [] if start == end else [InputPartition(_Span(start, end))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a micro-batch."""
         span = partition.value
         with history_file(Path(self._path)).open("rb") as file:
             rows = (
