@@ -32,17 +32,21 @@ WORKLOADS = {
     "register": "jepsen.workloads.kv:register",
     "set": "jepsen.workloads.kv:set_workload",
     "lock": "jepsen.workloads.kv:lock",
+    "watch": "jepsen.workloads.watch:watch",
     "queue": "jepsen.workloads.queue:queue",
     "queue-txn": "jepsen.workloads.queue:queue_txn",
     "list-append": "jepsen.workloads.list_append:list_append",
     "bank": "jepsen.workloads.bank:bank",
     "group": "jepsen.workloads.group:group",
+    "topics": "jepsen.workloads.topics:topics",
 }
 """Loaded when needed, as each needs libraries of its own."""
-KAFKA_WORKLOADS = ("queue", "queue-txn", "list-append", "bank", "group")
+LOG_WORKLOADS = ("queue", "queue-txn", "list-append", "bank", "group")
+"""Those on the partitions of a topic, which have leaders and coordinators."""
+KAFKA_WORKLOADS = (*LOG_WORKLOADS, "topics")
 """Those that any Kafka cluster can be tested with."""
-KAFKA_FAULTS = ("reassign",)
-"""Those that only their topics can suffer."""
+LOG_FAULTS = ("reassign",)
+"""Those that only such a topic can suffer."""
 CLIENTS = ("aiokafka", "librdkafka")
 SETTLE_S = 3.0
 FINAL_S = 60.0
@@ -101,7 +105,7 @@ class RunSpec:
 
 
 FAULTS = {
-    "local": ("kill", "pause", "restart", "rolling", "partition", "slow", "reassign"),
+    "local": ("kill", "pause", "restart", "rolling", "partition", "slow", "voters", "reassign"),
     "sim": tuple(PACKAGES),
     "external": (),
 }
@@ -146,8 +150,8 @@ def check_spec(spec: RunSpec) -> None:
 def _check_fault(spec: RunSpec, name: str) -> None:
     if name not in PACKAGES:
         raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
-    if name in KAFKA_FAULTS and spec.workload not in KAFKA_WORKLOADS:
-        raise InputError(f"--nemesis {name}: only for {', '.join(KAFKA_WORKLOADS)}")
+    if name in LOG_FAULTS and spec.workload not in LOG_WORKLOADS:
+        raise InputError(f"--nemesis {name}: only for {', '.join(LOG_WORKLOADS)}")
     if name not in faults_in(spec.env):
         known = ", ".join(faults_in(spec.env)) or "nothing"
         raise InputError(f"--nemesis {name}: in --env {spec.env} it can be {known}")
@@ -187,7 +191,7 @@ class Run:
 
     def _roles(self) -> Roles | None:
         """Who leads and coordinates, where the workload has partitions."""
-        if self._spec.workload not in KAFKA_WORKLOADS:
+        if self._spec.workload not in LOG_WORKLOADS:
             return None
         # Not imported for keys and values, which need no Kafka client.
         from jepsen.roles import Roles
@@ -226,7 +230,7 @@ class Run:
     def _main(self) -> Generator:
         spec = self._spec
         work = clients(Stagger(1 / spec.rate, self._workload.generator))
-        roles = spec.workload in KAFKA_WORKLOADS
+        roles = spec.workload in LOG_WORKLOADS
         faults = package(spec.nemesis, spec.interval_s, roles=roles)
         return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
 

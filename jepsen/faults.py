@@ -9,6 +9,7 @@ rolling     all nodes of a role, one after the other, each when the one before i
 partition   some links let nothing pass for a while
 slow        some links delay what they carry, deliver some of it late as a network that loses
             packets does, or carry few bytes a second
+voters      a controller loses its vote, and gets it back after a while
 reassign    a partition gets other replicas, or prefers another leader
 clock       the wall clocks of some nodes are off for a while
 disk        a node's disk fails, is full, or its machine loses power with what was not synced
@@ -53,6 +54,7 @@ PACKAGES = {
         "partition", "heal", PARTITIONS, tuple(f"isolate-{role}" for role in ROLES)
     ),
     "slow": Package("slow", "restore", QUALITIES),
+    "voters": Package("remove-voter", "add-voters", ("one", "leader")),
     "reassign": Package("reassign", "", ("one",)),
     "clock": Package("skew", "unskew", ("one", "minority", "all")),
     "disk": Package("break-disk", "mend-disk", DISKS),

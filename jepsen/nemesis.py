@@ -49,6 +49,7 @@ class Nemesis:
         self._roles = roles
         self._killed: list[str] = []
         self._paused: list[str] = []
+        self._voteless: list[str] = []
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -69,6 +70,8 @@ class Nemesis:
             "heal": self._environment.unblock,
             "slow": partial(self._slow, op.value),
             "restore": self._environment.restore,
+            "remove-voter": partial(self._remove_voter, op.value),
+            "add-voters": self._add_voters,
             "reassign": self._reassign,
             "skew": partial(self._skew, op.value),
             "unskew": self._environment.reset_clocks,
@@ -161,6 +164,24 @@ class Nemesis:
                 return Quality(loss=round(self._random.uniform(0.05, LOSS_MAX), 2))
         return Quality(bytes_per_s=self._random.randint(*BYTES_PER_S))
 
+    async def _remove_voter(self, kind: str) -> list[str]:
+        """Of so few that a majority of all still votes."""
+        environment = self._environment
+        voters = [node for node in environment.controllers if node not in self._voteless]
+        if len(voters) <= len(environment.controllers) // 2 + 1:
+            return []
+        node = await environment.leader() if kind == "leader" else self._random.choice(voters)
+        if node not in voters:
+            return []
+        self._voteless.append(node)  # also where that may yet come about
+        return [node] if await environment.remove_voter(node) else []
+
+    async def _add_voters(self) -> list[str]:
+        """Whoever does not get its vote back in time gets it the next time, or at the end."""
+        done = [node for node in self._voteless if await self._environment.add_voter(node)]
+        self._voteless = [node for node in self._voteless if node not in done]
+        return done
+
     async def _reassign(self) -> list[Any] | None:
         return None if self._roles is None else await self._roles.reassign()
 
@@ -191,6 +212,7 @@ class Nemesis:
         await self._start()
         for node in self._all():
             await environment.start_node(node)
+        await self._add_voters()
 
     async def _in_role(self, role: str) -> str | None:
         """The node that plays a part now, if somebody says who."""

@@ -16,6 +16,7 @@ from broker.apis import (
     admin,
     alter_configs,
     cluster,
+    config_resources,
     configs,
     consumer_groups,
     coordinators,
@@ -142,6 +143,7 @@ APIS: dict[int, Api] = {
     ),
     ApiKey.ELECT_LEADERS: Api(elections.handle, elections.refuse),
     ApiKey.DESCRIBE_CLUSTER: Api(cluster.handle_describe_cluster, cluster.refuse_describe_cluster),
+    ApiKey.LIST_CONFIG_RESOURCES: Api(config_resources.handle, config_resources.refuse),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api(
         topics.handle_describe_partitions, topics.refuse_describe_partitions
     ),

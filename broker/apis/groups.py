@@ -78,7 +78,8 @@ def refuse_sync(_context: ApiContext, _request: Request, error: KafkaError) -> A
 
 def handle_heartbeat(context: ApiContext, request: Request) -> Pending:
     """Tells whether to join again."""
-    heartbeat = Heartbeat(request.body["group_id"], caller(request.body))
+    topics = context.metadata.image.topics
+    heartbeat = Heartbeat(request.body["group_id"], caller(request.body), topics)
     return ask(context, heartbeat, heartbeat.group_id)
 
 

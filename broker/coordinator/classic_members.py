@@ -22,7 +22,7 @@ from broker.coordinator.consumer_groups import TURN, ConsumerGroups, Step
 from broker.coordinator.consumer_members import member_of, taken_over, unknown_member
 from broker.coordinator.embedded_protocol import assignment, subscription_of
 from broker.coordinator.group import CONSUMER_PROTOCOL
-from broker.coordinator.group_messages import join_error
+from broker.coordinator.group_messages import join_error, left_message
 from broker.coordinator.migration import partitions_of, slots_in
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -106,6 +106,8 @@ class ClassicMembers:
         """Heartbeat: whether there is a step to make, for which the member is to join again."""
         group, member, classic = self._member(request.group_id, request.caller)
         self._groups.touch(group, member, classic.session_timeout_ms, now)
+        # Else only a member of KIP-848 would find that topics have changed.
+        self._groups.look_at(group, request.topics, now)
         if not _has_a_step_to_make(group, member):
             return {"error_code": ErrorCode.NONE}
         turn = _turn(group, member)
@@ -115,14 +117,8 @@ class ClassicMembers:
 
     def leave(self, request: Leave) -> dict[str, Any]:
         """LeaveGroup: lets members go, each on its own."""
-        members = [
-            {
-                "member_id": caller.member_id,
-                "group_instance_id": caller.instance_id,
-                "error_code": self._leave(request.group_id, caller),
-            }
-            for caller in request.callers
-        ]
+        group_id = request.group_id
+        members = [left_message(one, self._leave(group_id, one)) for one in request.callers]
         return {"error_code": ErrorCode.NONE, "members": members}
 
     def _leave(self, group_id: str, caller: Caller) -> ErrorCode:

@@ -129,20 +129,16 @@ class ConsumerGroups:
         else:
             group.replay(key, value)
 
-    def loaded(self, now: Now) -> None:
-        """Members are given the time of a session to be heard of again."""
-        for group_id, group in self.groups.items():
-            self.watch(group_id, group.members.values(), now)
-
-    def watch(self, group_id: str, members: Iterable[ConsumerMember], now: Now) -> None:
-        """Members are given the time of a session to be heard of."""
-        group = self.groups[group_id]
-        for member in members:
+    def watch(self, group: ConsumerGroup, now: Now) -> None:
+        """Members are given the time of a session to be heard of, but for who was already."""
+        for member in group.members.values():
+            self._watch_revocation(group, member, now)
+            if (SESSION, group.group_id, member.member_id) in self._timers:
+                continue
             session_timeout_ms = self._settings.group_consumer_session_timeout_ms
             if member.classic is not None:
                 session_timeout_ms = member.classic.session_timeout_ms
             self.touch(group, member, session_timeout_ms, now)
-            self._watch_revocation(group, member, now)
 
     def let_go(self, group_id: str, member_ids: Iterable[str]) -> None:
         """Nobody waits for these members any more."""
@@ -271,45 +267,21 @@ class ConsumerGroups:
             records.append(member_record(group_id, member))
         if changed or group.known_topics is not topics:
             rest = [one for one in group.members.values() if one is not step.before]
-            records += self._of_topics(group, [*rest, member], topics, now, changed=changed)
+            records += _of_topics(group, [*rest, member], topics, now, changed=changed)
         if is_new:
             records.append(current_record(group_id, member))
         if records:
             self._write(records)
-        self._looked_at(self.groups[group_id], topics, now)
+        _looked_at(self.groups[group_id], topics, now)
 
-    def _looked_at(self, group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
-        if _is_to_be_resolved(group, topics, now):
-            group.known_names = topics.ids
-            group.resolve_again_ms = now.ms + REGEX_REFRESH_MIN_MS
-        # Else there is something left to look at.
-        all_seen = not group.regexes or group.known_names is topics.ids
-        group.known_topics = topics if all_seen else None
-
-    def _of_topics(
-        self,
-        group: ConsumerGroup,
-        members: list[ConsumerMember],
-        topics: TopicsImage,
-        now: Now,
-        *,
-        changed: bool,
-    ) -> list[KeyValue]:
-        """Records of what changed with the topics, or because somebody reads others."""
-        regexes = _resolved(group, members, topics, now)
-        draft = ConsumerGroup(group.group_id, regexes=regexes)
-        names = {name for one in members for name in draft.topics_of(one)}
-        metadata_hash = hash_of(names, topics)
-        records = [
-            regex_record(group.group_id, one, regexes.get(one))
-            for one in sorted({**group.regexes, **regexes})
-            if group.regexes.get(one) is not regexes.get(one)
-        ]
-        if changed or metadata_hash != group.metadata_hash:
-            # An epoch for which nothing was assigned yet takes up whatever else changes.
-            epoch = max(group.epoch, group.assignment_epoch + 1)
-            records.append(group_record(group, epoch, metadata_hash))
-        return records
+    def look_at(self, group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
+        """Raises the group's epoch if topics that it reads have come, gone or grown."""
+        if group.known_topics is not topics:
+            members = list(group.members.values())
+            records = _of_topics(group, members, topics, now, changed=False)
+            if records:
+                self._write(records)
+            _looked_at(group, topics, now)
 
     # --- (b) the targets of an epoch ------------------------------------------------------------
 
@@ -464,6 +436,40 @@ class ConsumerGroups:
                 for one in group.members.values()
             ],
         }
+
+
+def _of_topics(
+    group: ConsumerGroup,
+    members: list[ConsumerMember],
+    topics: TopicsImage,
+    now: Now,
+    *,
+    changed: bool,
+) -> list[KeyValue]:
+    """Records of what changed with the topics, or because somebody reads others."""
+    regexes = _resolved(group, members, topics, now)
+    draft = ConsumerGroup(group.group_id, regexes=regexes)
+    names = {name for one in members for name in draft.topics_of(one)}
+    metadata_hash = hash_of(names, topics)
+    records = [
+        regex_record(group.group_id, one, regexes.get(one))
+        for one in sorted({**group.regexes, **regexes})
+        if group.regexes.get(one) is not regexes.get(one)
+    ]
+    if changed or metadata_hash != group.metadata_hash:
+        # An epoch for which nothing was assigned yet takes up whatever else changes.
+        epoch = max(group.epoch, group.assignment_epoch + 1)
+        records.append(group_record(group, epoch, metadata_hash))
+    return records
+
+
+def _looked_at(group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
+    if _is_to_be_resolved(group, topics, now):
+        group.known_names = topics.ids
+        group.resolve_again_ms = now.ms + REGEX_REFRESH_MIN_MS
+    # Else there is something left to look at.
+    all_seen = not group.regexes or group.known_names is topics.ids
+    group.known_topics = topics if all_seen else None
 
 
 def _resolved(

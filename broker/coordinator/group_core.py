@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.coordinator.chores import CHORES, Chores
 from broker.coordinator.classic_members import ClassicMembers
 from broker.coordinator.consumer_group import ConsumerGroup
 from broker.coordinator.consumer_groups import (
@@ -20,7 +21,8 @@ from broker.coordinator.consumer_groups import (
 )
 from broker.coordinator.consumer_records import ConsumerKey
 from broker.coordinator.core import NOBODY, Answer, Now
-from broker.coordinator.group import CONSUMER_PROTOCOL, Group, State
+from broker.coordinator.group import Group, State
+from broker.coordinator.group_directory import CONSUMER, GroupDirectory
 from broker.coordinator.group_limits import GroupLimits
 from broker.coordinator.group_offsets import GroupOffsets
 from broker.coordinator.group_records import (
@@ -46,6 +48,7 @@ from broker.coordinator.group_requests import (
     ListGroups,
     Sync,
 )
+from broker.coordinator.group_upkeep import GroupUpkeep
 from broker.coordinator.migration import downgrade_records, downgraded, upgraded
 from broker.coordinator.rebalance import Rebalancer
 from broker.log.record_batch import NO_PRODUCER
@@ -53,18 +56,17 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from broker.coordinator.core import Effect, Journal, KeyValue
     from broker.coordinator.group_requests import GroupRequest
-    from broker.types import TopicPartition
     from raftctl.metadata.image import TopicsImage
 
-CLASSIC = "classic"
-CONSUMER = "consumer"
 BIDIRECTIONAL = "bidirectional"
 _MINUTE_MS = 60_000
 _EXPIRY = ("expiry",)
+_WATCHED_AT_ONCE = 100
+"""Groups whose members are given the time of a session, in one turn."""
 
 
 class GroupSettings(GroupLimits, ConsumerGroupSettings, Protocol):
@@ -100,13 +102,16 @@ class GroupCore:
         """`new_uuid` makes member ids that nobody guesses."""
         self._settings = settings
         self._timers: Timers[Hashable] = Timers()
-        self._groups: dict[str, Group] = {}
         self._is_loaded = False
         self._offsets = GroupOffsets(journal, settings.offset_metadata_max_bytes)
         self._journal = journal
-        self._members = Rebalancer(self._groups, journal, self._timers, settings, new_uuid)
         self._consumers = ConsumerGroups(journal, self._timers, settings, new_uuid)
+        self._directory = GroupDirectory(self._consumers, self._offsets)
+        self._groups = self._directory.classic
+        self._members = Rebalancer(self._groups, journal, self._timers, settings, new_uuid)
         self._mixed = ClassicMembers(self._consumers, self._timers, new_uuid)
+        self._chores = Chores(self._timers)
+        self._upkeep = GroupUpkeep(self._directory, self._offsets)
 
     # --- records --------------------------------------------------------------------------------
 
@@ -130,27 +135,28 @@ class GroupCore:
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
         """The offsets of a producer's transaction count now, or never."""
-        self._with_offsets(self._offsets.ended(producer_id, commit=commit))
-
-    def _with_offsets(self, group_ids: Iterable[str]) -> None:
-        """Whoever has committed offsets is a group."""
-        for group_id in group_ids:
-            if group_id not in self._consumers.groups:
-                self._groups.setdefault(group_id, Group(group_id))
+        self._offsets.ended(producer_id, commit=commit)
 
     def loaded(self, now: Now) -> list[Effect]:
         """Members are given the time of a session to be heard of again."""
         self._members.now = now
         self._is_loaded = True
         for group in self._groups.values():
-            for member in group.members.values():
-                self._members.touch(group, member)
             if group.is_in(State.PREPARING):
                 self._members.take_over(group)
-        self._consumers.loaded(now)
-        self._with_offsets(self._offsets.group_ids())
+        self._chores.begin("watch", self._watch(), now.ms)
         self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
         return self._taken()
+
+    def _watch(self) -> Iterator[None]:
+        """A few groups at a time; who is heard of before its turn has come has its time already."""
+        for count, group_id in enumerate([*self._groups, *self._consumers.groups]):
+            if (group := self._groups.get(group_id)) is not None:
+                self._members.watch(group)
+            if (consumers := self._consumers.groups.get(group_id)) is not None:
+                self._consumers.watch(consumers, self._members.now)
+            if count % _WATCHED_AT_ONCE == _WATCHED_AT_ONCE - 1:
+                yield
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -173,7 +179,7 @@ class GroupCore:
                 described = self._consumers.describe(group_id, topics)
                 self._answer(ticket, described, settled=False)
             case ListGroups():
-                self._answer(ticket, self._list(request), settled=False)
+                self._answer(ticket, self._directory.listed(request), settled=False)
             case DeleteOffsets() | ForgetTopics() | DeleteGroup():
                 self._answer(ticket, self._handle_deletion(request))
         return self._taken()
@@ -194,8 +200,7 @@ class GroupCore:
                 self._answer(ticket, error, settled=False)
         commits = [(request.group_id, request.offsets) for _, request in allowed]
         found = self._offsets.commit_together(commits)
-        for (ticket, request), errors in zip(allowed, found, strict=True):
-            self._after_commit(request.group_id)
+        for (ticket, _), errors in zip(allowed, found, strict=True):
             self._answer(ticket, errors, settled=not isinstance(errors, KafkaError))
         return self._taken()
 
@@ -292,7 +297,7 @@ class GroupCore:
             # What comes after the first write may have been refused.
             if group.group_id in self._consumers.groups:
                 self._members.let_go(group)
-                self._consumers.watch(group.group_id, draft.members.values(), now)
+                self._consumers.watch(self._consumers.groups[group.group_id], now)
 
     def _upgrade_records(self, group: Group, request: ConsumerHeartbeat) -> list[KeyValue]:
         """ValueError says why there is no way."""
@@ -329,14 +334,7 @@ class GroupCore:
 
     def _commit(self, request: Commit) -> dict[Any, ErrorCode]:
         self._check_commit(request)
-        errors = self._offsets.commit(request.group_id, request.offsets, request.producer)
-        self._after_commit(request.group_id)
-        return errors
-
-    def _after_commit(self, group_id: str) -> None:
-        known = group_id in self._groups or group_id in self._consumers.groups
-        if not known and self._offsets.partitions(group_id):
-            self._groups[group_id] = Group(group_id, state_wall_ms=self._members.now.wall_ms)
+        return self._offsets.commit(request.group_id, request.offsets, request.producer)
 
     def _check_commit(self, request: Commit) -> None:
         """Refuses whoever is no member, or not of this generation or epoch."""
@@ -347,9 +345,12 @@ class GroupCore:
             self._consumers.check_commit(consumers, caller, transactional=transactional)
             return
         group = self._groups.get(group_id)
-        if group is None and caller.generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        self._check_classic_commit(group or Group(group_id), request)
+        if group is not None:
+            self._check_classic_commit(group, request)
+        elif caller.generation >= 0:
+            has_offsets = self._offsets.partitions(group_id)
+            code = ErrorCode.UNKNOWN_MEMBER_ID if has_offsets else ErrorCode.ILLEGAL_GENERATION
+            raise KafkaError(code)
 
     def _check_classic_commit(self, group: Group, request: Commit) -> None:
         caller = request.caller
@@ -381,14 +382,8 @@ class GroupCore:
 
     # --- administration -------------------------------------------------------------------------
 
-    def _known(self, group_id: str) -> Group | ConsumerGroup:
-        group = self._groups.get(group_id) or self._consumers.groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
-        return group
-
     def _delete_offsets(self, request: DeleteOffsets) -> dict[Any, ErrorCode]:
-        group = self._known(request.group_id)
+        group = self._directory.known(request.group_id)
         subscribed = group.subscribed_topics() if group.members else set()
         if subscribed is None:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
@@ -400,55 +395,18 @@ class GroupCore:
         }
 
     def _forget_topics(self, request: ForgetTopics) -> None:
-        for group_id in self._offsets.group_ids():
-            gone = [
-                one for one in self._offsets.partitions(group_id) if one.topic in request.topics
-            ]
-            self._offsets.delete(group_id, gone)
+        now = self._members.now
+        self._chores.begin("forget", self._upkeep.forget(request.topics, now.wall_ms), now.ms)
 
     def _delete(self, group_id: str) -> None:
-        group = self._known(group_id)
+        group = self._directory.known(group_id)
         if group.state.value != State.EMPTY.value:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-        self._forget(group, list(self._offsets.partitions(group_id)), with_group=True)
-
-    def _forget(
-        self, group: Group | ConsumerGroup, gone: list[TopicPartition], *, with_group: bool
-    ) -> None:
-        """Tombstones for offsets, and for the group last."""
-        group_id = group.group_id
-        last: list[KeyValue] = []
-        if with_group and isinstance(group, Group):
-            last = [group_record(group_id, None)]
-        elif with_group:
-            last = self._consumers.tombstones(group_id)
-        self._offsets.delete(group_id, gone, last)
-        if with_group:
-            self._groups.pop(group_id, None)
+        self._directory.forget(group, list(self._offsets.partitions(group_id)), with_group=True)
 
     def _describe(self, group_id: str) -> dict[str, Any] | None:
-        group = self._groups.get(group_id)
-        return None if group is None else group.message()
-
-    def _list(self, request: ListGroups) -> list[dict[str, Any]]:
-        listed = [
-            (one.group_id, one.protocol_type or "", one.state.value, CLASSIC)
-            for one in self._groups.values()
-        ] + [
-            (one.group_id, CONSUMER_PROTOCOL, one.state.value, CONSUMER)
-            for one in self._consumers.groups.values()
-        ]
-        return [
-            {
-                "group_id": group_id,
-                "protocol_type": protocol_type,
-                "group_state": state,
-                "group_type": kind,
-            }
-            for group_id, protocol_type, state, kind in listed
-            if (not request.states or state.lower() in request.states)
-            and (not request.types or kind in request.types)
-        ]
+        group = self._directory.find(group_id)
+        return group.message() if isinstance(group, Group) else None
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -462,6 +420,8 @@ class GroupCore:
         for key in self._timers.due(now.ms):
             if key == _EXPIRY:
                 self._expire(now)
+            elif key == CHORES:
+                self._chores.go_on(now.ms)
             elif isinstance(key, tuple) and key[0] in TIMERS:
                 what, group_id, member_id = key
                 self._consumers.due(what, group_id, member_id, now)
@@ -472,16 +432,4 @@ class GroupCore:
     def _expire(self, now: Now) -> None:
         self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
         retention_ms = self._settings.offsets_retention_minutes * _MINUTE_MS
-        groups: list[Group | ConsumerGroup] = [*self._groups.values()]
-        for group in [*groups, *self._consumers.groups.values()]:
-            group_id, kept = group.group_id, group.offsets_kept()
-            expired = self._offsets.expired(group_id, kept, now.wall_ms, retention_ms)
-            left = len(self._offsets.partitions(group_id)) - len(expired)
-            over = group.state.value == State.EMPTY.value and not left
-            over = over and not (isinstance(group, Group) and group.pending)
-            try:
-                if expired or over:
-                    self._forget(group, expired, with_group=over)
-            except KafkaError:
-                # The next time.
-                return
+        self._chores.begin("expire", self._upkeep.expire(now.wall_ms, retention_ms), now.ms)

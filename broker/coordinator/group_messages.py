@@ -1,10 +1,11 @@
-"""Messages by which members are refused."""
+"""Messages that members of both kinds of groups are told."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from broker.coordinator.group_requests import Caller
     from raftctl.errors import ErrorCode
 
 
@@ -24,3 +25,12 @@ def join_error(member_id: str, error: ErrorCode) -> dict[str, Any]:
 def sync_error(error: ErrorCode) -> dict[str, Any]:
     """The message of a SyncGroup that failed."""
     return {"error_code": error, "protocol_type": None, "protocol_name": None, "assignment": b""}
+
+
+def left_message(caller: Caller, error: ErrorCode) -> dict[str, Any]:
+    """What LeaveGroup says of one member."""
+    return {
+        "member_id": caller.member_id,
+        "group_instance_id": caller.instance_id,
+        "error_code": error,
+    }

@@ -23,7 +23,7 @@ from broker.log.record_batch import NO_PRODUCER
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from broker.coordinator.core import Journal, KeyValue
     from broker.coordinator.group_records import CommittedOffset
@@ -70,21 +70,16 @@ class GroupOffsets:
         else:
             offsets[partition] = value
 
-    def ended(self, producer_id: int, *, commit: bool) -> list[str]:
-        """Takes the offsets of a transaction, unless others were written after them; returns the
-        groups they belong to.
-        """
+    def ended(self, producer_id: int, *, commit: bool) -> None:
+        """Takes the offsets of a transaction, unless others were written after them."""
         pending = self._pending.pop(producer_id, {})
-        groups = []
         for owner, (place, value) in pending.items() if commit else ():
             if place >= self._places.get(owner, 0):
                 group, partition = owner
                 self._groups.setdefault(group, {})[partition] = value
                 self._places[owner] = place
-                groups.append(group)
         if not self._pending:
             self._places.clear()
-        return groups
 
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction writes this offset."""
@@ -181,9 +176,15 @@ class GroupOffsets:
             self._journal.append(records[start : start + _BATCH_RECORDS])
 
     def expired(
-        self, group_id: str, kept: tuple[set[str] | None, int], wall_ms: int, retention_ms: int
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        kept: tuple[set[str] | None, int],
+        wall_ms: int,
+        retention_ms: int,
     ) -> list[TopicPartition]:
-        """What is old enough to be forgotten, but for what the group keeps.
+        """Which of these partitions have offsets that are old enough to be forgotten, but for what
+        the group keeps.
 
         Of a group without members all, some time after the last has left; of one that commits
         only, and of topics that nobody in the group reads any more, some time after the commit.
@@ -191,11 +192,28 @@ class GroupOffsets:
         subscribed, since = kept
         if subscribed is None:
             return []
+        values = self._groups.get(group_id, {})
         return [
-            partition
-            for partition, value in self._groups.get(group_id, {}).items()
-            if partition.topic not in subscribed
+            one
+            for one in partitions
+            if one.topic not in subscribed
+            and (value := values.get(one)) is not None
             and wall_ms >= _expires(offset_of(value), since, retention_ms)
+        ]
+
+    def committed_before(
+        self, group_id: str, partitions: Iterable[TopicPartition], topics: Mapping[str, int]
+    ) -> list[TopicPartition]:
+        """Which of these partitions belong to the topics and have offsets that are not newer than
+        the time of their topic.
+        """
+        values = self._groups.get(group_id, {})
+        return [
+            one
+            for one in partitions
+            if one.topic in topics
+            and (value := values.get(one)) is not None
+            and offset_of(value).commit_timestamp <= topics[one.topic]
         ]
 
 

@@ -61,6 +61,8 @@ class Heartbeat:
 
     group_id: str
     caller: Caller
+    topics: TopicsImage = EMPTY_IMAGE.topics
+    """As in `Join`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.core import Answer, Now
 from broker.coordinator.group import Group, Member, State
-from broker.coordinator.group_messages import join_error, sync_error
+from broker.coordinator.group_messages import join_error, left_message, sync_error
 from broker.coordinator.group_records import group_record
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -61,8 +61,8 @@ class Rebalancer:
         if group is None:
             if request.caller.member_id:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-            group = self._groups[request.group_id] = Group(request.group_id)
-            group.state_wall_ms = self.now.wall_ms
+            group = Group(request.group_id, state_wall_ms=self.now.wall_ms)
+            self._groups[request.group_id] = group
         if not self._has_room(group, request.caller.member_id):
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         if not group.supports(request.protocol_type, request.protocols):
@@ -371,14 +371,7 @@ class Rebalancer:
     def leave(self, ticket: int, request: Leave) -> None:
         """Lets members go, each on its own."""
         group = self._groups.get(request.group_id)
-        members = [
-            {
-                "member_id": caller.member_id,
-                "group_instance_id": caller.instance_id,
-                "error_code": self._leave(group, caller),
-            }
-            for caller in request.callers
-        ]
+        members = [left_message(one, self._leave(group, one)) for one in request.callers]
         self._answer(ticket, {"error_code": ErrorCode.NONE, "members": members})
 
     def _leave(self, group: Group | None, caller: Caller) -> ErrorCode:
@@ -418,9 +411,14 @@ class Rebalancer:
     def take_over(self, group: Group) -> None:
         """A group that was of KIP-848, or whose last rebalance nobody has seen: all are to join."""
         self._groups[group.group_id] = group
-        for member in group.members.values():
-            self.touch(group, member)
+        self.watch(group)
         self._prepare(group)
+
+    def watch(self, group: Group) -> None:
+        """Members are given the time of a session to be heard of, but for who was already."""
+        for member in group.members.values():
+            if _session(group, member.member_id) not in self._timers:
+                self.touch(group, member)
 
     def let_go(self, group: Group) -> None:
         """The group is of KIP-848 from now on: whoever waits is to join that."""

@@ -64,6 +64,7 @@ class ApiKey(enum.IntEnum):
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -118,6 +119,7 @@ SERVED: dict[int, range] = {
     ApiKey.LIST_TRANSACTIONS: range(3),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: range(2),
     ApiKey.CONSUMER_GROUP_DESCRIBE: range(2),
+    ApiKey.LIST_CONFIG_RESOURCES: range(2),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: range(1),
 }
 """Api key to the versions that are answered."""

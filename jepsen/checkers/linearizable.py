@@ -28,7 +28,7 @@ from jepsen.checkers.machine import (
     call_of,
     observed,
 )
-from jepsen.checkers.verdict import Valid, merge_valid
+from jepsen.checkers.verdict import Anomaly, Valid, merge_valid
 from jepsen.checkers.visits import VisitSearch
 from jepsen.edn import hashable
 from jepsen.history import Operation, OpType, operations
@@ -47,6 +47,7 @@ __all__ = [
     "LinearizabilityResult",
     "check_key",
     "check_linearizable",
+    "nonlinearizable",
 ]
 
 
@@ -140,3 +141,36 @@ def _moments(mine: list[Operation], model: Model) -> tuple[list[Moment], int, bo
             if pending > width:
                 width = pending
     return moments, width, unknown
+
+
+def nonlinearizable(result: KeyResult) -> Anomaly:
+    """The anomaly that a key's result shows."""
+    example = result.counterexample
+    if example is None:
+        return Anomaly("nonlinearizable", {"key": result.key})
+    states = [repr(one.state) for one in example.configurations]
+    detail: dict[str, Any] = {"key": result.key, "possible-states": states}
+    detail["operation"] = _told(example.operation)
+    ops = [_line(example.operation)]
+    if example.previous is not None:
+        detail["previous"] = _told(example.previous)
+        ops.insert(0, _line(example.previous))
+    if example.configurations:
+        first = example.configurations[0]
+        detail["pending"] = [_told(one) for one in (*first.pending, *first.effective)]
+        ops += [_line(one) for one in (*first.pending, *first.effective)]
+    return Anomaly("nonlinearizable", detail, tuple(dict.fromkeys(ops)))
+
+
+def _line(operation: Operation) -> int:
+    return (operation.completion or operation.invoke).index
+
+
+def _told(operation: Operation) -> dict[str, Any]:
+    return {
+        "index": _line(operation),
+        "process": operation.invoke.process,
+        "f": operation.invoke.f,
+        "value": operation.value,
+        "type": operation.type,
+    }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.group import check_group
 from jepsen.checkers.kafka.check import check_kafka
-from jepsen.checkers.linearizable import Budget, KeyResult, check_linearizable
+from jepsen.checkers.linearizable import Budget, check_linearizable, nonlinearizable
 from jepsen.checkers.list_append import check_list_append
 from jepsen.checkers.models import Model, MultiRegister, Mutex, Queue, Register, StringValue
 from jepsen.checkers.set_full import check_set_full
@@ -20,12 +20,14 @@ from jepsen.checkers.simple import (
     check_lock,
     check_queue,
 )
-from jepsen.checkers.verdict import Anomaly, Checker, Verdict
+from jepsen.checkers.topics import check_topics
+from jepsen.checkers.verdict import Checker, Verdict
+from jepsen.checkers.watch import check_watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jepsen.history import Op, Operation
+    from jepsen.history import Op
 
 MODELS: Mapping[str, Model] = {
     "register": Register(failed_cas_observes=True),
@@ -42,9 +44,11 @@ CHECKERS: Mapping[str, Callable[..., Verdict]] = {
     "counter": check_counter,
     "queue": check_queue,
     "lock": check_lock,
+    "watch": check_watch,
     "bank": check_bank,
     "list-append": check_list_append,
     "group": check_group,
+    "topics": check_topics,
     "availability": check_availability,
 }
 LINEARIZABLE = "linearizable"
@@ -94,36 +98,3 @@ def checker_named(name: str, model: Model, budget: Callable[[], Budget], **optio
     if name == LINEARIZABLE:
         return linearizable(model, budget)
     return partial(CHECKERS[name], **options)
-
-
-def nonlinearizable(result: KeyResult) -> Anomaly:
-    """The anomaly that a key's result shows."""
-    example = result.counterexample
-    if example is None:
-        return Anomaly("nonlinearizable", {"key": result.key})
-    states = [repr(one.state) for one in example.configurations]
-    detail: dict[str, Any] = {"key": result.key, "possible-states": states}
-    detail["operation"] = _told(example.operation)
-    ops = [_line(example.operation)]
-    if example.previous is not None:
-        detail["previous"] = _told(example.previous)
-        ops.insert(0, _line(example.previous))
-    if example.configurations:
-        first = example.configurations[0]
-        detail["pending"] = [_told(one) for one in (*first.pending, *first.effective)]
-        ops += [_line(one) for one in (*first.pending, *first.effective)]
-    return Anomaly("nonlinearizable", detail, tuple(dict.fromkeys(ops)))
-
-
-def _line(operation: Operation) -> int:
-    return (operation.completion or operation.invoke).index
-
-
-def _told(operation: Operation) -> dict[str, Any]:
-    return {
-        "index": _line(operation),
-        "process": operation.invoke.process,
-        "f": operation.invoke.f,
-        "value": operation.value,
-        "type": operation.type,
-    }

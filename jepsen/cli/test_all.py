@@ -12,8 +12,8 @@ from jepsen.checkers.verdict import Valid
 from jepsen.cli import options
 from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json, tell, word
 from jepsen.core import (
-    KAFKA_FAULTS,
-    KAFKA_WORKLOADS,
+    LOG_FAULTS,
+    LOG_WORKLOADS,
     RunSpec,
     check_spec,
     faults_in,
@@ -126,7 +126,7 @@ def matrix(
 
 
 def _meet(workload: str, nemesis: Sequence[str]) -> bool:
-    return workload in KAFKA_WORKLOADS or not set(nemesis) & set(KAFKA_FAULTS)
+    return workload in LOG_WORKLOADS or not set(nemesis) & set(LOG_FAULTS)
 
 
 def _one(spec: RunSpec, store: Path) -> _Outcome:

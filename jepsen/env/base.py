@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -102,11 +102,26 @@ class Environment(Protocol):
     async def reset_clocks(self) -> None:
         """Every wall clock shows the time again."""
 
+    async def remove_voter(self, node: str) -> bool:
+        """Takes its vote from a controller, which goes on; False: perhaps, it may take longer."""
+
+    async def add_voter(self, node: str) -> bool:
+        """Lets a controller vote, if it does not; False as for `remove_voter`."""
+
     async def break_disk(self, node: str, kind: str) -> None:
         """Its disk fails in a way of `jepsen.faults.DISKS`; does nothing to one that has failed."""
 
     async def mend_disks(self) -> None:
         """Every disk is well, and the nodes run that ended because of theirs."""
+
+
+class Change(NamedTuple):
+    """A key was set, or removed (value None)."""
+
+    version: int
+    """Grows over all keys."""
+    key: str
+    value: bytes | None
 
 
 class KeyValues(Protocol):
@@ -121,14 +136,23 @@ class KeyValues(Protocol):
     async def read(self, key: str) -> bytes | None:
         """The value, None if there is none."""
 
-    async def write(self, key: str, value: bytes) -> None:
-        """Sets the value."""
+    async def write(self, key: str, value: bytes) -> int:
+        """Sets the value; the version that this made."""
+
+    async def delete(self, key: str) -> int | None:
+        """Removes the key; the version that this made, None if there was no such key."""
 
     async def cas(self, key: str, expected: bytes, value: bytes) -> bool:
         """Sets the value if it is the expected one; whether it was."""
 
     async def keys(self, prefix: str) -> list[str]:
         """The keys with that prefix, without it."""
+
+    async def listed(self, prefix: str) -> tuple[int, list[Change]]:
+        """The few keys with that prefix as a version left them, and that version."""
+
+    def changes(self, prefix: str, start: int) -> AsyncGenerator[Change]:
+        """The changes of keys with that prefix from a version on, for ever."""
 
     async def acquire(self, lock: str, session_timeout_s: float) -> int:
         """Waits for the lock; its fencing token."""

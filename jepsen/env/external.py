@@ -75,6 +75,14 @@ class ExternalEnvironment:
     async def reset_clocks(self) -> None:
         """No clock was changed."""
 
+    async def remove_voter(self, node: str) -> bool:
+        """There is no node to be named."""
+        return False
+
+    async def add_voter(self, node: str) -> bool:
+        """There is no node to be named."""
+        return False
+
     async def break_disk(self, node: str, kind: str) -> None:
         """There is no node to be named."""
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING
 
-from jepsen.env.base import KeyValueError
+from jepsen.env.base import Change, KeyValueError
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.errors import KafkaError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from raftctl.client import Lock
 
 
-@contextlib.contextmanager
+@contextmanager
 def _told(*, reads: bool = False) -> Iterator[None]:
     """What the client raises, as what it means: only a lost answer to a write leaves doubt."""
     try:
@@ -51,10 +51,15 @@ class RaftctlKeyValues:
             entry = await self._client.get(key)
         return None if entry is None else entry.value
 
-    async def write(self, key: str, value: bytes) -> None:
+    async def write(self, key: str, value: bytes) -> int:
         """See `KeyValues`."""
         with _told():
-            await self._client.put(key, value)
+            return await self._client.put(key, value)
+
+    async def delete(self, key: str) -> int | None:
+        """See `KeyValues`."""
+        with _told():
+            return await self._client.delete(key)
 
     async def cas(self, key: str, expected: bytes, value: bytes) -> bool:
         """See `KeyValues`."""
@@ -65,6 +70,19 @@ class RaftctlKeyValues:
         """See `KeyValues`."""
         with _told(reads=True):
             return [one.key.removeprefix(prefix) async for one in self._client.list(prefix)]
+
+    async def listed(self, prefix: str) -> tuple[int, list[Change]]:
+        """See `KeyValues`; what is on one page is of one version."""
+        with _told(reads=True):
+            page = await self._client.page(prefix)
+        return page.offset, [Change(one.version, one.key, one.value) for one in page.entries]
+
+    async def changes(self, prefix: str, start: int) -> AsyncGenerator[Change]:
+        """See `KeyValues`."""
+        with _told(reads=True):
+            async with aclosing(self._client.watch(prefix=prefix, start=start)) as events:
+                async for event in events:
+                    yield Change(event.version, event.key, event.value)
 
     async def acquire(self, lock: str, session_timeout_s: float) -> int:
         """See `KeyValues`."""

@@ -34,6 +34,7 @@ SHADES = {
     "rolling": "#81c784",
     "partition": "#9575cd",
     "slow": "#64b5f6",
+    "remove-voter": "#dce775",
     "reassign": "#a1887f",
     "skew": "#f06292",
     "break-disk": "#90a4ae",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from jepsen.checkers.linearizable import Budget, check_key
-from jepsen.checkers.registry import model_named, nonlinearizable
+from jepsen.checkers.linearizable import Budget, check_key, nonlinearizable
+from jepsen.checkers.registry import model_named
 from jepsen.checkers.verdict import Anomaly, plain, with_text_keys
 from jepsen.edn import hashable
 from jepsen.spark.schema import READ_COLUMNS, operations_of, value_of

@@ -44,7 +44,7 @@ LOCK = "lock"
 GUARDED = "guarded"
 
 
-class _KvClient:
+class KvClient:
     """Operations on keys; what the client's library says is certain, is."""
 
     def __init__(self, connection: KeyValues) -> None:
@@ -68,7 +68,7 @@ class _KvClient:
             return made(op.value, str(error))
 
 
-class RegisterClient(_KvClient):
+class RegisterClient(KvClient):
     """`read`, `write` and `cas` of numbers."""
 
     def __init__(self, connection: KeyValues) -> None:
@@ -89,7 +89,7 @@ class RegisterClient(_KvClient):
         return ok(op.value) if done else failed(op.value)
 
 
-class SetClient(_KvClient):
+class SetClient(KvClient):
     """`add` of an element, which is a key; `read` of all, a page after the other."""
 
     def __init__(self, connection: KeyValues) -> None:
@@ -104,7 +104,7 @@ class SetClient(_KvClient):
         return ok([int(key) for key in await self.connection.keys(SET_PREFIX)])
 
 
-class LockClient(_KvClient):
+class LockClient(KvClient):
     """`acquire`, `write` under the lock, `release`."""
 
     def __init__(self, connection: KeyValues) -> None:

@@ -19,7 +19,7 @@ from raftctl.errors import ErrorCode
 from raftctl.json_values import value_fields
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Sequence
     from types import TracebackType
 
     from raftctl.client.locks import Holder
@@ -161,7 +161,7 @@ class Client:
 
     def watch(
         self, key: str | None = None, *, prefix: str | None = None, start: int | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event]:
         """See `raftctl.client.watch.watch`: changes of a key or a prefix, or of all keys."""
         return watch(self._transport, key, prefix, start)
 

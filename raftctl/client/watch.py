@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import aiohttp
 from raftctl.client.transport import ASK_AGAIN, BACKOFF_S_MAX, refusal, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from raftctl.client.transport import Transport
 
@@ -36,18 +37,19 @@ class Event:
 
 async def watch(
     transport: Transport, key: str | None, prefix: str | None, start: int | None
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     """The events from the offset `start` on (None: from now on), for ever.
 
-    Raises KafkaError: OFFSET_OUT_OF_RANGE if the log does not reach back so far; then list the
-    keys anew and watch from the offset after the list's.
+    Closing it ends the connection. Raises KafkaError: OFFSET_OUT_OF_RANGE if the log does not
+    reach back so far; then list the keys anew and watch from the offset after the list's.
     """
     position = _Position(start)
     query = {"key": key} if key is not None else {"prefix": prefix or ""}
     while True:
         try:
-            async for event in _stream(transport, query, position):
-                yield event
+            async with aclosing(_stream(transport, query, position)) as events:
+                async for event in events:
+                    yield event
         except (aiohttp.ClientError, TimeoutError):
             pass
         transport.ask_another()
@@ -61,7 +63,7 @@ class _Position:
 
 async def _stream(
     transport: Transport, query: dict[str, str], position: _Position
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event]:
     asked = query if position.offset is None else {**query, "from": str(position.offset)}
     timeout = aiohttp.ClientTimeout(total=None, sock_read=SILENCE_S)
     url = transport.url("/watch")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _PREFIX = struct.Struct(">II")
 _BODY = struct.Struct(">bBqiiq")
-HEADER_BYTES = _PREFIX.size + _BODY.size
+PREFIX_BYTES = _PREFIX.size
+HEADER_BYTES = PREFIX_BYTES + _BODY.size
 MAGIC = 1
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 
@@ -69,6 +70,18 @@ def encode_batch(batch: Batch) -> bytes:
     return _PREFIX.pack(len(body) + len(batch.payload), crc) + body + batch.payload
 
 
+def encoded_bytes(prefix: bytes) -> int:
+    """How long the batch is that begins so, by what it says itself; no CRC is checked.
+
+    Raises CorruptBatchError, as of byte 0, for what cannot be a length.
+    """
+    if len(prefix) < PREFIX_BYTES:
+        raise CorruptBatchError(0, "header cut short", torn=True)
+    length, _ = _PREFIX.unpack_from(prefix)
+    _check_length(length, 0)
+    return PREFIX_BYTES + int(length)
+
+
 def decode_batches(data: bytes, position: int = 0) -> Iterator[tuple[int, Batch]]:
     """Yields (position, batch) for each batch; raises `CorruptBatchError` at the first bad one."""
     end = len(data)
@@ -86,13 +99,17 @@ def is_whole_but_for_its_length(data: bytes) -> bool:
     return bool(crc32c(memoryview(data)[_PREFIX.size :]) == crc)
 
 
+def _check_length(length: int, position: int) -> None:
+    if not _BODY.size <= length <= BATCH_BYTES_MAX:
+        raise CorruptBatchError(position, f"batch length {length} out of bounds", torn=False)
+
+
 def _decode_one(data: bytes, position: int) -> tuple[Batch, int]:
     if len(data) - position < HEADER_BYTES:
         raise CorruptBatchError(position, "header cut short", torn=True)
     length, crc = _PREFIX.unpack_from(data, position)
     start = position + _PREFIX.size
-    if not _BODY.size <= length <= BATCH_BYTES_MAX:
-        raise CorruptBatchError(position, f"batch length {length} out of bounds", torn=False)
+    _check_length(length, position)
     if len(data) - start < length:
         raise CorruptBatchError(position, "batch cut short", torn=True)
     body = memoryview(data)[start : start + length]

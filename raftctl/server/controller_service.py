@@ -100,6 +100,10 @@ class ControllerService:
         """How many puts have no answer yet."""
         self._last_appended = -1
         self._appended_ms = 0
+        self._taking_over = False
+        """Whether this node leads and replays what it still lacks, to become active then."""
+        self._own: list[Record] = []
+        """To be appended when it is active."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._unproposed = False
@@ -263,10 +267,15 @@ class ControllerService:
                 self._deferred.append(read)
 
     def append_own(self, record: Record) -> bool:
-        """Appends what nobody has asked for, if this controller is active; tells whether."""
+        """Appends what nobody has asked for, if this controller is active or will be; tells
+
+        whether it does.
+        """
         if self._controller.active:
             self._append([record])
-        return self._controller.active
+        elif self._taking_over:
+            self._own.append(record)
+        return self._controller.active or self._taking_over
 
     def stop(self) -> None:
         """Cancels the timer and fails what waits."""
@@ -294,20 +303,34 @@ class ControllerService:
         self._loader.on_snapshot(image)
 
     def on_leader_changed(self, epoch: int, leader_id: int) -> None:
-        """Becomes the active controller, or gives up what is not committed."""
+        """Becomes the active controller, or gives up what is not committed.
+
+        Active only when it has replayed what was committed before, some in each turn of the loop.
+        """
         if self._controller.active:
             self._controller.renounce()
             self._fail_deferred()
             self._log.info("controller_renounced", epoch=epoch, leader_id=leader_id)
-        if leader_id == self._node_id and self._driver.is_leader:
-            self._loader.catch_up()
-            self._log.info("controller_active", epoch=epoch, offset=self._loader.image.offset)
-            loader = self._loader
-            self._last_appended = loader.next_offset - 1
-            claiming = self._controller.claim(
-                epoch, loader.image, self._now_ms(), in_transaction=loader.in_transaction
-            )
-            self._append(claiming)
+        self._own.clear()
+        self._taking_over = leader_id == self._node_id and self._driver.is_leader
+        if self._taking_over:
+            self._loader.when_replayed(partial(self._take_over, epoch))
+        self._arm_timer()
+
+    def _take_over(self, epoch: int) -> None:
+        leads = self._driver.is_leader and epoch == self._driver.epoch
+        if not self._taking_over or not leads:
+            return  # not any more, or for a later call
+        self._taking_over = False
+        loader = self._loader
+        self._log.info("controller_active", epoch=epoch, offset=loader.image.offset)
+        self._last_appended = loader.next_offset - 1
+        claiming = self._controller.claim(
+            epoch, loader.image, self._now_ms(), in_transaction=loader.in_transaction
+        )
+        self._append(claiming)
+        own, self._own = self._own, []
+        self._append(own)
         self._arm_timer()
 
     # --- internals --------------------------------------------------------------------------------

@@ -7,12 +7,12 @@ replayed its records when it appended them; everywhere else they are replayed he
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from raftctl.errors import invariant
 from raftctl.failures import HandingTo
 from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.difference import delta_between
+from raftctl.metadata.difference import lead
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.partition_rows import replay_payload
 from raftctl.metadata.record_codec import pack_payload
@@ -20,7 +20,7 @@ from raftctl.metadata.records import BeginTransactionRecord
 from raftctl.raft.messages import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from raftctl.raft.batch import Batch
     from raftctl.server.driver import RaftDriver
@@ -40,6 +40,14 @@ class MetadataPublisher(Protocol):
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A newer committed image; see `raftctl.plugins.Broker.publish`."""
+
+
+class _Coming(NamedTuple):
+    """A snapshot's image that is not published yet: what leads to it is being found."""
+
+    image: MetadataImage
+    delta: MetadataDelta
+    pieces: Iterator[None]
 
 
 class MetadataLoader:
@@ -65,7 +73,10 @@ class MetadataLoader:
         self._next_offset = image.offset + 1
         self._committed = 0
         """The high watermark that this was told of."""
+        self._coming: _Coming | None = None
+        """Comes before what the log says after it."""
         self._next_turn: asyncio.Handle | None = None
+        self._when_replayed: list[Callable[[], None]] = []
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
         """Adds a publisher and tells it of everything known so far as one delta."""
@@ -82,7 +93,8 @@ class MetadataLoader:
     @property
     def caught_up(self) -> bool:
         """Whether the image holds everything that this replica knows to be committed."""
-        return self._heard_commits and self._next_offset >= self._driver.high_watermark
+        heard = self._heard_commits and self._coming is None
+        return heard and self._next_offset >= self._driver.high_watermark
 
     @property
     def next_offset(self) -> int:
@@ -102,8 +114,14 @@ class MetadataLoader:
         """Leadership changes no metadata."""
 
     def on_snapshot(self, image: MetadataImage) -> None:
-        """A snapshot from the leader replaces what was replayed, and is published as a change."""
-        self.publish(delta_between(self.image, image), image)
+        """A snapshot from the leader replaces what was replayed, and is published as a change.
+
+        Where there is much to compare, a part in each turn of the event loop.
+        """
+        delta = MetadataDelta(self.image)
+        self._coming = _Coming(image, delta, lead(delta, image))
+        if self._next_turn is None:
+            self._replay_some()
 
     def replay_committed(self, high_watermark: int) -> None:
         """Reads and replays up to the high watermark; an image for each chunk read, or more.
@@ -115,24 +133,48 @@ class MetadataLoader:
         if self._next_turn is None:
             self._replay_some()
 
-    def catch_up(self) -> None:
-        """Replays at once what is left to other turns: this node becomes the active controller."""
-        while self._next_offset < self._committed:
-            self._replay_chunk(TURN_BYTES_MAX)
+    def when_replayed(self, call: Callable[[], None]) -> None:
+        """Calls once, when everything is replayed that is known to be committed: now, or later."""
+        self._when_replayed.append(call)
+        self._tell_replayed()
+
+    def _tell_replayed(self) -> None:
+        if not self._is_behind and self.caught_up:
+            self._caught_up.set()
+            waiting, self._when_replayed = self._when_replayed, []
+            for call in waiting:
+                call()
 
     def stop(self) -> None:
         """Leaves the rest to the next start: the log is about to be closed."""
         self._committed = 0
+        self._coming = None
+        self._when_replayed = []
+
+    @property
+    def _is_behind(self) -> bool:
+        return self._coming is not None or self._next_offset < self._committed
 
     def _replay_some(self) -> None:
         self._next_turn = None
+        if self._coming is not None:
+            self._compare_some(self._coming)
+        else:
+            self._read_some()
+        if self._is_behind:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._replay_more)
+        self._tell_replayed()
+
+    def _compare_some(self, coming: _Coming) -> None:
+        for _ in coming.pieces:
+            return  # the next one in another turn
+        self._coming = None
+        self.publish(coming.delta, coming.image)
+
+    def _read_some(self) -> None:
         room = TURN_BYTES_MAX
         while self._next_offset < self._committed and room > 0:
             room -= self._replay_chunk(room)
-        if self._next_offset < self._committed:
-            self._next_turn = asyncio.get_running_loop().call_soon(self._replay_more)
-        if self.caught_up:
-            self._caught_up.set()
 
     def _replay_more(self) -> None:
         with HandingTo(self._fail):

@@ -24,7 +24,7 @@ from raftctl.storage.retention import RetentionPolicy
 from raftctl.storage.snapshots import CorruptSnapshotError, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -75,6 +75,10 @@ class Snapshots:
         self._fetched: tuple[OffsetAndEpoch, MetadataImage] | None = None
         self.fetched_hash: str | None = None
         """What the snapshot that was saved last says that its state hashes to."""
+        self._damage: tuple[OffsetAndEpoch, CorruptSnapshotError] | None = None
+        """Found by the worker and not told yet."""
+        self.on_damaged: Callable[[OffsetAndEpoch], object] = _heard_by_nobody
+        """Is told of a snapshot that the disk has spoiled."""
 
     async def idle(self) -> None:
         """Returns when everything asked for so far is done."""
@@ -114,12 +118,29 @@ class Snapshots:
         return fetched[1]
 
     def fill(self, reply: events.ReplyFetchSnapshot) -> asyncio.Future[FetchSnapshotResponse]:
-        """Reads the piece that a replica asked for into its answer."""
-        return self._worker.submit(lambda: self._fill(reply))
+        """Reads the piece that a replica asked for into its answer.
+
+        Of a snapshot that is damaged there is none, as if it were not there.
+        """
+        filled = self._worker.submit(lambda: self._fill(reply))
+        filled.add_done_callback(self._tell_damage)
+        return filled
+
+    def _tell_damage(self, _: object) -> None:
+        damage, self._damage = self._damage, None
+        if damage is not None:
+            snapshot_id, error = damage
+            told = {"path": error.path, "position": error.position, "why": error.why}
+            self._log.error("snapshot_damaged", **told)
+            self.on_damaged(snapshot_id)
 
     def _fill(self, reply: events.ReplyFetchSnapshot) -> FetchSnapshotResponse:
         response = reply.response
-        chunk = self._store.read_chunk(reply.snapshot_id, response.position, reply.max_bytes)
+        try:
+            chunk = self._store.read_chunk(reply.snapshot_id, response.position, reply.max_bytes)
+        except CorruptSnapshotError as error:
+            self._damage = reply.snapshot_id, error
+            chunk = None
         if chunk is None:
             return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
         size, data = chunk
@@ -154,9 +175,12 @@ class Snapshots:
         """The whole snapshots, the oldest first."""
         return self._worker.submit(lambda: [self._store.stat(one) for one in self._store.ids()])
 
-    def remove(self, snapshots: list[SnapshotFile]) -> asyncio.Future[None]:
+    def ids(self) -> asyncio.Future[list[OffsetAndEpoch]]:
+        """The whole snapshots, the oldest first, also those that are damaged."""
+        return self._worker.submit(self._store.ids)
+
+    def remove(self, ids: Sequence[OffsetAndEpoch]) -> asyncio.Future[None]:
         """Deletes snapshots."""
-        ids = [snapshot.snapshot_id for snapshot in snapshots]
         return self._worker.submit(lambda: self._store.remove(ids))
 
 
@@ -195,6 +219,9 @@ class Snapshotter:
         """Of the newest snapshot."""
         self._taken_ms = self._now_ms()
         self._task: asyncio.Task[None] | None = None
+        self._damaged: dict[OffsetAndEpoch, None] = {}
+        """To be deleted when there is another."""
+        snapshots.on_damaged = self.replace
 
     async def stop(self) -> None:
         """Gives up what is under way; a snapshot half written is removed at the next start."""
@@ -217,6 +244,12 @@ class Snapshotter:
             return
         self._forget_marked()
         self._marked = image
+
+    def replace(self, damaged: OffsetAndEpoch) -> None:
+        """Takes a snapshot in the place of one that nobody can load."""
+        self._damaged[damaged] = None
+        if self._task is None:
+            self._begin(self._loader.image)
 
     def _forget_marked(self) -> None:
         if self._marked is not None:
@@ -258,19 +291,31 @@ class Snapshotter:
             image, image.timestamp_ms if known else self._runtime.wall_ms(), voters
         )
         self._hashes.taken(image.offset, state_hash, self._snapshots.path(taken.snapshot_id))
+        self._damaged.pop(taken.snapshot_id, None)  # what had its name is overwritten
         if taken.snapshot_id.offset <= self._end_offset:
             return  # One of the leader's came meanwhile, and the log begins with its end.
         self._note(image)
         self._driver.snapshot_taken(taken.snapshot_id)
         self._log.info("snapshot_taken", end_offset=taken.snapshot_id.offset, bytes=taken.size)
+        if self._damaged:
+            await self._remove_damaged()
         await self._expire()
+
+    async def _remove_damaged(self) -> None:
+        ids = await self._snapshots.ids()
+        damaged = [one for one in ids[:-1] if one in self._damaged]
+        whole = next(one for one in ids if one not in damaged)
+        if whole != ids[0]:
+            self._driver.expire_prefix(whole)  # for the log may go on from the first
+        await self._snapshots.remove(damaged)
+        self._damaged.clear()
 
     async def _expire(self) -> None:
         files = await self._snapshots.files()
         expired = self._retention.expired(files, self._driver.bytes_from, self._runtime.wall_ms())
         if expired:
             self._driver.expire_prefix(files[len(expired)].snapshot_id)
-            await self._snapshots.remove(expired)
+            await self._snapshots.remove([one.snapshot_id for one in expired])
             self._log.info("snapshots_deleted", count=len(expired))
 
     def _begin(self, image: MetadataImage) -> None:
@@ -291,6 +336,10 @@ class Snapshotter:
         elif self._marked is not None and not task.cancelled():
             image, self._marked = self._marked, None
             self._begin(image)
+
+
+def _heard_by_nobody(_: OffsetAndEpoch) -> None:
+    """What is done about a damaged snapshot as long as there is no snapshotter."""
 
 
 def _nothing() -> None:

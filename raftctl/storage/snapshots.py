@@ -21,6 +21,7 @@ from raftctl.raft.batch import Batch, CorruptBatchError, encode_batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch, Voter
 from raftctl.raft.voters import VoterSet
 from raftctl.storage.segment import scan
+from raftctl.storage.snapshot_pieces import SnapshotPieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -148,6 +149,7 @@ class SnapshotStore:
     def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files
         self._directory = directory
+        self._pieces = SnapshotPieces()
 
     def path(self, snapshot_id: OffsetAndEpoch) -> str:
         """Where the snapshot stands."""
@@ -261,13 +263,19 @@ class SnapshotStore:
     def read_chunk(
         self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int
     ) -> tuple[int, bytes] | None:
-        """(size of the file, bytes from the position); None if there is no such snapshot."""
+        """(size of the file, bytes from the position); None if there is no such snapshot.
+
+        Raises CorruptSnapshotError if the bytes are not those that were written.
+        """
+        path = self.path(snapshot_id)
         try:
-            file = self._files.open(self.path(snapshot_id))
+            file = self._files.open(path)
         except FileNotFoundError:
             return None
         try:
-            return file.size(), file.read_at(position, max_bytes)
+            return file.size(), self._pieces.read(path, file, position, max_bytes)
+        except CorruptBatchError as error:
+            raise CorruptSnapshotError(path, error.position, error.why) from None
         finally:
             file.close()
 

@@ -59,6 +59,11 @@ class KafkaPython:
 
     describe_features = update_features
 
+    def list_config_resources(self, admin: KafkaAdminClient, at: Place) -> None:
+        found = admin.list_config_resources(["topic", "broker"])
+        assert at.topic in found["topic"]
+        assert sorted(map(int, found["broker"])) == at.brokers
+
     def list_topics(self, admin: KafkaAdminClient, at: Place) -> None:
         assert at.topic in admin.list_topics()
 
@@ -167,7 +172,7 @@ class KafkaPython:
 
 KAFKA_PYTHON_ELSEWHERE = {
     **dict.fromkeys(("DEFAULT_CONFIG", "close"), LOCAL),
-    **dict.fromkeys(("alter_replica_log_dirs", "list_config_resources"), NOT_SERVED),
+    "alter_replica_log_dirs": NOT_SERVED,
     **dict.fromkeys(
         (
             "alter_group_offsets",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +13,12 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from broker.coordinator.internal_topics import partition_of
 from tests.integration.clusters import CommandResult, raftctl, running_cluster, wait_healthy
 from tests.integration.kafka_clients import CLIENTS, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from raftctl.localcluster.cluster import LocalCluster
 
@@ -25,19 +27,31 @@ NOT_NOW = (
     KafkaError._NO_OFFSET,
     KafkaError._ASSIGNMENT_LOST,
     KafkaError._WAIT_COORD,
+    KafkaError._TIMED_OUT,
     KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.STALE_MEMBER_EPOCH,
 )
-"""A member has nothing to commit, is about to be given its partitions anew, or has not yet found
-who coordinates its group now."""
+"""A member has nothing to commit, is about to be given its partitions anew, has not heard of its
+new epoch, or has not yet found who coordinates its group now."""
+PROTOCOLS: dict[str, dict[str, str | int | bool]] = {
+    "classic": {"session.timeout.ms": 6_000},
+    "consumer": {"group.protocol": "consumer"},
+}
+OFFSETS_PARTITIONS = 50
+HEARTBEAT_MS = "1500"
 PARTITIONS = 6
 RECORDS = [Record(b"%d" % number, partition=number % PARTITIONS) for number in range(600)]
 
 
 @pytest.fixture(scope="module")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Groups do not wait for members that may come."""
+    """Groups do not wait for members that may come, and these report often."""
     directory = tmp_path_factory.mktemp("groups") / "cluster"
-    overrides = {"group.initial.rebalance.delay.ms": "0"}
+    overrides = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
+        "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+    }
     with running_cluster(directory, overrides=overrides) as running:
         yield running
 
@@ -54,33 +68,28 @@ def fill(bootstrap: str, topic: str) -> None:
 class Members:
     """Two consumers of a group, with what they have read."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, protocol: str) -> None:
         settings: dict[str, str | int | bool] = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6_000,
+            **PROTOCOLS[protocol],
         }
         self.consumers = [Consumer(settings) for _ in range(2)]
         for one in self.consumers:
             one.subscribe([topic])
         self.values: set[bytes] = set()
+        self.group = group
         self._topic = topic
 
-    def read_until(self, condition: Callable[[], bool]) -> None:
-        """Polls and commits all along."""
-        until = time.monotonic() + TIMEOUT_S
-        while not condition():
-            assert time.monotonic() < until, f"{len(self.values)} records were read"
-            for one in self.consumers:
-                self._poll(one)
-
-    def _poll(self, consumer: Consumer) -> None:
-        message = consumer.poll(0.05)
-        if message is not None and message.error() is None:
-            self.values.add(message.value() or b"")
-            consumer.commit(message=message, asynchronous=True)
+    def poll(self) -> None:
+        """Each reads a record, if there is one, and commits it."""
+        for one in self.consumers:
+            message = one.poll(0.02)
+            if message is not None and message.error() is None:
+                self.values.add(message.value() or b"")
+                one.commit(message=message, asynchronous=True)
 
     def commit(self) -> None:
         """Commits what is not yet."""
@@ -108,14 +117,30 @@ class Members:
             one.close()
 
 
+def read_until(groups: Sequence[Members], condition: Callable[[Members], bool]) -> None:
+    """All poll and commit until it holds of each group."""
+    until = time.monotonic() + TIMEOUT_S
+    while not all(map(condition, groups)):
+        assert time.monotonic() < until, [len(one.values) for one in groups]
+        for one in groups:
+            one.poll()
+
+
 @contextmanager
-def members_of(bootstrap: str, group: str, topic: str) -> Iterator[Members]:
-    """The members, which are closed afterwards."""
-    members = Members(bootstrap, group, topic)
-    try:
-        yield members
-    finally:
-        members.close()
+def members_of_both(bootstrap: str, topic: str) -> Iterator[list[Members]]:
+    """A group of each protocol, both in one partition: they have one coordinator."""
+    with ExitStack() as stack:
+        found = []
+        for protocol in PROTOCOLS:
+            found.append(Members(bootstrap, name_of(protocol), topic, protocol))
+            stack.callback(found[-1].close)
+        yield found
+
+
+def name_of(protocol: str) -> str:
+    """Of a group that lies in the first partition."""
+    names = (f"{protocol}-{number}" for number in itertools.count())
+    return next(one for one in names if partition_of(one, OFFSETS_PARTITIONS) == 0)
 
 
 def groups(bootstrap: str, command: str, *arguments: str) -> CommandResult:
@@ -135,24 +160,25 @@ def committed(bootstrap: str, group: str) -> dict[int, int]:
     return {partition: one["current_offset"] or 0 for partition, one in sorted(rows.items())}
 
 
-@pytest.mark.req("G1", "G2", "G3")
-def test_a_group_goes_on_when_its_coordinator_is_killed(
+@pytest.mark.req("G1", "G2", "G3", "G4")
+def test_groups_go_on_when_their_coordinator_is_killed(
     cluster: LocalCluster, bootstrap: str
 ) -> None:
     fill(bootstrap, "read")
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    with members_of(bootstrap, "readers", "read") as members:
-        members.read_until(lambda: len(members.values) > 200)
-        found = admin.describe_consumer_groups(["readers"])["readers"].result(TIMEOUT_S)
-        before = committed(bootstrap, "readers")
-        killed = cluster.layout.node(found.coordinator.id)
+    with members_of_both(bootstrap, "read") as both:
+        read_until(both, lambda one: len(one.values) > 200)
+        before = [committed(bootstrap, one.group) for one in both]
+        found = admin.describe_consumer_groups([one.group for one in both])
+        (coordinator,) = {one.result(TIMEOUT_S).coordinator.id for one in found.values()}
+        killed = cluster.layout.node(coordinator)
         cluster.kill(killed)
-        members.read_until(lambda: len(members.values) == len(RECORDS))
-        members.commit()
-        after = committed(bootstrap, "readers")
-        for partition, earlier in before.items():
-            assert earlier <= after[partition]
-        members.read_until(lambda: members.have_committed(100))
+        read_until(both, lambda one: len(one.values) == len(RECORDS))
+        for one, earlier in zip(both, before, strict=True):
+            one.commit()
+            after = committed(bootstrap, one.group)
+            assert all(offset <= after[partition] for partition, offset in earlier.items())
+        read_until(both, lambda one: one.have_committed(100))
         cluster.start(killed)
     wait_healthy(cluster)
 

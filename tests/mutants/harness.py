@@ -2,7 +2,7 @@
 
 A bug is found when a run of its workload and faults is invalid that is valid without it. Seeds are
 tried one after the other. With `--write` the table goes to docs/reference/bugs-found.md.
-`python -m jepsen.env.sim run tests.mutants.harness:<mutant>` runs a bug with a seed, too.
+`python -m jepsen.env.sim run tests.mutants.harness:<mutant>_by_<workload>` runs a bug with a seed.
 """
 
 from __future__ import annotations
@@ -48,10 +48,16 @@ class Hunt(NamedTuple):
     workload: str
     nemesis: tuple[str, ...]
 
+    @property
+    def scenario(self) -> str:
+        """By this name a run of the hunt is found in this module."""
+        return f"{self.mutant}_by_{self.workload}".replace("-", "_")
+
 
 HUNTS = (
     Hunt("controller_publishes_before_commit", "register", ("partition",)),
     Hunt("controller_answers_before_commit", "register", ("partition",)),
+    Hunt("watch_tells_the_newest_only", "watch", ("partition",)),
     Hunt("observer_reads_uncommitted", "set", ("partition",)),
     Hunt("high_watermark_of_leader_only", "queue", ("partition",)),
     Hunt("consumer_reads_uncommitted", "queue", ("partition",)),
@@ -107,13 +113,13 @@ async def _run(world: World, mutant: str, hunt: Hunt) -> None:
 
 
 def __getattr__(name: str) -> Callable[[World], Coroutine[Any, Any, None]]:
-    """The scenario of a mutant, or behind `sound_` of the product as it is in the same test."""
-    mutant = name.removeprefix("sound_")
-    hunt = next((one for one in HUNTS if one.mutant == mutant), None)
+    """The scenario of a hunt, or behind `sound_` of the product as it is in the same test."""
+    scenario = name.removeprefix("sound_")
+    hunt = next((one for one in HUNTS if one.scenario == scenario), None)
     if hunt is None:
         raise AttributeError(name)
     workload_of(spec_of(hunt, 0))
-    return partial(_run, mutant="" if name != mutant else mutant, hunt=hunt)
+    return partial(_run, mutant="" if name != scenario else hunt.mutant, hunt=hunt)
 
 
 def finding(result: RunResult) -> str:
@@ -136,7 +142,7 @@ class Hunter:
         """Tries seeds until the bug is found. RuntimeError if a run is invalid without it."""
         simulated_s = processor_s = 0.0
         for seed in seeds:
-            result = self._interpreters.run(f"{MODULE}:{hunt.mutant}", seed)
+            result = self._interpreters.run(f"{MODULE}:{hunt.scenario}", seed)
             simulated_s += result.simulated_s
             processor_s += result.processor_s
             if not result.ok:
@@ -147,7 +153,7 @@ class Hunter:
     def _check_sound(self, hunt: Hunt, seed: int) -> None:
         run = hunt.workload, hunt.nemesis, seed
         if run not in self._sound:
-            result = self._interpreters.run(f"{MODULE}:sound_{hunt.mutant}", seed)
+            result = self._interpreters.run(f"{MODULE}:sound_{hunt.scenario}", seed)
             if not result.ok:
                 raise RuntimeError(f"{run}: broken without a mutant: {finding(result)}")
             self._sound.add(run)
@@ -204,7 +210,7 @@ def main() -> int:
         for one in pool.map(lambda hunt: hunter.go(hunt, seeds), hunts):
             found.append(one)
             told = f"seed {one.seed}, {one.by}" if one.by else "NOT FOUND"
-            sys.stdout.write(f"{one.hunt.mutant}: {told}, {one.processor_s:.0f} s\n")
+            sys.stdout.write(f"{one.hunt.scenario}: {told}, {one.processor_s:.0f} s\n")
             sys.stdout.flush()
     if options.write:
         PAGE.write_text(page(found), encoding="utf-8")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from broker.coordinator.batches import batch_of
 from broker.log.cleaning import Cleaning
 from broker.log.compaction import dirt
 from broker.log.opening import create_log
@@ -15,11 +16,15 @@ from broker.types import TopicPartition
 from raftctl.metadata.topic_config import TopicConfig
 from raftctl.runtime.real import RealFileSystem
 from tests.peers.tools import HERE, INSTALL_TIMEOUT_S, installed, need, run
+from tests.unit.broker_coordinator.classic_consumer import ClassicConsumer
+from tests.unit.broker_coordinator.consumer_bench import Consumer, ConsumerBench
+from tests.unit.broker_coordinator.group_bench import WALL_MS
 from tests.unit.broker_log.batches import keyed_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from broker.coordinator.core import KeyValue
     from broker.log.partition_log import PartitionLog
 
 CONFIG = TopicConfig(segment_bytes=20_000, index_interval_bytes=300, cleanup_policy=("compact",))
@@ -116,3 +121,37 @@ def test_segments_indexes_and_snapshots(dump: DumpTool, tmp_path: Path, compacte
     assert f"{log.log_end_offset:020d}.snapshot" in printed
     assert printed.count("producerId: 0 ") == printed.count("producerId: 1 ") == 5
     assert (directory / "leader-epoch-checkpoint").read_text().startswith("0\n3\n0 0\n1 ")
+
+
+def group_records() -> list[KeyValue]:
+    """Of a group that commits, is upgraded, and is downgraded again."""
+    bench = ConsumerBench()
+    old, new = ClassicConsumer(bench, cooperative=True), Consumer(bench, "new")
+    for _ in range(8):
+        old.step()
+    bench.commit(old.member_id, old.generation, 7, "so far")
+    new.beat(topic_names=("t",), topic_regex="t.*")
+    for _ in range(8):
+        old.step()
+        new.beat()
+        new.obey()
+    bench.beat("new", -1)
+    return bench.log
+
+
+@pytest.mark.req("G1", "G3", "G4")
+def test_records_of_groups_are_decoded(dump: DumpTool, tmp_path: Path) -> None:
+    records = group_records()
+    where = TopicPartition("__consumer_offsets", 0)
+    log = create_log(RealFileSystem(), str(tmp_path / str(where)), where, TopicConfig())
+    log.append_as_leader(batch_of(records, WALL_MS), 0, WALL_MS)
+    log.close()
+    file = str(tmp_path / "__consumer_offsets-0" / f"{0:020d}.log")
+    printed = dump("--offsets-decoder", "--files", file)
+    assert COMPLAINTS.search(printed.replace("isvalid: true", "")) is None, printed
+    found = [line for line in printed.splitlines() if line.startswith("| offset: ")]
+    assert len(found) == len(records)
+    assert not [line for line in found if '"data":' not in line], printed
+    said = '"classicMemberMetadata":{"sessionTimeoutMs":10000,"supportedProtocols":[{"name":"coop'
+    for part in (said, '"metadata":"so far"', '"subscribedTopicRegex":"t.*"', '"metadataHash":'):
+        assert part in printed, part

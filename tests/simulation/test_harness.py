@@ -31,6 +31,8 @@ def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> di
         ("register", "partition", "linearizable"),
         ("set", "kill", "set"),
         ("lock", "pause", "lock"),
+        ("watch", "voters", "watch"),
+        ("topics", "kill", "topics"),
         ("queue-txn", "kill", "kafka"),
         ("list-append", "partition", "list-append"),
         ("bank", "kill", "bank"),

@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.kv import RaftctlKeyValues
 from jepsen.env.local.relays import Relays
+from jepsen.env.voters import change_voters
 from jepsen.errors import ClusterError, InputError
+from raftctl.cli.files import read_config_file
 from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.voters import voter_of
 from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
 from raftctl.localcluster.launcher import NodeLauncher
+from raftctl.localcluster.layout import HOST
 from raftctl.localcluster.ports import free_ports
+from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
+from raftctl.runtime.real import RealFileSystem, RealRuntime
+from raftctl.storage.meta_properties import load_directories
 
 if TYPE_CHECKING:
     import random
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
 
     from jepsen.env.base import ClusterSpec, Link, Quality
     from raftctl.localcluster.layout import LocalNode
+    from raftctl.raft.messages import ChangeVotersRequest, Voter
 
 READY_S = 90.0
 ASK_S = 3.0
@@ -61,16 +69,18 @@ class LocalEnvironment:
 
     def _hide(self, node: LocalNode) -> None:
         """Has the node listen behind its relay."""
-        path = self._directory / node.name / "node.properties"
+        path = self._properties(node.name)
         listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
         hidden = f"listeners={listener}://127.0.0.1:{self._behind[node.name]}"
         lines = [
             hidden if line.startswith("listeners=") else line
             for line in path.read_text().splitlines()
         ]
-        if node.role == "broker":
-            lines.append(f"advertised.listeners={listener}://{node.address}")
+        lines.append(f"advertised.listeners={listener}://{node.address}")
         path.write_text("\n".join(lines) + "\n")
+
+    def _properties(self, node: str) -> Path:
+        return self._directory / node / "node.properties"
 
     @property
     def controllers(self) -> Sequence[str]:
@@ -211,6 +221,29 @@ class LocalEnvironment:
 
     async def reset_clocks(self) -> None:
         """No clock was changed."""
+
+    async def remove_voter(self, node: str) -> bool:
+        """See `Environment`."""
+        return await self._change_voters(RemoveVoterRequest(self._voter(node).replica))
+
+    async def add_voter(self, node: str) -> bool:
+        """See `Environment`."""
+        return await self._change_voters(AddVoterRequest(self._voter(node)))
+
+    def _voter(self, node: str) -> Voter:
+        """As its configuration and its disk say."""
+        config = read_config_file(str(self._properties(node)))
+        found = load_directories(RealFileSystem(), config.directories, config.node_id)
+        return voter_of(config, found[0].directory_id)
+
+    async def _change_voters(self, request: ChangeVotersRequest) -> bool:
+        layout = self._cluster.layout
+        controllers = [(HOST, node.port) for node in layout.controllers]
+        runtime = RealRuntime(log_level="critical")
+        try:
+            return await change_voters(runtime, controllers, layout.cluster_id, request)
+        finally:
+            runtime.close()
 
     async def break_disk(self, node: str, kind: str) -> None:
         """Real processes have the machine's disks."""

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any
 from jepsen.env.kv import RaftctlKeyValues
 from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer, SimCluster
 from jepsen.env.sim.faults import Fault
+from jepsen.env.voters import change_voters
+from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
     from jepsen.env.base import ClusterSpec, Link, Quality
+    from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
+    from raftctl.raft.messages import ChangeVotersRequest
 
 ASK_S = 1.0
 TERMINATE_S = 20.0
+OPERATOR = "operator"
 
 
 class SimEnvironment:
@@ -150,6 +155,23 @@ class SimEnvironment:
         """See `Environment`."""
         for node in [*self.controllers, *self.brokers]:
             self._world.node(node).clock_offset_ms = 0
+
+    async def remove_voter(self, node: str) -> bool:
+        """See `Environment`."""
+        return await self._change_voters(RemoveVoterRequest(self._cluster.voter(node).replica))
+
+    async def add_voter(self, node: str) -> bool:
+        """See `Environment`."""
+        return await self._change_voters(AddVoterRequest(self._cluster.voter(node)))
+
+    async def _change_voters(self, request: ChangeVotersRequest) -> bool:
+        controllers = [(name, CONTROLLER_PORT) for name in self.controllers]
+
+        async def operate(runtime: SimRuntime) -> bool:
+            return await change_voters(runtime, controllers, self._cluster.cluster_id, request)
+
+        done: bool = await self._world.start(OPERATOR, operate).done
+        return done
 
     async def break_disk(self, node: str, kind: str) -> None:
         """See `Environment`."""

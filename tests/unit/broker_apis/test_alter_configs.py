@@ -119,6 +119,30 @@ async def test_groups(broker: ControlledBroker) -> None:
     assert entries["consumer.heartbeat.interval.ms"]["config_source"] == 5
 
 
+async def listed(broker: ControlledBroker, version: int, *kinds: int) -> Any:
+    return await ask(broker, 74, version, {"resource_types": kinds})
+
+
+async def test_what_has_configs_is_listed(broker: ControlledBroker) -> None:
+    await ask(broker, 44, 1, altering(32, "g", ("consumer.session.timeout.ms", 0, "50000")))
+    await ask(broker, 44, 1, altering(4, "", ("log.retention.ms", 0, "88")))
+    answer = await listed(broker, 1)
+    told = [(one["resource_type"], one["resource_name"]) for one in answer["config_resources"]]
+    assert told == [(2, "t"), (4, "1"), (4, "2"), (4, "3"), (32, "g")]
+    answer = await listed(broker, 1, 32, 8, 16, 32)
+    (group,) = answer["config_resources"]
+    assert (group["resource_type"], group["resource_name"]) == (32, "g")
+    assert (await listed(broker, 0)) == {"error_code": 0, "config_resources": []} | {
+        key: value for key, value in answer.items() if key.startswith("throttle")
+    }
+
+
+async def test_listing_an_unknown_type_is_refused_as_a_whole(broker: ControlledBroker) -> None:
+    answer = await listed(broker, 1, 2, 7)
+    assert answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+    assert answer["config_resources"] == []
+
+
 async def test_keys_of_the_file_cannot_change(broker: ControlledBroker) -> None:
     (answer,) = (await ask(broker, 44, 1, altering(4, "1", ("node.id", 0, "7"))))["responses"]
     assert answer["error_code"] == ErrorCode.INVALID_REQUEST

@@ -152,6 +152,6 @@ class ClassicConsumer:
         self.owned = now
 
     def _heartbeat(self) -> None:
-        answer = self.bench.ask(Heartbeat("g", self.caller))
+        answer = self.bench.ask(Heartbeat("g", self.caller, self.bench.image.topics))
         if isinstance(answer, ErrorCode):
             self._refused(answer)

@@ -19,6 +19,8 @@ from tests.unit.broker_server.fakes import topic_records
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from raftctl.metadata.image import TopicsImage
+
 SESSION_MS = 45_000
 REBALANCE_MS = 20_000
 
@@ -36,6 +38,11 @@ class ConsumerBench(Bench):
         self._appended = 0
         super().__init__(**keys)
         self.add_topic("t", 6)
+
+    @property
+    def topics(self) -> TopicsImage:
+        """Those of now."""
+        return self.image.topics
 
     def refuse_after(self, count: int, error: ErrorCode) -> None:
         """After so many more batches one is refused."""

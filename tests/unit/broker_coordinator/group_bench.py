@@ -20,9 +20,12 @@ from broker.coordinator.group_requests import (
 from broker.types import TopicPartition
 from raftctl.config import make_config
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.image import EMPTY_IMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from raftctl.metadata.image import TopicsImage
 
 WALL_MS = 1_700_000_000_000
 PROTOCOLS = (("range", subscription(["t"])), ("sticky", subscription(["t"])))
@@ -71,6 +74,11 @@ class Bench:
         """Another broker takes the partition up."""
         self.core = self.new_core()
         self._take(self.core.loaded(self.now))
+
+    @property
+    def topics(self) -> TopicsImage:
+        """Those of now."""
+        return EMPTY_IMAGE.topics
 
     @property
     def now(self) -> Now:
@@ -164,7 +172,7 @@ class Bench:
 
     def heartbeat(self, member_id: str, generation: int = 1) -> Any:
         """The error."""
-        found = self.ask(Heartbeat("g", Caller(member_id, None, generation)))
+        found = self.ask(Heartbeat("g", Caller(member_id, None, generation), self.topics))
         return found["error_code"] if isinstance(found, dict) else found
 
     def commit(

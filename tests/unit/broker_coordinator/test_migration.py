@@ -104,6 +104,24 @@ def test_a_group_is_downgraded_when_its_last_consumer_member_leaves(
     assert bench.described() == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+@KINDS
+def test_classic_members_find_that_topics_have_grown(
+    bench: ConsumerBench, cooperative: bool
+) -> None:
+    """Though the member of KIP-848 is silent meanwhile."""
+    first, second = classic(bench, cooperative=cooperative)
+    third = Consumer(bench, "c")
+    go_on(first, second, third)
+    epoch = first.generation
+    bench.remove_topic("t")
+    bench.add_topic("t", 9)
+    go_on(first, second)
+    assert first.generation == second.generation == epoch + 1
+    assert sizes(first, second) == [3, 3]
+    go_on(first, second)
+    assert first.generation == epoch + 1
+
+
 def test_members_join_also_if_the_coordinator_moves_right_after_a_downgrade(
     bench: ConsumerBench,
 ) -> None:

@@ -63,6 +63,7 @@ NAMES = {
     61: ("admin", "DescribeProducers"),
     65: ("admin", "DescribeTransactions"),
     66: ("admin", "ListTransactions"),
+    74: ("admin", "ListConfigResources"),
     75: ("admin", "DescribeTopicPartitions"),
 }
 API_VERSIONS = 18

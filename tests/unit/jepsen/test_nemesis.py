@@ -40,6 +40,8 @@ class Cluster:
         self.clocks: dict[str, int] = {}
         self.disks: dict[str, str] = {}
         self.polls_until_settled = 0
+        self.voters = set(self.controllers)
+        self.voters_can_change = True
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
         raise AssertionError("no client is needed")
@@ -65,6 +67,14 @@ class Cluster:
 
     async def reset_clocks(self) -> None:
         self.clocks.clear()
+
+    async def remove_voter(self, node: str) -> bool:
+        self.voters -= {node} if self.voters_can_change else set()
+        return self.voters_can_change
+
+    async def add_voter(self, node: str) -> bool:
+        self.voters |= {node} if self.voters_can_change else set()
+        return self.voters_can_change
 
     async def break_disk(self, node: str, kind: str) -> None:
         self.disks[node] = kind
@@ -206,6 +216,33 @@ async def test_a_disk_is_broken_only_where_all_copies_are_in_sync() -> None:
     assert (await nemesis.invoke(op("break-disk", "power_off"))).value == []
     (node, kind) = (await nemesis.invoke(op("break-disk", "power_off"))).value
     assert cluster.disks == {node: kind}
+
+
+async def test_a_majority_keeps_its_votes_and_at_the_end_all_vote() -> None:
+    cluster = Cluster()
+    nemesis = Nemesis(cluster, random.Random(1))
+    assert (await nemesis.invoke(op("remove-voter", "leader"))).value == ["controller-2"]
+    assert (await nemesis.invoke(op("remove-voter", "one"))).value == []
+    assert cluster.voters == {"controller-1", "controller-3"}
+    assert (await nemesis.invoke(op("add-voters"))).value == ["controller-2"]
+    (removed,) = (await nemesis.invoke(op("remove-voter", "one"))).value
+    assert removed not in cluster.voters
+    cluster.voters_can_change = False
+    assert (await nemesis.invoke(op("add-voters"))).value == []
+    cluster.voters_can_change = True
+    await nemesis.invoke(op(HEAL))
+    assert cluster.voters == set(cluster.controllers)
+
+
+async def test_a_vote_that_may_be_lost_yet_is_given_back() -> None:
+    cluster = Cluster()
+    cluster.voters_can_change = False
+    nemesis = Nemesis(cluster, random.Random(1))
+    assert (await nemesis.invoke(op("remove-voter", "one"))).value == []
+    cluster.voters_can_change = True
+    cluster.voters.clear()
+    await nemesis.invoke(op(HEAL))
+    assert len(cluster.voters) == 1
 
 
 async def test_a_clock_is_off_until_it_is_reset() -> None:

@@ -16,6 +16,7 @@ from raftctl.metadata.records import (
     BeginTransactionRecord,
     Endpoint,
     EndTransactionRecord,
+    NoOpRecord,
     Record,
     TopicRecord,
 )
@@ -266,8 +267,43 @@ async def test_who_takes_over_with_much_to_replay_replays_it_first(
     monkeypatch.setattr(loader, "TURN_BYTES_MAX", 1)
     again = Controller(disk=active.disk)
     again.driver.start()
-    await again.until(lambda: again.controller.active)
+    meanwhile: list[tuple[ErrorCode, bool]] = []
+    while not again.controller.active:
+        await again.worker.run_all()
+        leads = again.driver.is_leader and again.driver.high_watermark == again.log.end_offset
+        if leads and not again.controller.active:
+            own = again.service.append_own(NoOpRecord())
+            meanwhile.append((refusal(again.service.handle(creation("early"))), own))
+            assert again.loader.next_offset < again.driver.high_watermark
+        await again.turn()
+    assert meanwhile
+    assert set(meanwhile) == {(ErrorCode.NOT_CONTROLLER, True)}
     assert {*again.controller.image.topics.ids} == {"a", "b", "c"}
+    await again.until(lambda: again.driver.high_watermark == again.log.end_offset)
+    last = again.driver.read(Offset(again.driver.high_watermark - 1), 1 << 20)[-1]
+    assert unpack_records(last.payload, last.count)[-1] == NoOpRecord()
+    assert again.failures == []
+    again.service.stop()
+    await again.stop()
+
+
+@pytest.mark.req("C1", "C13")
+async def test_who_loses_the_lead_while_it_replays_does_not_become_active(
+    active: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await active.register()
+    monkeypatch.setattr(loader, "TURN_BYTES_MAX", 1)
+    again = Controller(disk=active.disk)
+    again.driver.start()
+    while not again.driver.is_leader or again.driver.high_watermark < again.log.end_offset:
+        await again.worker.run_all()
+        await again.turn()
+    epoch = again.driver.epoch
+    again.service.append_own(NoOpRecord())
+    await again.driver.resign()
+    assert not again.controller.active
+    await again.until(lambda: again.controller.active)
+    assert again.driver.epoch > epoch
     assert again.failures == []
     again.service.stop()
     await again.stop()

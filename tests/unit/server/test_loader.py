@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
 
 import pytest
 
 from raftctl.errors import InvariantViolation
-from raftctl.metadata.record_codec import pack_records
+from raftctl.metadata import difference
+from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.metadata.record_codec import pack_payload, pack_records
 from raftctl.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
     NoOpRecord,
+    PartitionRecord,
     Record,
+    TopicRecord,
 )
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset
@@ -157,14 +163,18 @@ async def test_of_much_a_part_is_replayed_in_each_turn(much: Driver) -> None:
 
 
 @pytest.mark.req("C1", "C13")
-async def test_who_becomes_active_replays_the_rest_at_once(much: Driver) -> None:
+async def test_who_waits_for_the_rest_is_told_after_the_last_part(much: Driver) -> None:
     behind = MetadataLoader(cast("Any", much))
+    told_at: list[int] = []
     behind.replay_committed(len(MUCH))
-    behind.catch_up()
-    assert behind.next_offset == len(MUCH)
-    image = behind.image
-    await asyncio.sleep(0)
-    assert behind.image is image
+    behind.when_replayed(lambda: told_at.append(behind.next_offset))
+    for _ in range(3):
+        assert told_at == []
+        await asyncio.sleep(0)
+    behind.when_replayed(lambda: told_at.append(-behind.next_offset))
+    assert told_at == [len(MUCH), -len(MUCH)]
+    behind.replay_committed(len(MUCH))
+    assert len(told_at) == 2
 
 
 @pytest.mark.req("C13")
@@ -184,3 +194,61 @@ async def test_nothing_is_read_after_the_end(much: Driver) -> None:
     behind.stop()
     await asyncio.sleep(0)
     assert behind.next_offset == TURN_BATCHES
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+PARTITION = (1, 2), (1, 2), 1, 0, 0, (), ()
+
+
+def topics(count: int, *, leader_epoch: int, offset: int) -> MetadataImage:
+    """An image of topics with two partitions each."""
+    delta = MetadataDelta(EMPTY_IMAGE)
+    for number in range(count):
+        delta.replay(TopicRecord(f"t{number}", UUID(int=number + 1)), offset)
+        for partition_id in range(2):
+            fields = (*PARTITION[:3], leader_epoch, *PARTITION[4:])
+            delta.replay(PartitionRecord(UUID(int=number + 1), partition_id, *fields), offset)
+    return delta.apply(offset, 1, 0)
+
+
+@pytest.mark.req("C13", "Q6")
+async def test_what_a_snapshot_changes_is_found_a_part_in_each_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(difference, "PIECE_PARTITIONS", 4)
+    old, new = topics(6, leader_epoch=0, offset=3), topics(6, leader_epoch=1, offset=9)
+    log = [Batch(Offset(10), Epoch(1), 1, 5_000, False, pack_payload([named("after")]))]
+    follower = MetadataLoader(cast("Any", Driver(1, log)), old)
+    heard: list[tuple[int, int]] = []
+
+    class Hears:
+        def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+            heard.append((image.offset, len(delta.changed_topics)))
+
+    follower.add_publisher(Hears())
+    heard.clear()
+    follower.on_snapshot(topics(1, leader_epoch=5, offset=8))
+    follower.on_snapshot(new)  # a newer one takes its place
+    follower.replay_committed(11)
+    turns = 0
+    while not follower.caught_up:
+        assert follower.image is old
+        assert heard == []
+        turns += 1
+        await asyncio.sleep(0)
+        if follower.image is new:
+            break
+    assert turns >= 3
+    await follower.wait_caught_up()
+    assert heard == [(9, 6), (10, 0)]
+    assert follower.image.topics == new.topics
+    assert follower.next_offset == 11
+
+
+@pytest.mark.req("C13", "Q6")
+async def test_a_snapshot_with_little_in_it_is_published_at_once() -> None:
+    follower = MetadataLoader(cast("Any", Driver(1)), topics(1, leader_epoch=0, offset=3))
+    image = topics(2, leader_epoch=0, offset=9)
+    follower.on_snapshot(image)
+    assert follower.image is image

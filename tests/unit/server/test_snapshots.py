@@ -239,3 +239,46 @@ async def test_a_piece_of_a_snapshot_is_read_off_the_loop_or_refused() -> None:
         assert len(response.data) == (100 if error is ErrorCode.NONE else 0)
     await snapshotter.stop()
     await member.stop()
+
+
+@pytest.mark.req("Q6", "Q12", "C13")
+@pytest.mark.parametrize("more", [0, 1], ids=["the same state", "a later state"])
+async def test_a_damaged_snapshot_is_not_handed_out_but_replaced(more: int) -> None:
+    """By one that the leader takes, whose end the log then starts with if need be."""
+    member = Member()
+    loader, snapshotter = with_loader(member, metadata_max_retention_bytes=0)
+    await member.lead()
+    await write(member, 0, 40)
+    await member.until(lambda: member.log.start_offset > 10 and snapshotter._task is None)
+    snapshotter._begin(loader.image)
+    await member.until(lambda: snapshotter._task is None)
+    (damaged,) = member.store.ids()
+    assert member.log.start == damaged
+    await write(member, 40, more)
+    member.disk.files[member.store.path(damaged)].current[70] ^= 4
+    request = FetchSnapshotRequest(
+        Epoch(member.driver.epoch), ReplicaKey(NodeId(9), None), damaged, 0, 1_000
+    )
+    future = member.driver.receive(request)
+    await member.until(future.done)
+    response = future.result()
+    assert isinstance(response, FetchSnapshotResponse)
+    assert (response.error, response.data) == (ErrorCode.SNAPSHOT_NOT_FOUND, b"")
+    told = member.runtime.logged.getvalue()
+    assert re.search(r"CRC32C does not match.*snapshot_damaged", told)
+    assert f'"path": "{member.store.path(damaged)}"' in told
+
+    await member.until(lambda: snapshotter._task is None)
+    (newest,) = member.store.ids()
+    assert (newest == damaged) == (more == 0)
+    assert member.log.start == newest
+    future = member.driver.receive(replace(request, snapshot_id=newest))
+    await member.until(future.done)
+    response = future.result()
+    assert isinstance(response, FetchSnapshotResponse)
+    assert response.error is ErrorCode.NONE
+    assert image_of(member.store.read(newest)) == loader.image
+    assert member.core._replica.snapshot == newest
+    await snapshotter.stop()
+    await member.stop()
+    assert member.failures == []

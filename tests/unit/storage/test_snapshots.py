@@ -149,6 +149,39 @@ def test_a_snapshot_fetched_in_pieces_is_the_same(piece: int) -> None:
 
 
 @pytest.mark.req("Q12")
+@pytest.mark.parametrize("piece", [7, 10_000])
+def test_no_piece_of_a_snapshot_has_a_bit_that_was_flipped(
+    piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots_module, "BATCH_RECORDS_BYTES", 20)
+    disk = FakeDisk()
+    store = new_store(disk)
+    size = store.write(ID, 0, grouped(RECORDS)).file.size
+    content = disk.files[store.path(ID)].current
+    whole = bytes(content)
+
+    def read(reader: SnapshotStore) -> bytes:
+        chunks = [reader.read_chunk(ID, position, piece) for position in range(0, size, piece)]
+        return b"".join([data for _, data in filter(None, chunks)])
+
+    assert read(store) == whole
+    for bit in range(0, len(content) * 8, 11):
+        content[bit // 8] ^= 1 << bit % 8
+        for reader in (store, new_store(disk)):  # one that knows the file and one that does not
+            with pytest.raises(CorruptSnapshotError, match=r"checkpoint: corrupt at byte \d+"):
+                read(reader)
+        content[bit // 8] ^= 1 << bit % 8
+    for cut in range(size):
+        content[:] = whole[:cut]
+        with pytest.raises(CorruptSnapshotError):
+            read(store)
+    content[:] = whole
+    assert read(store) == whole
+    past = store.read_chunk(ID, size, piece)
+    assert past == (size, b"")
+
+
+@pytest.mark.req("Q12")
 def test_a_damaged_fetched_snapshot_never_gets_its_name() -> None:
     source, target = new_store(), new_store()
     size = source.write(ID, 0, grouped(RECORDS)).file.size

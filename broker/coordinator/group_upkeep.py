@@ -1,0 +1,102 @@
+"""What time does to groups and offsets, each in steps (`chores.py`): a partition may have millions.
+
+Between two steps everything may have changed, so each step decides and writes by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from broker.coordinator.group_directory import is_over
+from raftctl.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from broker.coordinator.consumer_group import ConsumerGroup
+    from broker.coordinator.group import Group
+    from broker.coordinator.group_directory import GroupDirectory
+    from broker.coordinator.group_offsets import GroupOffsets
+    from broker.types import TopicPartition
+
+AT_ONCE = 1_000
+"""Offsets, or whatever takes as long, looked at in one step; and offsets in one batch."""
+_MEMBER = 10
+"""To look at what a member reads takes as long as so many offsets."""
+
+
+class GroupUpkeep:
+    """Of one partition of `__consumer_offsets`."""
+
+    def __init__(self, directory: GroupDirectory, offsets: GroupOffsets) -> None:
+        self._directory = directory
+        self._offsets = offsets
+        self._forgotten: dict[str, int] = {}
+        """Topics whose offsets are yet to go, with when they were deleted."""
+
+    def expire(self, wall_ms: int, retention_ms: int) -> Iterator[None]:
+        """Old offsets go, and groups of which nothing is left."""
+        left = AT_ONCE
+        for group_id in self._directory.ids():
+            for part in _parts(self._offsets.partitions(group_id)):
+                group = self._directory.find(group_id)
+                if group is None:
+                    break
+                wrote = self._expire(group, part, wall_ms, retention_ms)
+                left -= AT_ONCE if wrote else 1 + len(part) + _MEMBER * len(group.members)
+                if left <= 0:
+                    yield
+                    left = AT_ONCE
+
+    def _expire(
+        self,
+        group: Group | ConsumerGroup,
+        part: list[TopicPartition],
+        wall_ms: int,
+        retention_ms: int,
+    ) -> bool:
+        """Whether something was to be written."""
+        kept = group.offsets_kept()
+        expired = self._offsets.expired(group.group_id, part, kept, wall_ms, retention_ms)
+        with_group = len(expired) == len(self._offsets.partitions(group.group_id))
+        with_group = with_group and is_over(group)
+        if not expired and not with_group:
+            return False
+        # Else the next time.
+        with contextlib.suppress(KafkaError):
+            self._directory.forget(group, expired, with_group=with_group)
+        return True
+
+    def forget(self, topics: Collection[str], wall_ms: int) -> Iterator[None]:
+        """Offsets that were committed before their topics were deleted go: one of that name may
+        be there again before all have been looked at.
+        """
+        self._forgotten |= dict.fromkeys(topics, wall_ms)
+        return self._forget_all()
+
+    def _forget_all(self) -> Iterator[None]:
+        while self._forgotten:
+            topics, self._forgotten = self._forgotten, {}
+            yield from self._forget(topics)
+
+    def _forget(self, topics: dict[str, int]) -> Iterator[None]:
+        left = AT_ONCE
+        for group_id in self._offsets.group_ids():
+            for part in _parts(self._offsets.partitions(group_id)):
+                gone = self._offsets.committed_before(group_id, part, topics)
+                if gone:
+                    # Else expiry finds them.
+                    with contextlib.suppress(KafkaError):
+                        self._offsets.delete(group_id, gone)
+                left -= AT_ONCE if gone else 1 + len(part)
+                if left <= 0:
+                    yield
+                    left = AT_ONCE
+
+
+def _parts(partitions: Collection[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    """At least one, which may be empty."""
+    known = list(partitions)
+    for start in range(0, max(1, len(known)), AT_ONCE):
+        yield known[start : start + AT_ONCE]
