@@ -75,7 +75,7 @@ bench: setup
 bench-kafka: setup
 	$(BIN)/python -m tests.bench kafka --output out/bench-kafka.json $(if $(ONLY),--only $(ONLY)) $(if $(FULL),--full)
 
-# Groups and transactions beside Apache Kafka: make bench-groups ONLY="rebalance loading".
+# Groups and transactions beside Apache Kafka: make bench-groups ONLY="rebalance_classic loading".
 bench-groups: setup
 	$(BIN)/python -m tests.bench groups --output out/bench-groups.json $(if $(ONLY),--only $(ONLY))
 
