@@ -38,7 +38,11 @@ def node_endpoints(context: ApiContext, broker_ids: Collection[int]) -> list[dic
 
 
 def current_leader(hint: LeaderHint | None) -> dict[str, Any] | None:
-    """The leader as it is told with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
-    if hint is None:
+    """The leader as it is told with NOT_LEADER_OR_FOLLOWER (KIP-951).
+
+    That there is none goes without saying: librdkafka (2.6 to 2.16 at least) counts such a
+    partition among those whose leader it is told, and then reads memory that it has not written.
+    """
+    if hint is None or hint.leader_id < 0:
         return None
     return {"leader_id": hint.leader_id, "leader_epoch": hint.leader_epoch}

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
@@ -36,6 +36,10 @@ SPEC = ClusterSpec(controllers=3, brokers=3)
 REPLICAS = 3
 READY_S = 180.0
 POLL_S = 0.02
+HOSTED_S, HOSTED_POLL_S = 900.0, 0.2
+"""For what costs more to look at."""
+AT_ONCE = 5000
+"""Partitions; Apache Kafka refuses a topic for which it would have to write 10,001 records."""
 QUICK_RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
 POM = Path(__file__).parent / "pom.xml"
 JAVA_OPTIONS = (
@@ -134,9 +138,12 @@ class Cluster:
     def create_topic(self, admin: AdminClient, topic: str, partitions: int, **configs: str) -> None:
         """Creates it, again and again until there are brokers enough, and waits for leaders."""
         config = {"min.insync.replicas": "2", **configs}
-        new = NewTopic(topic, partitions, REPLICAS, config=config)
+        new = NewTopic(topic, min(partitions, AT_ONCE), REPLICAS, config=config)
         _poll(lambda: _created(admin, new), f"{self.name} does not create {topic}")
         self.wait_isr(admin, topic)
+        for total in range(2 * AT_ONCE, partitions + 1, AT_ONCE):
+            admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
+            self.wait_isr(admin, topic)
 
     def wait_isr(self, admin: AdminClient, topic: str, replicas: int = REPLICAS) -> None:
         """Until every partition has a leader and so many replicas in sync."""
@@ -148,6 +155,16 @@ class Cluster:
             )
 
         _poll(complete, f"{self.name}: {topic} has not {replicas} replicas in sync")
+
+    def wait_hosted(self, topic: str, partitions: int) -> None:
+        """Until every broker has made the logs of all its replicas."""
+        logs = f"broker-*/data/{topic}-*"
+        _poll(
+            lambda: sum(1 for _ in self.directory.glob(logs)) == partitions * REPLICAS,
+            f"{self.name}: the logs of {topic} are not complete",
+            every_s=HOSTED_POLL_S,
+            within_s=HOSTED_S,
+        )
 
     def leader(self, admin: AdminClient, topic: str) -> int:
         """The broker that leads partition 0."""
@@ -230,12 +247,14 @@ def kafka_cluster(directory: Path, jars: Path, spec: ClusterSpec = SPEC) -> Clus
     return cluster
 
 
-def _poll(is_so: Callable[[], bool], complaint: str) -> None:
-    deadline = time.monotonic() + READY_S
+def _poll(
+    is_so: Callable[[], bool], complaint: str, every_s: float = POLL_S, within_s: float = READY_S
+) -> None:
+    deadline = time.monotonic() + within_s
     while not is_so():
         if time.monotonic() > deadline:
             raise TimeoutError(complaint)
-        time.sleep(POLL_S)
+        time.sleep(every_s)
 
 
 def _broker_count(admin: AdminClient) -> int:

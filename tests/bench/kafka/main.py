@@ -7,22 +7,26 @@ work meanwhile, ratios are indicative and processor time says more than speed.
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.kafka import lifecycle, throughput
-from tests.bench.kafka.clusters import makers
+from tests.bench.kafka.clusters import SPEC, Cluster, makers
 from tests.bench.kafka.session import Report, end_with_clusters, jars, running
 from tests.bench.kafka.turns import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping
 
-    from tests.bench.kafka.clusters import Cluster
+    from tests.bench.kafka.clusters import Maker
 
 STARTUP = "startup"
-PARTS: dict[str, Callable[[Sequence[Cluster], Options], dict[str, Any]]] = {
+Part = Callable[[Sequence[Cluster], Options], dict[str, Any]]
+PARTS: dict[str, Part] = {
     "produce_acks_all": throughput.produce_acks_all,
     "produce_acks_1": throughput.produce_acks_1,
     "produce_small": throughput.produce_small,
@@ -31,12 +35,13 @@ PARTS: dict[str, Callable[[Sequence[Cluster], Options], dict[str, Any]]] = {
     "latency": throughput.latency,
     "failover": lifecycle.failover,
     "record_sizes": throughput.record_sizes,
-    **{
-        f"partitions_{count}": partial(lifecycle.partitions, count=count)
-        for count in lifecycle.PARTITIONS
-    },
 }
 """What is measured of two clusters that run; `STARTUP` starts its own."""
+GROWTH: dict[str, Part] = {
+    f"partitions_{count}": partial(lifecycle.partitions, count=count)
+    for count in lifecycle.PARTITIONS
+}
+"""The same, with the timeouts that Apache Kafka has by default."""
 FULL = {"turns": 5, "megabytes": 256, "cold_megabytes": 4096, "partitions_max": 10_000}
 
 
@@ -49,24 +54,38 @@ def main(words: Sequence[str]) -> None:
         arguments.megabytes,
         arguments.warmup_megabytes,
         arguments.cold_megabytes,
-        arguments.partitions_max,
     )
-    names = arguments.only or [STARTUP, *PARTS]
-    found = makers(jars(arguments.peer, arguments.kafka_version))
-    tell = Report(arguments.output, arguments.kafka_version).tell
+    names = arguments.only or [STARTUP, *PARTS, *_growth(arguments.partitions_max)]
+    found = jars(arguments.peer, arguments.kafka_version)
+    told = Report(arguments.output, arguments.kafka_version)
     if STARTUP in names:
-        tell(lifecycle.startup(found, options))
-    wanted = [name for name in PARTS if name in names]
-    if wanted:
-        warm_up = partial(throughput.warm_up, megabytes=options.warmup_megabytes)
-        with running(found, warm_up) as clusters:
-            for name in wanted:
-                tell(PARTS[name](clusters, options))
+        told.attempt(STARTUP, lambda: lifecycle.startup(makers(found), options))
+    growth = replace(options, turns=arguments.growth_turns)
+    for parts, spec, those in ((PARTS, SPEC, options), (GROWTH, lifecycle.GROWTH_SPEC, growth)):
+        wanted = {name: part for name, part in parts.items() if name in names}
+        if wanted:
+            _measure(makers(found, spec), wanted, those, told)
+    if told.failures:
+        sys.exit("could not be measured: " + ", ".join(told.failures))
+
+
+def _measure(
+    found: Sequence[Maker], parts: Mapping[str, Part], options: Options, told: Report
+) -> None:
+    warm_up = partial(throughput.warm_up, megabytes=options.warmup_megabytes)
+    with running(found, warm_up) as clusters:
+        for name, part in parts.items():
+            told.attempt(name, partial(part, clusters, options))
+
+
+def _growth(partitions_max: int) -> list[str]:
+    """The parts that are measured unless others are named."""
+    return [f"partitions_{one}" for one in lifecycle.PARTITIONS if one <= partitions_max]
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tests.bench kafka", description=__doc__)
-    parser.add_argument("--only", nargs="+", choices=[STARTUP, *PARTS], metavar="PART")
+    parser.add_argument("--only", nargs="+", choices=[STARTUP, *PARTS, *GROWTH], metavar="PART")
     parser.add_argument("--peer", choices=["kafka", "none"], default="kafka")
     parser.add_argument("--kafka-version", default="4.3.1")
     parser.add_argument("--output", type=Path, default=Path("out/bench-kafka.json"))
@@ -75,6 +94,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--megabytes", type=int, default=64, help="of one turn")
     parser.add_argument("--warmup-megabytes", type=int, default=128, help="before all turns")
     parser.add_argument("--cold-megabytes", type=int, default=256, help="read from the disk")
+    parser.add_argument("--growth-turns", type=int, default=1, help="for numbers of partitions")
     parser.add_argument("--partitions-max", type=int, default=1000, help="per broker")
     # A value given on the command line wins over what --full stands for.
     if "--full" in words:

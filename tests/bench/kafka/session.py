@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException
 
 from raftctl.bench.figures import report
 from tests.bench.kafka.clusters import kafka_jars, missing
@@ -28,6 +31,16 @@ class Report:
         self._output = output
         self._kafka_version = kafka_version
         self._figures: dict[str, Any] = {}
+        self.failures: list[str] = []
+        """The parts that could not be measured."""
+
+    def attempt(self, name: str, measure: Callable[[], dict[str, Any]]) -> None:
+        """Measures and tells a part. One that fails does not cost the hour of the others."""
+        try:
+            self.tell(measure())
+        except (OSError, RuntimeError, KafkaException, subprocess.SubprocessError) as error:
+            self.failures.append(name)
+            sys.stdout.write(f"{name}: failed: {error}\n")
 
     def tell(self, part: dict[str, Any]) -> None:
         """At once, since an hour of work may fail in the end."""

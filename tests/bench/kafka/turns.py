@@ -23,8 +23,6 @@ class Options:
     """Written twice and read before anything is measured of a cluster that runs."""
     cold_megabytes: int
     """Of the log that is read from the disk."""
-    partitions_max: int
-    """Per broker, where the number of partitions grows."""
 
 
 @dataclass(frozen=True, slots=True)

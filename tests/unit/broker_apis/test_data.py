@@ -251,6 +251,22 @@ async def test_produce_tells_the_new_leader(
     assert [(n["node_id"], n["port"]) for n in answer["node_endpoints"]] == [(2, 9093)]
 
 
+@pytest.mark.req("N1")
+async def test_a_leader_that_there_is_not_is_not_told(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, nobody = ErrorCode.NOT_LEADER_OR_FOLLOWER, LeaderHint(-1, 8)
+    refused = AppendResult(error, current_leader=nobody)
+    unread = FetchResult(error, current_leader=nobody)
+    monkeypatch.setattr(broker.replicas, "append", lambda *_: [refused])
+    monkeypatch.setattr(broker.replicas, "fetch", lambda *_: [unread])
+    produced = await ask(broker, 0, 10, produce_message("t", batch()))
+    fetched = await ask(broker, 1, 12, fetch_message("t"))
+    unknown = {"leader_id": -1, "leader_epoch": -1}
+    assert produced["responses"][0]["partition_responses"][0]["current_leader"] == unknown
+    assert fetched["responses"][0]["partitions"][0]["current_leader"] == unknown
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
