@@ -4,8 +4,8 @@ with them.
 A figure is the time from Parquet to verdicts in Parquet, Spark running, and counts only if exactly
 what the generator planted was found: then `exact` is true. `processor_s` is what this process, the
 JVM and Spark's Python workers took of the processors for it, `memory_bytes` the most that they had
-together. Where Go is, Porcupine judges the registers up to a size too; it begins with a history in
-memory.
+together. Where Go is, Porcupine judges registers up to a size too, in which all is well, since it
+stops at the first that is wrong; it begins with a history in memory.
 """
 
 from __future__ import annotations
@@ -61,12 +61,11 @@ def main() -> None:
     ):
         scratch = Path(temporary)
         porcupine = build_porcupine(scratch / "porcupine") if shutil.which("go") else None
-        for recipe in _recipes(arguments.sizes, arguments.log_sizes):
-            name = f"{recipe.workload}_{recipe.operations}"
+        for recipe in _recipes(arguments, valid=porcupine is not None):
+            name = f"{'' if recipe.faults else 'valid_'}{recipe.workload}_{recipe.operations}"
             with _generated(recipe, scratch / name) as folder:
                 one = figures[name] = _measure(spark, recipe, folder, arguments.turns)
-                both = recipe.workload == REGISTER and recipe.operations <= arguments.porcupine
-                if both and porcupine is not None:
+                if porcupine is not None and not recipe.faults:
                     one["porcupine"] = _judged_by(porcupine, recipe, folder)
             _say(f"{name}: {one['median']} s, exact: {one['exact']}")
         if arguments.stream_seconds:
@@ -100,12 +99,15 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _recipes(sizes: list[int], log_sizes: list[int]) -> Iterator[Recipe]:
+def _recipes(arguments: argparse.Namespace, *, valid: bool) -> Iterator[Recipe]:
+    """Of all histories, those for Porcupine only if they are to be `valid`."""
     for workload in (REGISTER, UNIQUE_REGISTER):
-        for size in sizes:
+        for size in arguments.sizes:
             keys = max(1, size // OPERATIONS_A_KEY)
             yield Recipe(workload, size, keys, min(FAULTS, keys))
-    for size in log_sizes:
+            if valid and workload == REGISTER and size <= arguments.porcupine:
+                yield Recipe(workload, size, keys)
+    for size in arguments.log_sizes:
         yield Recipe(LOG, size, LOGS, FAULTS)
 
 
