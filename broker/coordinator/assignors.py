@@ -6,7 +6,7 @@ looked at. The same input gives the same assignment.
 
 from __future__ import annotations
 
-from heapq import heapify, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -163,18 +163,28 @@ class _Balance:
         """Moves partitions of a topic to who has at least two less. Each move makes the sum of
         squares of the counts smaller, so this ends.
         """
-        moved = False
-        readers = self._readers[topic_id]
-        sizes = [len(self._given[one]) for one in readers]
-        if not sizes or max(sizes) - min(sizes) < 2:
+        heap = [(len(self._given[one]), one) for one in self._readers[topic_id]]
+        if not heap or max(heap)[0] - min(heap)[0] < 2:
             return False
+        heapify(heap)
+        moved = False
         for number in range(self._counts[topic_id]):
             owner = self._owner[topic_id, number]
-            least = min(readers, key=lambda one: len(self._given[one]))
-            if len(self._given[owner]) - len(self._given[least]) >= 2:
+            count, least = self._least(heap)
+            if len(self._given[owner]) - count >= 2:
                 self._give((topic_id, number), least)
+                heapreplace(heap, (count + 1, least))
+                heappush(heap, (len(self._given[owner]), owner))
                 moved = True
         return moved
+
+    def _least(self, heap: list[tuple[int, str]]) -> tuple[int, str]:
+        """Who has least, and how many: what the heap says of who has given something since is
+        dropped.
+        """
+        while heap[0][0] != len(self._given[heap[0][1]]):
+            heappop(heap)
+        return heap[0]
 
 
 ASSIGNORS = {"uniform": assign_uniform, "range": assign_range}

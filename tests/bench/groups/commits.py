@@ -114,6 +114,8 @@ async def _of_one_coordinator(bootstrap: str, topic: str, count: int) -> tuple[P
     places = await wire.coordinators(names)
     ((place, _),) = Counter(places).most_common(1)
     chosen = [name for name, of in zip(names, places, strict=True) if of == place][:count]
+    if len(chosen) < count:
+        raise RuntimeError(f"of {len(names)} groups {len(chosen)} have the same coordinator")
     for name in chosen:
         await wire.commit(name, topic, 1)
     wire.close()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
 from broker.protocol.versions import ApiKey
+from raftctl.errors import KafkaError
 from raftctl.localcluster.layout import LOCAL_TIMEOUTS
-from tests.bench.groups.wire import AGAIN_S, Wire
+from tests.bench.groups.wire import AGAIN_S, GIVE_UP_S, Wire
 from tests.bench.kafka.turns import Quantity, in_turns
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 SETTLE_S = 1.0
 PING_EVERY_S = 0.002
-GIVE_UP_S = 120.0
 OFFSETS_AT_ONCE = 100
 """Partitions of the topic whose offsets are loaded, and offsets of one group."""
 FILLERS = 8
@@ -112,23 +113,29 @@ class _Move:
         await asyncio.sleep(SETTLE_S)
         cluster.kill_broker(before.node_id)
         self._killed = time.perf_counter()
-        await self._commit(before)
-        self._resumed = time.perf_counter()
-        cluster.start_broker(before.node_id)
+        try:
+            await self._commit(before)
+            self._resumed = time.perf_counter()
+        finally:
+            # Whatever is measured next needs it.
+            cluster.start_broker(before.node_id)
         for topic in (CONSUMER_OFFSETS, self._topic):
             cluster.wait_isr(cluster.admin(), topic)
 
     async def _commit(self, dead: Place) -> None:
         """Asks again and again until somebody else than the dead takes a commit."""
         what = self._group, self._topic, self._partitions
-        async with asyncio.timeout(GIVE_UP_S), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(GIVE_UP_S):
             place = await self._other_than(dead)
             self._named = time.perf_counter()
-            ping = tasks.create_task(self._ping(place))
-            while not await self._wire.is_taken(place, *what):
-                await asyncio.sleep(AGAIN_S)
-                place = await self._other_than(dead)
-            ping.cancel()
+            ping = asyncio.create_task(self._ping(place))
+            try:
+                while not await self._wire.is_taken(place, *what):
+                    await asyncio.sleep(AGAIN_S)
+                    place = await self._other_than(dead)
+            finally:
+                ping.cancel()
+                await asyncio.wait([ping])
 
     async def _other_than(self, dead: Place) -> Place:
         while True:
@@ -143,7 +150,9 @@ class _Move:
         try:
             while True:
                 began = time.perf_counter()
-                await wire.ask((place.host, place.port), ApiKey.API_VERSIONS, 0, {})
+                # A connection that breaks was kept waiting, too.
+                with contextlib.suppress(KafkaError):
+                    await wire.ask((place.host, place.port), ApiKey.API_VERSIONS, 0, {})
                 self.longest_wait_s = max(self.longest_wait_s, time.perf_counter() - began)
                 await asyncio.sleep(PING_EVERY_S)
         finally:

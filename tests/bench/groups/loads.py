@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from tests.bench.kafka.clusters import Cluster
 
-TIMEOUT_S = 3600
-PROTOCOLS = ("classic", "consumer")
+TIMEOUT_S = 600
+"""Of one process: one that hangs does not cost the figures after it."""
 PARTITIONS = 6
 RECORDS = 100
 """Of one transaction."""
@@ -51,23 +51,19 @@ def warm_up(cluster: Cluster, options: Options) -> None:
     _transactions(cluster, "warm-up", 1, 0, options.warmup_seconds)
 
 
-def rebalances(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:
-    """From joining to all assigned, of both protocols."""
+def rebalances(clusters: Sequence[Cluster], options: Options, protocol: str) -> dict[str, Any]:
+    """From joining to all assigned."""
+    name = f"rebalance_{protocol}"
     shape = f"{options.members} members, {options.partitions} partitions"
     goal = f"{shape}, group.initial.rebalance.delay.ms={options.delay_ms}; goal: at most 1"
     for cluster in clusters:
-        cluster.create_topic(cluster.admin(), "shared", options.partitions)
-    figures: dict[str, Any] = {}
-    for protocol in PROTOCOLS:
-        name = f"rebalance_{protocol}"
+        cluster.create_topic(cluster.admin(), name, options.partitions)
 
-        def measure(cluster: Cluster, turn: int, name: str = name) -> Mapping[str, float]:
-            group, protocol = f"{name}-{turn}", name.rpartition("_")[2]
-            shape = options.partitions, group, protocol, options.members
-            return {name: _load(cluster, "members", "shared", *shape)["seconds"]}
+    def measure(cluster: Cluster, turn: int) -> Mapping[str, float]:
+        shape = options.partitions, f"{name}-{turn}", protocol, options.members
+        return {name: _load(cluster, "members", name, *shape)["seconds"]}
 
-        figures |= in_turns(clusters, options.turns, measure, {name: Quantity("s", goal)})
-    return figures
+    return in_turns(clusters, options.turns, measure, {name: Quantity("s", goal)})
 
 
 def commits(clusters: Sequence[Cluster], options: Options) -> dict[str, Any]:

@@ -7,6 +7,7 @@ work meanwhile, ratios are indicative and processor time says more than speed.
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from tests.bench.kafka.clusters import Cluster
 
 PARTS: dict[str, Callable[[Sequence[Cluster], Options], dict[str, Any]]] = {
-    "rebalance": loads.rebalances,
+    "rebalance_classic": partial(loads.rebalances, protocol="classic"),
+    "rebalance_consumer": partial(loads.rebalances, protocol="consumer"),
     "commits": loads.commits,
     "transactions_1": partial(loads.transactions, producers=1),
     "transactions_8": partial(loads.transactions, producers=8),
@@ -49,11 +51,13 @@ def main(words: Sequence[str]) -> None:
     overrides = {"group.initial.rebalance.delay.ms": str(options.delay_ms)}
     spec = ClusterSpec(SPEC.controllers, SPEC.brokers, overrides=overrides)
     found = makers(jars(arguments.peer, arguments.kafka_version), spec)
-    tell = Report(arguments.output, arguments.kafka_version).tell
+    told = Report(arguments.output, arguments.kafka_version)
     with running(found, partial(loads.warm_up, options=options)) as clusters:
-        for name in PARTS:
+        for name, part in PARTS.items():
             if name in (arguments.only or PARTS):
-                tell(PARTS[name](clusters, options))
+                told.attempt(name, partial(part, clusters, options))
+    if told.failures:
+        sys.exit("could not be measured: " + ", ".join(told.failures))
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:

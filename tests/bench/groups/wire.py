@@ -17,6 +17,8 @@ COMMIT_VERSION = 8
 NAME = "bench"
 TIMEOUT_MS = 30_000
 AGAIN_S = 0.005
+GIVE_UP_S = 120.0
+"""How long a group may be without a coordinator that takes its commits."""
 _RESPONSE_BYTES_MAX = 1 << 24
 
 
@@ -59,12 +61,13 @@ class Wire:
         return answer
 
     async def coordinators(self, groups: Sequence[str]) -> list[Place]:
-        """Who has each group, asked again and again until all have somebody."""
-        while True:
-            try:
-                return await self._found(groups)
-            except KafkaError:
-                await asyncio.sleep(AGAIN_S)
+        """Who has each group, asked again and again until all have somebody; TimeoutError."""
+        async with asyncio.timeout(GIVE_UP_S):
+            while True:
+                try:
+                    return await self._found(groups)
+                except KafkaError:
+                    await asyncio.sleep(AGAIN_S)
 
     async def _found(self, groups: Sequence[str]) -> list[Place]:
         """As the first broker says that answers."""
@@ -78,12 +81,15 @@ class Wire:
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker answers")
 
     async def commit(self, group: str, topic: str, partitions: int) -> Place:
-        """Commits an offset in each of so many partitions, again and again until it is taken."""
-        while True:
-            (place,) = await self.coordinators([group])
-            if await self.is_taken(place, group, topic, partitions):
-                return place
-            await asyncio.sleep(AGAIN_S)
+        """Commits an offset in each of so many partitions, again and again until it is taken;
+        TimeoutError.
+        """
+        async with asyncio.timeout(GIVE_UP_S):
+            while True:
+                (place,) = await self.coordinators([group])
+                if await self.is_taken(place, group, topic, partitions):
+                    return place
+                await asyncio.sleep(AGAIN_S)
 
     async def is_taken(self, place: Place, group: str, topic: str, partitions: int) -> bool:
         """Whether the coordinator takes a commit of an offset in each of so many partitions."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.assignors import ASSIGNORS, Assignment, Subscription
+from broker.coordinator.assignors import ASSIGNORS, Assignment, Subscription, _Balance
 
 pytestmark = pytest.mark.req("G4")
 TOPICS = [UUID(int=number) for number in range(1, 5)]
@@ -51,6 +51,32 @@ def test_uniform_is_even_as_far_as_subscriptions_allow(
             more = found[one.member_id]
             if len(more) - len(found[other.member_id]) >= 2:
                 assert not {topic for topic, _ in more} & other.topics
+
+
+def evened_out_plainly(
+    reads: list[frozenset[UUID]], counts: dict[UUID, int], current: Assignment
+) -> Assignment:
+    """As the assignor does it, but who has least is looked for among all readers each time."""
+
+    class Plain(_Balance):
+        def _least(self, heap: list[tuple[int, str]]) -> tuple[int, str]:
+            return min((len(self._given[one]), one) for _, one in heap)
+
+    return Plain(members(reads), counts, current).assignment()
+
+
+@given(
+    reads=st.lists(st.frozensets(st.sampled_from(TOPICS)), min_size=2, max_size=12),
+    counts=st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 30), min_size=2),
+    before=READS,
+)
+def test_uniform_finds_who_has_least_as_if_all_were_looked_at(
+    reads: list[frozenset[UUID]], counts: dict[UUID, int], before: list[frozenset[UUID]]
+) -> None:
+    # Whoever was alone has everything now, so that much is to move.
+    current = ASSIGNORS["uniform"](members(before), counts, {})
+    found = _Balance(members(reads), counts, current).assignment()
+    assert found == evened_out_plainly(reads, counts, current)
 
 
 def moved(before: Assignment, after: Assignment) -> int:
