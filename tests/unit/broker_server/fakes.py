@@ -185,9 +185,8 @@ class FakeReplicas:
         results = []
         for partition, _, _ in lookups:
             log = self._log(partition)
-            known = (ErrorCode.NONE, EpochEndOffset(0, log.end)) if log else None
             unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, EpochEndOffset(-1, -1))
-            results.append(known or unknown)
+            results.append((ErrorCode.NONE, EpochEndOffset(0, log.end)) if log else unknown)
         return results
 
     def delete_records(
@@ -208,9 +207,7 @@ class FakeReplicas:
 
     def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
         """There is one directory."""
-        known = self._log(partition) is not None
-        moved = ErrorCode.NONE if path == "/nowhere" else ErrorCode.LOG_DIR_NOT_FOUND
-        return moved if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE if path == "/nowhere" else ErrorCode.LOG_DIR_NOT_FOUND
 
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """One, with everything."""
