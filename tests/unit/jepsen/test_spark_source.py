@@ -1,4 +1,4 @@
-"""A history that grows: what each micro-batch has of it and what it shows, without Spark running."""
+"""A history that grows: what a micro-batch has of it and what it shows, without Spark running."""
 
 from __future__ import annotations
 
