@@ -99,10 +99,12 @@ class ReplicaManager:
         self._places = DirectoryAssignments(context, logs)
         logs.directory_failed = self._directory_failed
         logs.housekeeping.log_start_moved = self._log_start_moved
+        logs.log_moved = self._log_moved
         self._deletion = RecordDeletion(
             self._loop, self._hosted, self._absence, self._neighbours.lives
         )
         self._throttles = Throttles(self._broker_id)
+        logs.housekeeping.moves.copied = self._log_copied
         self._reads = Reads(
             context.config,
             self._hosted,
@@ -406,6 +408,29 @@ class ReplicaManager:
         """Who writes to a partition that this broker leads."""
         hosted = self._hosted.get(partition)
         return (self._absence(partition), []) if hosted is None else hosted.producers()
+
+    def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
+        """Has this broker's replica live in that one of `log.dirs`; see `LogManager.move`."""
+        if self._image.topics.partition(*partition) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            self._logs.move(partition, path)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def _log_copied(self, size: int) -> bool:
+        """Counts what goes to another directory; returns whether that must wait now."""
+        now_ms, throttle = self._now_ms(), self._throttles.moving
+        throttle.record(size, now_ms)
+        return throttle.is_exceeded(now_ms)
+
+    def _log_moved(self, log: PartitionLog) -> None:
+        hosted = self._hosted.get(log.partition)
+        if hosted is not None:
+            hosted.log = log
+            self._places.check(hosted, self._image)
+            self._ack_flusher.request(hosted)
 
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """What each of `log.dirs` holds."""
