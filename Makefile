@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found spark-equality docs clean
+.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -82,6 +82,10 @@ bench-groups: setup
 # Controllers alone, up to two million partitions: make bench-scale PARTITIONS=100000 OBSERVERS=30.
 bench-scale: setup
 	$(BIN)/python -m tests.bench.scale.main --output out/bench-scale.json $(if $(PARTITIONS),--up-to $(PARTITIONS)) $(if $(OBSERVERS),--observers $(OBSERVERS))
+
+# Generated histories on Spark, which needs Java: make bench-spark SIZES="1000000 100000000" LOG_SIZES=10000000.
+bench-spark: setup
+	$(BIN)/python -m tests.bench.spark.main --output out/bench-spark.json $(if $(SIZES),--sizes $(SIZES)) $(if $(LOG_SIZES),--log-sizes $(LOG_SIZES))
 
 # Random histories, judged on Spark and in one process: make spark-equality COUNT=5000 SEED=1
 spark-equality: setup

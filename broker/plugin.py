@@ -107,6 +107,10 @@ class KafkaBroker:
     def _serve(self, listener: str, frame: Frame) -> Reply:
         return dispatch(self._contexts[listener], frame)
 
+    def _has_session(self) -> bool:
+        """While an image is being taken up, this broker may lead what it says that others do."""
+        return self.replicas.follows_image and self._context.has_session()
+
     def _api_context(self, listener: str) -> ApiContext:
         return ApiContext(
             config=self._context.config,
@@ -123,5 +127,5 @@ class KafkaBroker:
             groups=self._groups,
             wall_ms=self._context.runtime.wall_ms,
             log=self._log,
-            has_session=self._context.has_session,
+            has_session=self._has_session,
         )

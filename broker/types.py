@@ -214,7 +214,11 @@ class LogFacts:
     size: int
     """Bytes of batches."""
     offset_lag: int
-    """By how much the log ends before the high watermark that is known."""
+    """By how much the log ends before the high watermark that is known, or before the log of which
+    it is a copy.
+    """
+    is_future: bool = False
+    """Whether it is a copy that will take the log's place."""
 
 
 @dataclass(frozen=True, slots=True)

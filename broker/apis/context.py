@@ -84,6 +84,9 @@ class Replicas(Protocol):
     def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
         """Who writes to a partition that this broker leads."""
 
+    def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
+        """Has this broker's replica live in that one of `log.dirs`."""
+
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """What each of `log.dirs` holds."""
 

@@ -115,6 +115,9 @@ APIS: dict[int, Api] = {
     ),
     ApiKey.LIST_TRANSACTIONS: Api(transaction_admin.handle_list, transaction_admin.refuse_list),
     ApiKey.DESCRIBE_CONFIGS: Api(configs.handle, configs.refuse),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Api(
+        log_admin.handle_alter_replica_log_dirs, log_admin.refuse_alter_replica_log_dirs
+    ),
     ApiKey.DESCRIBE_LOG_DIRS: Api(
         log_admin.handle_describe_log_dirs, log_admin.refuse_describe_log_dirs
     ),

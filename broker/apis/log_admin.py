@@ -1,4 +1,4 @@
-"""DeleteRecords and DescribeLogDirs: what an administrator does with logs and asks of disks."""
+"""DeleteRecords, AlterReplicaLogDirs and DescribeLogDirs: what an administrator does with logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.types import DeletedRecords, TopicPartition
 from raftctl.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
@@ -81,6 +81,38 @@ def _deleted(asked: Sequence[tuple[TopicPartition, int]], results: list[DeletedR
     }
 
 
+# --- AlterReplicaLogDirs (row C14, KIP-113) -------------------------------------------------------
+
+
+def handle_alter_replica_log_dirs(context: ApiContext, request: Request) -> Answer:
+    """Has replicas of this broker move to other log directories; what is asked for begins.
+
+    Errors of a partition: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION, and
+    REPLICA_NOT_AVAILABLE for one that is not here yet: when it comes, it is made there.
+    """
+    return _altered(request, context.replicas.move_log)
+
+
+def refuse_alter_replica_log_dirs(
+    _context: ApiContext, request: Request, error: KafkaError
+) -> Answer:
+    """The same error for each partition."""
+    return _altered(request, lambda _partition, _path: error.code)
+
+
+def _altered(request: Request, alter: Callable[[TopicPartition, str], ErrorCode]) -> Answer:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for directory in request.body["dirs"]:
+        for topic in directory["topics"]:
+            results = topics.setdefault(topic["name"], [])
+            for number in topic["partitions"]:
+                error = alter(TopicPartition(topic["name"], number), directory["path"])
+                results.append({"partition_index": number, "error_code": error})
+    return {
+        "results": [{"topic_name": name, "partitions": results} for name, results in topics.items()]
+    }
+
+
 # --- DescribeLogDirs (row C14, KIP-113, KIP-827) --------------------------------------------------
 
 
@@ -114,7 +146,7 @@ def _told(facts: LogDirectoryFacts, wanted: frozenset[TopicPartition] | None) ->
                         "partition_index": one.partition.partition,
                         "partition_size": one.size,
                         "offset_lag": one.offset_lag,
-                        "is_future_key": False,
+                        "is_future_key": one.is_future,
                     }
                     for one in group
                 ],

@@ -176,7 +176,7 @@ class LogCleaner:
         for directory in self._directories:
             for partition in sorted(directory.logs) if directory.offline is None else ():
                 log = directory.logs[partition]
-                if _COMPACT not in log.config.cleanup_policy:
+                if _COMPACT not in log.config.cleanup_policy or partition in directory.leaving:
                     continue
                 dirt = self._dirt(directory, log, now_ms)
                 due = dirt.overdue or dirt.ratio >= log.config.min_cleanable_dirty_ratio
@@ -248,4 +248,4 @@ class LogCleaner:
     def _is_current(cleaning: Cleaning, directory: LogDirectory, log: PartitionLog) -> bool:
         is_served = directory.logs.get(log.partition) is log and directory.offline is None
         whole = log.truncations == cleaning.truncations and log.has_segments(cleaning.segments)
-        return is_served and whole
+        return is_served and whole and log.partition not in directory.leaving

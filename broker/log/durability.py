@@ -50,6 +50,10 @@ class Durability:
         self._names_durable = self._names_changed
         self._names_doubted = names_doubted
 
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has got another name."""
+        self._directory = directory
+
     def renamed(self) -> None:
         """Files were created or renamed: the directory must be synced."""
         self._names_changed += 1

@@ -61,6 +61,10 @@ class Flusher:
             self._flush(log)
         return future
 
+    def is_flushing(self, log: PartitionLog) -> bool:
+        """Whether somebody waits for the log."""
+        return log in self._waiting
+
     def _flush(self, log: PartitionLog) -> None:
         plan = log.flush_plan(rolled_only=False)
         if plan is None:

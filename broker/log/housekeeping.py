@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.log import retention
 from broker.log.cleaning import LogCleaner
+from broker.log.moving import LogMoves
 from broker.log.removals import Removals
 from raftctl.errors import KafkaError
 from raftctl.metadata.topic_config import LONG_MAX
@@ -54,6 +55,8 @@ class Housekeeping:
         """Compacts logs."""
         self.removals = Removals(runtime)
         """Removes logs whose partitions are gone."""
+        self.moves = LogMoves(runtime, self.removals)
+        """Moves logs from one directory to another."""
 
     def start(self) -> None:
         """Begins the rounds."""
@@ -65,7 +68,8 @@ class Housekeeping:
         ]
         if settings.cleaner_enable:
             rounds.append((settings.cleaner_backoff_ms, self.cleaner.clean))
-        for run in (*(self._repeat(*one) for one in rounds), self.removals.run()):
+        repeated = [self._repeat(*one) for one in rounds]
+        for run in (*repeated, self.removals.run(), self.moves.run()):
             task = asyncio.get_running_loop().create_task(run)
             task.add_done_callback(self._ended)
             self._tasks.append(task)

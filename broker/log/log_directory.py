@@ -44,6 +44,8 @@ class LogDirectory:
         self.flusher = Flusher(worker, self.fail)
         self.cleaned: Offsets = {}
         """Up to where each log is compacted."""
+        self.leaving: dict[TopicPartition, None] = {}
+        """Logs that are being copied to another directory: they are not compacted meanwhile."""
         self.clean_epoch = NO_EPOCH
         """In which epoch of the broker the directory was closed cleanly before it was loaded."""
         self.offline: BaseException | None = None

@@ -12,7 +12,7 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.log import checkpoints
+from broker.log import checkpoints, moving
 from broker.log.housekeeping import Housekeeping
 from broker.log.loading import CLEAN_SHUTDOWN, load
 from broker.log.log_directory import NO_EPOCH, LogDirectory
@@ -26,10 +26,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
+    from broker.log.moving import Move
     from broker.log.partition_log import PartitionLog
     from broker.types import TopicPartition
     from raftctl.metadata.topic_config import TopicConfig
     from raftctl.runtime.api import FileSystem, Runtime
+
+_WISHES_MAX = 10_000
+"""So many partitions may have a directory chosen before they are here; the oldest are forgotten."""
 
 
 class LogManager:
@@ -62,6 +66,10 @@ class LogManager:
         """Whether all that is on disk has been opened, and recovered where that was needed."""
         self.housekeeping = Housekeeping(runtime, self._directories, self._settings, fail)
         """What happens to the logs by itself."""
+        self.housekeeping.moves.take = self._take_moved
+        self.log_moved: Callable[[PartitionLog], None] = lambda _log: None
+        """Hears of a log that is in another directory now, and another object."""
+        self._wishes: dict[TopicPartition, str] = {}
 
     async def start(self) -> None:
         """Opens and recovers every log on disk, each directory on its workers.
@@ -70,6 +78,9 @@ class LogManager:
         OSError for a directory that cannot be read: what it held is not known then, so nothing
         may be made anew elsewhere in its place.
         """
+        paths = [directory.path for directory in self._directories]
+        settle = partial(moving.settle, self._runtime.files, paths)
+        await self._directories[0].worker.submit(settle)
         loading = [self._load(directory) for directory in self._directories]
         for directory, logs in zip(self._directories, await asyncio.gather(*loading), strict=True):
             for log in logs:
@@ -135,11 +146,12 @@ class LogManager:
                 directory.fail(error)
         if directory.offline is not None:
             return LogDirectoryFacts(ErrorCode.KAFKA_STORAGE_ERROR, path)
-        logs = sorted(directory.logs.items())
-        facts = (
+        facts = [
             LogFacts(partition, log.size, max(log.high_watermark - log.log_end_offset, 0))
-            for partition, log in logs
-        )
+            for partition, log in directory.logs.items()
+        ]
+        facts += self.housekeeping.moves.facts(directory)
+        facts.sort(key=lambda one: one.partition)
         return LogDirectoryFacts(ErrorCode.NONE, path, tuple(facts), total, usable)
 
     def create(
@@ -153,6 +165,7 @@ class LogManager:
         self.housekeeping.removals.finish(partition)
         home, log = self._created(partition, config)
         log.topic_id = topic_id
+        self._wishes.pop(partition, None)
         self._adopt(home, log)
         self.identify(log, topic_id)
         return log
@@ -162,7 +175,8 @@ class LogManager:
     ) -> tuple[LogDirectory, PartitionLog]:
         problem: OSError | None = None
         while online := [one for one in self._directories if one.offline is None]:
-            home = min(online, key=lambda directory: len(directory.logs))
+            wished = [one for one in online if one.path == self._wishes.get(partition)]
+            home = min(wished or online, key=lambda directory: len(directory.logs))
             try:
                 path = f"{home.path}/{partition}"
                 return home, create_log(self._runtime.files, path, partition, config)
@@ -185,6 +199,7 @@ class LogManager:
         home = self._home.pop(partition, None)
         if home is None:
             return
+        self.housekeeping.moves.forget(partition)
         home.cleaned.pop(partition, None)
         self.housekeeping.removals.add(home, home.logs.pop(partition), aside=aside)
 
@@ -206,6 +221,42 @@ class LogManager:
             write_points()
 
         home.submit(settle, log)
+
+    # --- moving ---------------------------------------------------------------------------------
+
+    def move(self, partition: TopicPartition, path: str) -> None:
+        """Has a log move to another of `log.dirs`; one that is not here yet will be made there.
+
+        Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR if one of the directories is
+        offline, REPLICA_NOT_AVAILABLE if the log is not here.
+        """
+        target = next((one for one in self._directories if one.path == path), None)
+        if target is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
+        home = self._home.get(partition)
+        for directory in (target, home or target):
+            if directory.offline is not None:
+                text = f"log directory {directory.path} is offline: {directory.offline}"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        if home is None:
+            self._wish(partition, path)
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} has no log here")
+        self.housekeeping.moves.request(home, target, home.logs[partition])
+
+    def _wish(self, partition: TopicPartition, path: str) -> None:
+        self._wishes.pop(partition, None)
+        self._wishes[partition] = path
+        if len(self._wishes) > _WISHES_MAX:
+            del self._wishes[next(iter(self._wishes))]
+
+    def _take_moved(self, move: Move) -> None:
+        partition, home, target = move.partition, move.home, move.target
+        del home.logs[partition]
+        if partition in home.cleaned:
+            target.cleaned[partition] = home.cleaned.pop(partition)
+        target.adopt(move.future)
+        self._home[partition] = target
+        self.log_moved(move.future)
 
     # --- directories ----------------------------------------------------------------------------
 

@@ -227,8 +227,7 @@ class PartitionLog:
 
     def _add_segment(self, base_offset: int) -> None:
         self._durability.renamed()
-        segment = Segment(self._files, self.directory, base_offset, self.config)
-        self._segments.append(segment)
+        self._segments.append(Segment(self._files, self.directory, base_offset, self.config))
         self._bases.append(base_offset)
 
     # --- reading --------------------------------------------------------------------------------
@@ -332,7 +331,8 @@ class PartitionLog:
             self.restart_at(offset)
             return True
         self.epochs.truncate_to(min(offset, self.log_end_offset))
-        self._clamp()
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
         return shorter
 
     def restart_at(self, offset: int) -> None:
@@ -342,8 +342,7 @@ class PartitionLog:
             self._retire(0)
             self._durability.forget_snapshots(above=-1)
             self._add_segment(offset)
-        self.epochs = LeaderEpochs()
-        self.producers = ProducerStates()
+        self.epochs, self.producers = LeaderEpochs(), ProducerStates()
         self.log_start_offset = self.high_watermark = self.recovery_point = offset
 
     def advance_log_start(self, offset: int) -> None:
@@ -358,11 +357,6 @@ class PartitionLog:
             while len(self._segments) > 1 and self._bases[1] <= offset:
                 self._retire_one(0)
         self._durability.keep_snapshots_from(self._bases[0])
-
-    def _clamp(self) -> None:
-        end = self.log_end_offset
-        self.recovery_point = min(self.recovery_point, end)
-        self.high_watermark = min(self.high_watermark, end)
 
     def _retire(self, keep: int) -> None:
         # From the newest, so that a crash in between leaves a log without a gap.
@@ -426,7 +420,7 @@ class PartitionLog:
         """
         if closing:
             with self._disk():
-                self.seal()
+                self._segments[-1].seal()
             self._snapshot(self.log_end_offset)
         whole = [s for s in self._segments[: None if closing else -1] if not s.is_durable]
         active = None if rolled_only or closing or not self.is_dirty else self._segments[-1]
@@ -459,6 +453,13 @@ class PartitionLog:
     def seal(self) -> None:
         """Completes the indexes of the last segment."""
         self._segments[-1].seal()
+
+    def moved_to(self, directory: str) -> None:
+        """Its directory has got another name."""
+        self.directory = directory
+        self._durability.moved_to(directory)
+        for segment in self._segments:
+            segment.moved_to(directory)
 
     def close(self) -> None:
         """Releases all files."""

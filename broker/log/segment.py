@@ -207,6 +207,14 @@ class Segment:
         self._ending = ending
         for old, new in zip(reversed(before), reversed(self.paths()), strict=True):
             self._files.rename(old, new)
+        self._tell_paths()
+
+    def moved_to(self, directory: str) -> None:
+        """The log's directory has got another name."""
+        self._directory = directory
+        self._tell_paths()
+
+    def _tell_paths(self) -> None:
         _, offsets, times, *_ = self.paths()
         self._offsets.moved(offsets)
         self._times.moved(times)

@@ -43,6 +43,7 @@ class ApiKey(enum.IntEnum):
     DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
@@ -98,6 +99,7 @@ SERVED: dict[int, range] = {
     ApiKey.DELETE_ACLS: range(1, 4),
     ApiKey.DESCRIBE_CONFIGS: range(1, 5),
     ApiKey.ALTER_CONFIGS: range(3),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: range(1, 3),
     ApiKey.DESCRIBE_LOG_DIRS: range(1, 5),
     ApiKey.CREATE_PARTITIONS: range(4),
     ApiKey.DELETE_GROUPS: range(3),

@@ -1,7 +1,8 @@
-"""Replicas that are new to this broker, taken up a few at a time.
+"""Replicas that are new to this broker, or changed, taken up a few at a time.
 
-A topic may bring thousands at once, and each makes a directory and files. Meanwhile the loop must
-answer, and heartbeats must go out, or the broker is fenced for its diligence.
+A topic may bring thousands at once, and each makes a directory and files; a broker that leaves
+hands over the lead of as many. Meanwhile the loop must answer, and heartbeats must go out, or the
+broker is fenced for its diligence.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import PartitionImage
 
 AT_ONCE = 20
-"""So many in one turn of the loop: some milliseconds."""
+"""So many new ones in one turn of the loop: some milliseconds."""
+CHANGES_AT_ONCE = 250
+"""So many that are here already: some 10 ms where all of them begin to lead."""
 
 
 class Arrivals:
@@ -28,12 +31,17 @@ class Arrivals:
         self,
         take: Callable[[TopicPartition, UUID, PartitionImage], None],
         all_taken: Callable[[], None],
+        at_once: int = AT_ONCE,
     ) -> None:
         """`all_taken` hears of each time that nothing waits any more."""
+        self._at_once = at_once
         self._take = take
         self._all_taken = all_taken
         self._waiting: dict[TopicPartition, tuple[UUID, PartitionImage]] = {}
         self._more = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def add(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
         """What was told of the partition before and still waits is out of date."""
@@ -47,7 +55,7 @@ class Arrivals:
 
     def take_some(self) -> None:
         """Takes up the first that wait; `run` goes on with the others."""
-        for partition in list(islice(self._waiting, AT_ONCE)):
+        for partition in list(islice(self._waiting, self._at_once)):
             self._take(partition, *self._waiting.pop(partition))
         if self._waiting:
             self._more.set()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.replication import cold_reads
 from broker.replication.ack_flusher import AckFlusher
-from broker.replication.arrivals import Arrivals
+from broker.replication.arrivals import CHANGES_AT_ONCE, Arrivals
 from broker.replication.background import Background
 from broker.replication.delayed import Awaited, DelayedProduce
 from broker.replication.deletion import RecordDeletion
@@ -63,6 +63,8 @@ if TYPE_CHECKING:
     from raftctl.plugins import BrokerContext
 
 
+_LED_AT_ONCE = frozenset(("__consumer_offsets", "__transaction_state"))
+"""Coordinators go by the same image, right after: there are few of these partitions."""
 _SHRUNK_A_TURN = 500
 """Of so many partitions are the replicas looked at before others have their turn."""
 
@@ -85,6 +87,8 @@ class ReplicaManager:
         self._background = Background(context.fail)
         self._changes = RoleChanges(context.runtime.log)
         self._arrivals = Arrivals(self._take, self._changes.tell)
+        self._changed = Arrivals(self._take, self._changes.tell, CHANGES_AT_ONCE)
+        """Of those that are hosted; no partition is in both."""
         self._neighbours = Neighbours(context.config.inter_broker_listener)
         readers = [context.runtime.worker(f"cold-reads-{n}") for n in range(cold_reads.WORKERS)]
         self._cold_reads = cold_reads.ColdReads(readers, self._hosted)
@@ -95,10 +99,12 @@ class ReplicaManager:
         self._places = DirectoryAssignments(context, logs)
         logs.directory_failed = self._directory_failed
         logs.housekeeping.log_start_moved = self._log_start_moved
+        logs.log_moved = self._log_moved
         self._deletion = RecordDeletion(
             self._loop, self._hosted, self._absence, self._neighbours.lives
         )
         self._throttles = Throttles(self._broker_id)
+        logs.housekeeping.moves.copied = self._log_copied
         self._reads = Reads(
             context.config,
             self._hosted,
@@ -122,11 +128,17 @@ class ReplicaManager:
         """The partitions of which this broker has a replica; for reading only."""
         return self._hosted
 
+    @property
+    def follows_image(self) -> bool:
+        """Whether what is hosted here leads and follows as the newest image says."""
+        return not self._changed
+
     async def start(self) -> None:
         """Recovers the logs; partitions are served once an image names them."""
         await self._logs.start()
         self._context.stopped_cleanly(self._logs.clean_epoch)
         self._background.start(self._arrivals.run())
+        self._background.start(self._changed.run())
         self._background.start(self._isr.run())
         self._background.start(self._places.run())
         self._background.start(self._shrink_periodically())
@@ -158,6 +170,7 @@ class ReplicaManager:
             for partition_id in sorted(change.partitions):
                 partition = TopicPartition(change.name, partition_id)
                 self._apply(partition, change.topic_id, change.partitions[partition_id])
+        self._changed.take_some()
         self._arrivals.take_some()
         if delta.changed_brokers:
             self._deletion.wake_all()
@@ -169,10 +182,12 @@ class ReplicaManager:
         hosted = self._hosted.get(partition)
         if self._broker_id not in image.replicas:
             self._drop(partition, topic_id)
-        elif hosted is not None and hosted.topic_id == topic_id:
+        elif hosted is None or hosted.topic_id != topic_id:
+            self._arrivals.add(partition, topic_id, image)
+        elif partition.topic in _LED_AT_ONCE:
             self._take(partition, topic_id, image)
         else:
-            self._arrivals.add(partition, topic_id, image)
+            self._changed.add(partition, topic_id, image)
 
     def _take(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
         try:
@@ -236,6 +251,7 @@ class ReplicaManager:
     def _drop(self, partition: TopicPartition, topic_id: UUID) -> None:
         """The partition is deleted or has moved away: forgets it and removes its log."""
         self._arrivals.forget(partition, topic_id)
+        self._changed.forget(partition, topic_id)
         log = self._logs.get(partition)
         if log is None or log.topic_id != topic_id:
             return
@@ -392,6 +408,29 @@ class ReplicaManager:
         """Who writes to a partition that this broker leads."""
         hosted = self._hosted.get(partition)
         return (self._absence(partition), []) if hosted is None else hosted.producers()
+
+    def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
+        """Has this broker's replica live in that one of `log.dirs`; see `LogManager.move`."""
+        if self._image.topics.partition(*partition) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            self._logs.move(partition, path)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def _log_copied(self, size: int) -> bool:
+        """Counts what goes to another directory; returns whether that must wait now."""
+        now_ms, throttle = self._now_ms(), self._throttles.moving
+        throttle.record(size, now_ms)
+        return throttle.is_exceeded(now_ms)
+
+    def _log_moved(self, log: PartitionLog) -> None:
+        hosted = self._hosted.get(log.partition)
+        if hosted is not None:
+            hosted.log = log
+            self._places.check(hosted, self._image)
+            self._ack_flusher.request(hosted)
 
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """What each of `log.dirs` holds."""

@@ -27,6 +27,7 @@ WINDOW_MS = 1_000
 """Apache Kafka's `replication.quota.window.size.seconds`."""
 LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
+MOVING_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 _EVERYONE = "*"
 
 
@@ -62,7 +63,7 @@ class SampledRate:
 
 
 class Throttle:
-    """One direction: what is sent, or what is fetched."""
+    """One direction: what is sent, what is fetched, or what moves to another log directory."""
 
     def __init__(self, key: str) -> None:
         """`key` is the broker's config that bounds the rate."""
@@ -95,16 +96,18 @@ def names(throttled: Sequence[str], partition_id: int, broker_id: int) -> bool:
 
 
 class Throttles:
-    """Both directions of a broker."""
+    """All directions of a broker."""
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
         self.sending, self.fetching = Throttle(LEADER_RATE), Throttle(FOLLOWER_RATE)
+        self.moving = Throttle(MOVING_RATE)
 
     def configure(self, image: MetadataImage) -> None:
         """Takes up the bounds that the image has."""
         self.sending.configure(image, self._broker_id)
         self.fetching.configure(image, self._broker_id)
+        self.moving.configure(image, self._broker_id)
 
     def must_wait(self, hosted: HostedPartition, replica_id: int, now_ms: int) -> bool:
         """Whether a follower gets nothing of this partition now, to keep to the rate."""

@@ -134,7 +134,7 @@ def _unexpected(known: _Known, seen: Sequence[_Seen]) -> Iterator[Anomaly]:
     A change of which nobody knows explains one version: a second one was made twice.
     """
     explained = Counter[tuple[Any, Any]]()
-    for one in seen:
+    for one in sorted(seen, key=lambda one: one.line):
         for change in one.changes:
             certain = known.changes.get(change.version)
             if certain is not None:

@@ -33,10 +33,12 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Runs one command and returns its exit status."""
-    from jepsen.cli.app import app
+def run(arguments: Sequence[str], app: typer.Typer | None = None) -> int:
+    """Runs one command, of all if no `app` is named, and returns its exit status."""
+    if app is None:
+        from jepsen.cli.app import app as everything
 
+        app = everything
     command = typer.main.get_command(app)
     try:
         status = command.main(list(arguments), prog_name="jepsen", standalone_mode=False)

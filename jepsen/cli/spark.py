@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from jepsen.spark.check import Question
     from jepsen.spark.watch import Seen
 
-app = typer.Typer(help="Judges histories that are too large for one process.")
+app = typer.Typer(
+    help="Judges histories that are too large for one process.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
 CHECKERS = (LINEARIZABLE, "kafka-log", *(name for name in ALL_CHECKERS if name != "kafka"))
 ALL_CORES = "local[*]"
 REPORT = "report.html"
@@ -105,9 +111,8 @@ def check(
         kept = Path(folder) / "kept" if output is None else output
         verdicts = judge(spark, files, failures, question, kept, Path(folder))
         if output is not None:
-            (output / REPORT).write_text(
-                spark_page(verdicts, shlex.join(["jepsen", *sys.argv[1:]]))
-            )
+            command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+            (output / REPORT).write_text(spark_page(verdicts, command))
     if shown is Output.JSON:
         say_json([{"file": file, **verdict_document(one)} for file, one in verdicts.items()])
     else:
@@ -212,3 +217,19 @@ def generate(
         raise InputError(f"{error}: pip install 'raftctl[spark]'") from None
     make(recipe, output)
     say(f"{output / 'operations'}")
+
+
+@app.command()
+def package(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made if need be.")],
+) -> None:
+    """Writes what `spark-submit` takes: `jepsen.zip` and `jepsen_spark.py`.
+
+    `spark-submit --master URL --py-files DIR/jepsen.zip DIR/jepsen_spark.py check HISTORY` runs on
+    that cluster; `--master` and `--driver-memory` of `check` do not count then.
+    """
+    from jepsen.spark.package import write_package
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in write_package(folder):
+        say(str(path))

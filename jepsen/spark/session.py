@@ -8,12 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jepsen.errors import InputError
+from jepsen.spark.package import ARCHIVE, write_archive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 ARROW_BATCH_ROWS = 50_000
+BROADCAST_WAIT_S = 3600
+"""A machine that is busy with other things is no reason to give up."""
 _JAVA_WAIT_S = 30
 _LOOPBACK = "127.0.0.1"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, which has started the JVM."""
 _LOGGING = """
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -60,8 +64,9 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """A session on `master` (`local[*]`, `spark://host:port`), ended afterwards.
 
-    `memory` is the driver's, and each executor's; shuffles spill to `scratch`. A session that this
-    process has already is used as it is and lives on. Raises InputError without Java or PySpark.
+    `memory` is the driver's, and each executor's; shuffles spill to `scratch`. Below spark-submit
+    its options hold instead of these. A session that this process has already is used as it is and
+    lives on. Raises InputError without Java or PySpark.
     """
     try:
         from pyspark.sql import SparkSession
@@ -74,35 +79,42 @@ def spark_session(
     missing = java_missing()
     if missing:
         raise InputError(missing)
-    # Workers run the interpreter that has the packages, not the first python3 of the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="jepsen-spark-", dir=scratch) as folder:
-        builder = SparkSession.builder.master(master).appName("jepsen")
-        for key, value in _settings(master, memory, folder).items():
-            builder = builder.config(key, value)
-        spark = builder.getOrCreate()
+        settings = _settings(folder)
+        if _SUBMITTED not in os.environ:
+            settings |= _settings_of_its_own(master, memory, folder)
+        spark = SparkSession.builder.appName("jepsen").config(map=settings).getOrCreate()
         try:
-            if not master.startswith("local["):
-                spark.sparkContext.addPyFile(_zipped(Path(folder)))
+            _ship(spark, Path(folder))
             yield spark
         finally:
             spark.stop()
 
 
-def _settings(master: str, memory: str, folder: str) -> dict[str, Any]:
+def _settings(folder: str) -> dict[str, Any]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
+        "spark.sql.broadcastTimeout": BROADCAST_WAIT_S,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": ARROW_BATCH_ROWS,
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+def _settings_of_its_own(master: str, memory: str, folder: str) -> dict[str, Any]:
+    """What is decided by whoever starts the JVM."""
+    # Workers run the interpreter that has the packages, not the first python3 of the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     logging = Path(folder) / "log4j2.properties"
     logging.write_text(_LOGGING)
     settings: dict[str, Any] = {
+        "spark.master": master,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging}",
         "spark.driver.memory": memory,
         "spark.executor.memory": memory,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         "spark.local.dir": folder,
-        "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": ARROW_BATCH_ROWS,
-        "spark.sql.session.timeZone": "UTC",
     }
     if master.startswith("local"):
         # Nobody else has to reach the driver.
@@ -111,11 +123,9 @@ def _settings(master: str, memory: str, folder: str) -> dict[str, Any]:
     return settings
 
 
-def _zipped(folder: Path) -> str:
-    """This package as a file that executors on other machines import it from."""
-    package = Path(__file__).parents[1]
-    path = folder / "jepsen.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted(package.rglob("*.py")):
-            archive.write(source, source.relative_to(package.parent))
-    return str(path)
+def _ship(spark: SparkSession, folder: Path) -> None:
+    """Lets executors on other machines import this package."""
+    if spark.sparkContext.master.startswith("local[") or not Path(__file__).exists():
+        return  # they have it, or all have it from an archive already
+    write_archive(folder / ARCHIVE)
+    spark.sparkContext.addPyFile(str(folder / ARCHIVE))

@@ -71,6 +71,13 @@ _OWN_KEYS = (
         LONG_MAX,
         _RATE.format("fetches", "follower.replication.throttled.replicas"),
     ),
+    integer_key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        0,
+        LONG_MAX,
+        LONG_MAX,
+        "Bytes a second that this broker copies from one of its log directories to another.",
+    ),
 )
 """The dynamic broker keys that are no default of a topic key."""
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from immutables import Map
 
 from raftctl.metadata.image import PartitionImage, TopicImage
 from raftctl.metadata.maps import updated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(slots=True)
@@ -29,6 +33,10 @@ class TopicDelta:
         if self.whole is not None:
             self._partitions, self.whole = dict(self.whole.items()), None
         return self._partitions
+
+    def changes(self) -> Iterator[tuple[int, PartitionImage]]:
+        """The items of `partitions`, without a copy of what is taken over from another image."""
+        return iter(self._partitions.items()) if self.whole is None else self.whole.items()
 
     def partition(self, partition_id: int) -> PartitionImage | None:
         """The partition as the records so far have it, changed or not."""

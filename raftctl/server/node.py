@@ -255,7 +255,7 @@ class Node:
         rpc.answer_many(
             KvPutRequest, lambda _, requests, reply: service.answer_puts(requests, reply)
         )
-        counts = PartitionCounts()
+        counts = PartitionCounts(self._fail)
         loader.add_publisher(counts)
         api = AdminApi(
             node_id=config.node_id,

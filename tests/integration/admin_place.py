@@ -13,7 +13,6 @@ TIMEOUT_S = 30
 RECORDS = 3
 GROUPS = "consumer groups"
 TRANSACTIONS = "transactions"
-NOT_SERVED = "no broker of ours serves it: the client says so at once"
 LOCAL = "asks no broker"
 
 

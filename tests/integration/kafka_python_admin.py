@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import kafka
 import pytest
 from kafka import admin as kafka_admin
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, LogDirNotFoundError, NoError
 from kafka.protocol.admin import ElectionType as KafkaElection
 
 from raftctl.errors import ErrorCode
-from tests.integration.admin_place import GROUPS, LOCAL, NOT_SERVED, RECORDS, TRANSACTIONS
+from tests.integration.admin_place import GROUPS, LOCAL, RECORDS, TRANSACTIONS
 from tests.integration.clusters import wait_until
 
 if TYPE_CHECKING:
@@ -42,6 +42,18 @@ class KafkaPython:
             return sum(len(topic["partitions"]) for topic in topics)
 
         wait_until(lambda: replicas() == 6, "six replicas have their directories")
+
+    def alter_replica_log_dirs(self, admin: KafkaAdminClient, at: Place) -> None:
+        replica = kafka.TopicPartitionReplica(at.topic, 0, at.brokers[0])
+        (answer,) = admin.describe_log_dirs(brokers=[replica.broker_id])
+        here = answer["log_dirs"][0]["log_dir"]
+
+        def stays() -> bool:
+            return bool(admin.alter_replica_log_dirs({replica: here}) == {replica: NoError})
+
+        wait_until(stays, "a replica is where it is wanted")
+        refused = admin.alter_replica_log_dirs({replica: "/nowhere"})
+        assert refused == {replica: LogDirNotFoundError}
 
     def describe_metadata_quorum(self, admin: KafkaAdminClient, at: Place) -> None:
         (partition,) = admin.describe_metadata_quorum()["topics"][0]["partitions"]
@@ -172,7 +184,6 @@ class KafkaPython:
 
 KAFKA_PYTHON_ELSEWHERE = {
     **dict.fromkeys(("DEFAULT_CONFIG", "close"), LOCAL),
-    "alter_replica_log_dirs": NOT_SERVED,
     **dict.fromkeys(
         (
             "alter_group_offsets",

@@ -36,7 +36,6 @@ from confluent_kafka.admin._scram import (
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kafka.admin import KafkaAdminClient
-from kafka.errors import IncompatibleBrokerVersion
 
 from raftctl.cli.topics import admin_client, create_topic
 from raftctl.errors import ErrorCode
@@ -325,10 +324,3 @@ async def test_aiokafka(place: Place, operation: str) -> None:
         await act(admin, place)
     finally:
         await admin.close()
-
-
-def test_what_is_not_served_is_refused_at_once(
-    kafka_python: KafkaAdminClient, place: Place
-) -> None:
-    with pytest.raises(IncompatibleBrokerVersion):
-        kafka_python.alter_replica_log_dirs({(place.topic, 0, place.brokers[0]): "/tmp"})

@@ -101,7 +101,7 @@ def build_porcupine(folder: Path) -> Path:
     return folder / "judge"
 
 
-def _measured(command: Sequence[str]) -> Measured:
+def measured(command: Sequence[str]) -> Measured:
     """Runs a judge, whose output is a JSON object a history and one with its memory."""
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     *each, last = map(json.loads, done.stdout.splitlines())
@@ -120,8 +120,8 @@ def judge_case(case: Case, porcupine: Path, folder: Path, timeout_s: float) -> d
     """The case's row: both judges, and ours as a part of Porcupine's."""
     ours, theirs = _written(case.make(), folder / case.name)
     command = [sys.executable, "-m", "tests.bench.checking.ours", str(timeout_s), *ours]
-    mine = _measured(command)
-    other = _measured([str(porcupine), "-timeout", f"{timeout_s}s", *theirs])
+    mine = measured(command)
+    other = measured([str(porcupine), "-timeout", f"{timeout_s}s", *theirs])
     return {
         "goal": case.goal,
         "raftctl": mine._asdict(),

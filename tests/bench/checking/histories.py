@@ -14,7 +14,7 @@ from tests.unit.jepsen.histories import made_history
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from jepsen.history import Op
+    from jepsen.history import Op, Operation
 
 MODEL = Register(failed_cas_observes=True)
 DOMAIN = 5
@@ -72,34 +72,38 @@ def many_registers(keys: int, operations_each: int, concurrency: int) -> list[Op
 
 
 def porcupine_lines(lines: Sequence[Op]) -> Iterator[str]:
-    """A line an operation, as `porcupine/main.go` reads them.
-
-    Porcupine knows no unknown outcomes: such an operation returns after all others, and what it
-    returned says nothing.
-    """
-    end = len(lines)
+    """A line an operation, as `porcupine/main.go` reads them."""
     for one in operations(lines):
-        invoke, completion = one.invoke, one.completion
-        if one.type is OpType.FAIL and not observed(one, MODEL):
-            continue  # it has not happened
-        known = completion is not None and one.type is not OpType.INFO
-        argument, following, value = NOTHING, NOTHING, NOTHING
-        if invoke.f == "write":
-            argument = invoke.value
-        elif invoke.f == "cas":
-            argument, following = invoke.value
-        elif known and completion is not None and completion.value is not None:
-            value = completion.value
-        returned = completion.index if known and completion is not None else end
-        words = (
-            0 if invoke.key is None else invoke.key,
-            invoke.process,
-            FUNCTIONS[invoke.f],
-            argument,
-            following,
-            one.type,
-            value,
-            invoke.index,
-            returned,
-        )
-        yield " ".join(map(str, words))
+        if line := porcupine_line(one, len(lines)):
+            yield line
+
+
+def porcupine_line(one: Operation, end: int) -> str:
+    """The operation's line, or none if it has not happened.
+
+    Porcupine knows no unknown outcomes: such an operation returns at the `end`, after all others,
+    and what it returned says nothing.
+    """
+    invoke, completion = one.invoke, one.completion
+    if one.type is OpType.FAIL and not observed(one, MODEL):
+        return ""
+    known = completion is not None and one.type is not OpType.INFO
+    argument, following, value = NOTHING, NOTHING, NOTHING
+    if invoke.f == "write":
+        argument = invoke.value
+    elif invoke.f == "cas":
+        argument, following = invoke.value
+    elif known and completion is not None and completion.value is not None:
+        value = completion.value
+    words = (
+        0 if invoke.key is None else invoke.key,
+        invoke.process,
+        FUNCTIONS[invoke.f],
+        argument,
+        following,
+        one.type,
+        value,
+        invoke.index,
+        completion.index if known and completion is not None else end,
+    )
+    return " ".join(map(str, words))

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 0.5
 SESSION_MS = 3_000
-CALL_MS = 60_000
+CALL_MS = 300_000
+"""Nobody waits so long, but where thirty observers share two processors with the controllers."""
 RETRY_S = 0.02
 UP_TO_DATE = 2**62
 """An offset that no log reaches."""

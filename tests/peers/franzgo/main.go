@@ -4,6 +4,7 @@
 //	peer copy BOOTSTRAP SOURCE TARGET COUNT       copies in transactions
 //	peer group BOOTSTRAP TOPIC PROTOCOL COUNT     prints the values that a group reads
 //	peer administer BOOTSTRAP SOURCE TARGET       prints what it saw of a copy's group and topic
+//	peer member BOOTSTRAP GROUP TOPIC PROTOCOL    reads until SIGTERM, prints what it is given
 //
 // What is printed is JSON, one document a line.
 package main
@@ -54,6 +55,8 @@ func command(name string, given []string) error {
 		return readInGroup(given[0], given[1], given[2], given[3])
 	case "administer":
 		return administer(given[0], given[1], given[2])
+	case "member":
+		return beMember(given[0], given[1], given[2], given[3])
 	}
 	return fmt.Errorf("no such command: %s", name)
 }

@@ -45,6 +45,7 @@ NAMES = {
     31: ("admin", "DeleteAcls"),
     32: ("admin", "DescribeConfigs"),
     33: ("admin", "AlterConfigs"),
+    34: ("admin", "AlterReplicaLogDirs"),
     35: ("admin", "DescribeLogDirs"),
     37: ("admin", "CreatePartitions"),
     42: ("admin", "DeleteGroups"),

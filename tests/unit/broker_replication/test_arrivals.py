@@ -7,10 +7,17 @@ from uuid import UUID
 
 import pytest
 
+from broker.plugin import KafkaBroker
+from broker.replication import replica_manager
 from broker.replication.arrivals import AT_ONCE, Arrivals
 from broker.types import TopicPartition
 from raftctl.metadata.image import PartitionImage
-from raftctl.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
+from raftctl.metadata.records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from tests.unit.broker_replication.world import TOPIC_ID, World, eventually
 
 MANY = 5 * AT_ONCE
@@ -78,3 +85,50 @@ async def test_a_large_topic_is_hosted_over_several_turns_and_a_deleted_one_no_m
         for _ in range(MANY):
             await asyncio.sleep(0)
         assert {partition.topic for partition in replicas.hosted} == {"t"}
+
+
+@pytest.mark.req("R1", "C13")
+async def test_many_changes_at_once_have_their_turns_and_the_newest_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """But for the partitions of coordinators, which go by the same image."""
+    monkeypatch.setattr(replica_manager, "CHANGES_AT_ONCE", 3)
+    offsets = UUID(int=12)
+    async with World(brokers=1) as world:
+        replicas = world.nodes[1].replicas
+
+        def led() -> list[int]:
+            hosted = replicas.hosted.items()
+            return sorted(one.partition for one, has in hosted if has.rules.is_leader)
+
+        def replicated(topic_id: UUID, count: int) -> list[PartitionRecord]:
+            return [PartitionRecord(topic_id, n, (1, 2), (1, 2), 2, 0, 0) for n in range(count)]
+
+        names = (("t", TOPIC_ID, 9), ("__consumer_offsets", offsets, 4))
+        for name, topic_id, count in names:
+            world.controller.commit(TopicRecord(name, topic_id), *replicated(topic_id, count))
+        assert len(replicas.hosted) == 13
+        assert led() == []
+        assert replicas.follows_image
+        world.controller.commit(
+            *[PartitionChangeRecord(TOPIC_ID, n, leader=1) for n in range(9)],
+            *[PartitionChangeRecord(offsets, n, leader=1) for n in range(4)],
+        )
+        assert led() == sorted([0, 1, 2, 0, 1, 2, 3])
+        assert not replicas.follows_image
+        world.controller.commit(
+            PartitionChangeRecord(TOPIC_ID, 7, leader=2),
+            PartitionChangeRecord(TOPIC_ID, 8, replicas=(2,), isr=(2,), leader=2),
+        )
+        await eventually(lambda: replicas.follows_image)
+        assert led() == sorted([0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3])
+        assert len(replicas.hosted) == 12
+
+
+async def test_a_broker_that_takes_up_an_image_answers_as_one_without_a_session() -> None:
+    async with World(brokers=1) as world:
+        broker = KafkaBroker(world.nodes[1].context)
+        has_session = broker._api_context("PLAINTEXT").has_session
+        assert has_session()
+        broker.replicas._changed.add(TopicPartition("t", 0), TOPIC_ID, IMAGE)
+        assert not has_session()

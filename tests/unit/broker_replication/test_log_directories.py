@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from broker.types import AppendResult, OffsetLookup, TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
-from raftctl.metadata.records import UNASSIGNED, FeatureLevelRecord
+from raftctl.metadata.image import BROKER_RESOURCE
+from raftctl.metadata.records import UNASSIGNED, ConfigRecord, FeatureLevelRecord
 from raftctl.metadata.requests import AssignReplicasToDirsRequest
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_replication.world import (
@@ -25,6 +27,7 @@ from tests.unit.broker_replication.world import (
     params,
     wanted,
 )
+from tests.unit.broker_server.fakes import connected
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -171,3 +174,81 @@ async def test_without_any_directory_the_broker_ends() -> None:
     assert isinstance(node.failures[0], OSError)
     assert "/d2" in str(node.failures[0]), "it says which"
     await node.kill()
+
+
+# --- moving replicas ------------------------------------------------------------------------------
+
+
+async def fill(node: Node, count: int) -> int:
+    """Appends with acks=all; returns how many were taken."""
+    taken = 0
+    for _ in range(count):
+        done = node.append(BATCH, acks=-1)
+        result = done if isinstance(done, AppendResult) else (await done)[0]
+        taken += result.error is ErrorCode.NONE
+        await asyncio.sleep(0)
+    return taken
+
+
+@pytest.mark.parametrize("flush_messages", ["1", "9223372036854775807"])
+async def test_a_replica_moves_while_it_is_served(flush_messages: str) -> None:
+    async with World(
+        2, listen=True, log_dirs=TWO, log_flush_interval_messages=flush_messages
+    ) as world:
+        leader, follower = world.nodes[1], world.nodes[2]
+        enable(world)
+        world.create_topic(partitions=2)
+        await placed(world)
+        assert await fill(leader, 3) == 3
+        before = leader.hosted().log
+        for node in (leader, follower):
+            assert node.replicas.move_log(P0, "/d2") is ErrorCode.NONE
+        taken = await fill(leader, 20)
+        await eventually(lambda: place(world, 0, 1) == directory_id(1, "/d2"))
+        await eventually(lambda: place(world, 0, 2) == directory_id(2, "/d2"))
+        taken += await fill(leader, 5)
+        assert taken == 25
+        assert leader.hosted().log is not before
+        for node in (leader, follower):
+            log = node.hosted().log
+            assert (log.directory, log.log_end_offset) == ("/d2/t-0", 28)
+            assert "t-0" not in node.files.names("/d1")
+        assert fetch_now(leader, wanted(0)).size == leader.hosted().log.size
+
+
+async def test_copying_keeps_to_its_rate() -> None:
+    async with World(1, log_dirs=TWO) as world:
+        node = world.nodes[1]
+        world.create_topic()
+        await fill(node, 3)
+        key = "replica.alter.log.dirs.io.max.bytes.per.second"
+        world.controller.commit(ConfigRecord(BROKER_RESOURCE, "1", key, "100"))
+        assert not node.replicas._log_copied(1_000)
+        assert node.replicas._log_copied(100)
+        world.controller.commit(ConfigRecord(BROKER_RESOURCE, "1", key, None))
+        assert not node.replicas._log_copied(0)
+
+
+def is_in(node: Node, path: str) -> bool:
+    return node.hosted().log.directory == f"{path}/t-0"
+
+
+async def test_clients_move_replicas() -> None:
+    async with World(1, listen=True, log_dirs=TWO) as world:
+        node = world.nodes[1]
+        world.create_topic()
+        await fill(node, 2)
+        async with connected(node) as client:
+            for version, path in ((1, "/d2"), (2, "/d1")):
+                dirs = [
+                    {"path": path, "topics": [{"name": "t", "partitions": [0, 7]}]},
+                    {"path": "/elsewhere", "topics": [{"name": "t", "partitions": [0]}]},
+                ]
+                (topic,) = (await client.ask(34, version, {"dirs": dirs}))["results"]
+                told = [(one["partition_index"], one["error_code"]) for one in topic["partitions"]]
+                assert told == [
+                    (0, ErrorCode.NONE),
+                    (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    (0, ErrorCode.LOG_DIR_NOT_FOUND),
+                ]
+                await eventually(partial(is_in, node, path))

@@ -185,9 +185,8 @@ class FakeReplicas:
         results = []
         for partition, _, _ in lookups:
             log = self._log(partition)
-            known = (ErrorCode.NONE, EpochEndOffset(0, log.end)) if log else None
             unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, EpochEndOffset(-1, -1))
-            results.append(known or unknown)
+            results.append((ErrorCode.NONE, EpochEndOffset(0, log.end)) if log else unknown)
         return results
 
     def delete_records(
@@ -205,6 +204,10 @@ class FakeReplicas:
         """Nobody."""
         known = self._log(partition) is not None
         return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
+
+    def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
+        """There is one directory."""
+        return ErrorCode.NONE if path == "/nowhere" else ErrorCode.LOG_DIR_NOT_FOUND
 
     async def log_directories(self) -> list[LogDirectoryFacts]:
         """One, with everything."""

@@ -93,6 +93,21 @@ def test_a_change_of_which_nobody_knows_is_made_at_most_once() -> None:
 
 
 @pytest.mark.req("J4")
+def test_each_of_two_deletions_of_which_nobody_knows_explains_one() -> None:
+    lines = [
+        (1, "invoke", "delete", [None, "a", None]),
+        (2, "invoke", "watch", 1.0),
+        (3, "invoke", "watch", 1.0),
+        (3, "ok", "watch", events(0, [5, "a", None])),
+        (4, "invoke", "delete", [None, "a", None]),
+        (2, "ok", "watch", events(6, [9, "a", None])),
+        *call("drain", None, events(0, [5, "a", None], [9, "a", None]), process=5),
+    ]
+    assert found(*lines) == []
+    assert found(*lines[:4], *lines[5:]) == ["unexpected"] * 2
+
+
+@pytest.mark.req("J4")
 def test_a_deletion_of_which_nobody_knows_explains_a_key_that_is_not_listed() -> None:
     gone = call("delete", [None, "a", None], None, "info", 3)
     empty = call("watch", "anew", {"at": 9, "keys": []}, process=1)

@@ -27,6 +27,10 @@ def _partition(partition_id: int, isr: tuple[int, ...], leader: int) -> Partitio
     return PartitionRecord(TOPIC, partition_id, (1, 2), isr, leader, 0, 0)
 
 
+def _raise(error: BaseException) -> None:
+    raise error
+
+
 def test_the_cluster_as_json() -> None:
     listeners = (Endpoint("PLAINTEXT", "one", 9092), Endpoint("INTERNAL", "10.0.0.1", 9094))
     records: list[Record] = [
@@ -41,7 +45,7 @@ def test_the_cluster_as_json() -> None:
     delta = MetadataDelta(EMPTY_IMAGE)
     for offset, record in enumerate(records):
         delta.replay(record, offset)
-    image, counts = delta.apply(6, 1, 0), PartitionCounts()
+    image, counts = delta.apply(6, 1, 0), PartitionCounts(_raise)
     counts.publish(delta, image)
     document = cluster_json(image, counts)
     brokers = document.pop("brokers")

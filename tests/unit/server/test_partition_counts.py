@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from random import Random
 from uuid import UUID
@@ -19,6 +20,7 @@ from raftctl.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from raftctl.server import partition_counts
 from raftctl.server.partition_counts import PartitionCounts
 
 pytestmark = pytest.mark.req("C13")
@@ -53,6 +55,10 @@ def change_something(chance: Random, delta: MetadataDelta, number: int) -> None:
         delta.replay(record, number)
 
 
+def fails(error: BaseException) -> None:
+    raise error
+
+
 def check(counts: PartitionCounts, image: MetadataImage) -> None:
     partitions = [one for topic in image.topics.in_order() for _, one in topic.items()]
     leaders = Counter(one.leader for one in partitions)
@@ -66,7 +72,7 @@ def check(counts: PartitionCounts, image: MetadataImage) -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 1 << 32))
 def test_counts_are_those_of_all_partitions(seed: int) -> None:
-    chance, image, counts = Random(seed), EMPTY_IMAGE, PartitionCounts()
+    chance, image, counts = Random(seed), EMPTY_IMAGE, PartitionCounts(fails)
     for number in range(30):
         delta = MetadataDelta(image)
         for step in range(chance.randint(1, 3)):
@@ -74,6 +80,35 @@ def test_counts_are_those_of_all_partitions(seed: int) -> None:
         image = delta.apply(number, 1, 0)
         counts.publish(delta, image)
         check(counts, image)
-    late = PartitionCounts()
+    late = PartitionCounts(fails)
     late.publish(MetadataDelta.between_empty_and(image), image)
     check(late, image)
+
+
+async def test_of_much_a_part_is_counted_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what changes meanwhile after it."""
+    monkeypatch.setattr(partition_counts, "PIECE_PARTITIONS", 4)
+    delta = MetadataDelta(EMPTY_IMAGE)
+    for number in range(20):
+        change_something(Random(number), delta, number)
+    image = delta.apply(0, 1, 0)
+    counts = PartitionCounts(fails)
+    counts.publish(MetadataDelta.between_empty_and(image), image)
+    assert 4 <= counts.partitions < 8
+    removed = MetadataDelta(image)
+    removed.replay(RemoveTopicRecord(next(iter(image.topics.topics))), 1)
+    image = removed.apply(1, 1, 0)
+    counts.publish(removed, image)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    check(counts, image)
+
+
+async def test_what_cannot_be_counted_ends_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    delta = MetadataDelta(EMPTY_IMAGE)
+    change_something(Random(1), delta, 1)
+    failures: list[BaseException] = []
+    counts = PartitionCounts(failures.append)
+    monkeypatch.setattr(counts, "_add", None)
+    counts.publish(delta, delta.apply(0, 1, 0))
+    assert [type(one) for one in failures] == [TypeError]

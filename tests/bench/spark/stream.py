@@ -1,0 +1,81 @@
+"""How far verdicts are behind a writer that keeps a pace."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from jepsen.history import OpType, to_json
+from jepsen.spark.generate.recipe import UNIQUE_REGISTER, Recipe
+from tests.spark_equality import generated
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from jepsen.spark.watch import Seen
+
+OPERATIONS_A_KEY = 100
+IDLE_S = 10.0
+_SLICE_S = 0.05
+
+
+class _Writer:
+    """Writes a history at a pace, and knows when each operation was there."""
+
+    def __init__(self, path: Path, lines: list[tuple[str, bool]], lines_a_second: int) -> None:
+        self._path = path
+        self._lines = lines
+        self._slice = max(1, int(lines_a_second * _SLICE_S))
+        self._ended: list[int] = [0]
+        self._at: list[float] = [time.monotonic()]
+
+    def run(self) -> None:
+        """Returns when all is written."""
+        begin = time.monotonic()
+        with self._path.open("w") as file:
+            for number, first in enumerate(range(0, len(self._lines), self._slice)):
+                time.sleep(max(0.0, begin + number * _SLICE_S - time.monotonic()))
+                part = self._lines[first : first + self._slice]
+                file.writelines(line for line, _ in part)
+                file.flush()
+                self._at.append(time.monotonic())
+                self._ended.append(self._ended[-1] + sum(ends for _, ends in part))
+
+    def written_at(self, operation: int) -> float:
+        """When the end of that operation, counted from one, was in the file."""
+        return self._at[bisect.bisect_left(self._ended, operation)]
+
+
+def lags(spark: SparkSession, rate: int, seconds: int, scratch: Path) -> list[float]:
+    """Of each micro-batch the seconds from its first operation's end to the verdict."""
+    from jepsen.spark.check import Question
+    from jepsen.spark.watch import watch
+
+    path = scratch / "stream.jsonl"
+    operations = rate * seconds
+    recipe = Recipe(UNIQUE_REGISTER, operations, max(1, operations // OPERATIONS_A_KEY))
+    lines = [
+        (to_json(op) + "\n", op.type is not OpType.INVOKE)
+        for op in generated(recipe, scratch / "stream")
+    ]
+    writer = _Writer(path, lines, 2 * rate)
+    found: list[float] = []
+    before = 0
+
+    def judged(seen: Seen) -> bool:
+        nonlocal before
+        if seen.operations > before:
+            found.append(time.monotonic() - writer.written_at(before + 1))
+            before = seen.operations
+        return True
+
+    thread = threading.Thread(target=writer.run)
+    thread.start()
+    own = scratch / "watched"
+    watch(spark, str(path), "auto", Question("linearizable"), own, judged, idle_s=IDLE_S)
+    thread.join()
+    return found
