@@ -100,9 +100,9 @@ class _Judge:
 def so_far(verdict: Verdict) -> Verdict:
     """The verdict without what only the end can show."""
     found = tuple(one for one in verdict.anomalies if one.name not in NOT_YET)
-    if found or verdict.valid is not False:
-        return replace(verdict, anomalies=found)
-    return replace(verdict, anomalies=(), valid=True)
+    if found == verdict.anomalies:
+        return verdict  # it may be invalid without a word, where the search for one ran out
+    return replace(verdict, anomalies=found, valid=verdict.valid if found else True)
 
 
 def watch(

@@ -256,18 +256,6 @@ def test_a_lost_write_is_told_while_the_writer_goes_on(
 
 
 @pytest.mark.req("J7")
-def test_what_may_still_come_is_not_missing() -> None:
-    from jepsen.checkers.verdict import Anomaly, Verdict
-    from jepsen.spark.watch import so_far
-
-    unseen, lost = Anomaly("unseen"), Anomaly("lost-write")
-    dark = Verdict("unknown", why_unknown="nothing")
-    assert so_far(Verdict(False, (unseen,))) == Verdict(True)
-    assert so_far(Verdict(False, (lost, unseen))) == Verdict(False, (lost,))
-    assert so_far(dark) == dark
-
-
-@pytest.mark.req("J7")
 @pytest.mark.parametrize(("origin", "column"), KNOWN)
 def test_known_histories_get_their_verdicts(
     histories: Path, origin: str, column: str, capsys: pytest.CaptureFixture[str]

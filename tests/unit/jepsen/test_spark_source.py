@@ -1,4 +1,4 @@
-"""A history that grows, as Spark's stream reads it: what each micro-batch has, without Spark."""
+"""A history that grows: what a micro-batch has of it and what it shows, without Spark running."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.errors import InputError
 from jepsen.history import HistoryError, to_json
 from tests.unit.jepsen.histories import history
@@ -110,3 +111,14 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_history_has_a_path() -> None:
     with pytest.raises(InputError, match="name the history in load"):
         source.HistorySource({}).streamReader(None)
+
+
+def test_what_may_still_come_is_not_missing() -> None:
+    from jepsen.spark.watch import so_far
+
+    unseen, lost = Anomaly("unseen"), Anomaly("lost-write")
+    dark = Verdict("unknown", why_unknown="nothing")
+    assert so_far(Verdict(False, (unseen,))) == Verdict(True)
+    assert so_far(Verdict(False, (lost, unseen))) == Verdict(False, (lost,))
+    for as_it_is in (dark, Verdict(False), Verdict(True)):
+        assert so_far(as_it_is) == as_it_is
