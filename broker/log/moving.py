@@ -207,14 +207,16 @@ class LogMoves:
         if move.log.topic_id is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log has no topic id yet")
         stale = f"{move.log.directory}/{COMPLETE}"
-        await self._on(move.home, partial(_remove, self._files, stale))
+        await self._on(move, move.home, partial(_remove, self._files, stale))
         topic_id = {move.future.directory: move.log.topic_id}
-        await self._on(move.target, partial(checkpoints.write_topic_ids, self._files, topic_id))
-        await self._on(move.target, partial(self._files.sync_directory, move.target.path))
-        await self._on(move.target, move.begin)
+        await self._on(
+            move, move.target, partial(checkpoints.write_topic_ids, self._files, topic_id)
+        )
+        await self._on(move, move.target, partial(self._files.sync_directory, move.target.path))
+        await self._on(move, move.target, move.begin)
         while move.goes_on and not move.has_switched:
             if not move.is_sound:
-                await self._on(move.target, move.begin)
+                await self._on(move, move.target, move.begin)
             elif move.missing_bytes > LAST_BYTES:
                 await self._copy(move)
             else:
@@ -228,7 +230,7 @@ class LogMoves:
         log, offset = move.log, move.future.log_end_offset
         warm = log.segment_at(offset).warm(offset, _PIECE_BYTES)
         if warm is not None:
-            await self._on(move.home, warm)
+            await self._on(move, move.home, warm)
             if not (move.goes_on and move.is_sound):
                 return
         end = log.log_end_offset
@@ -242,7 +244,7 @@ class LogMoves:
             return
         if not (move.goes_on and move.is_sound):
             return
-        await self._on(move.target, partial(move.future.append_as_follower, data))
+        await self._on(move, move.target, partial(move.future.append_as_follower, data))
         move.note_bounds()
         size = len(data)
         while self.copied(size) and move.goes_on:
@@ -255,11 +257,11 @@ class LogMoves:
         future = move.future
         plan = future.flush_plan(rolled_only=False)
         if plan is not None:
-            await self._on(move.target, plan.run)
+            await self._on(move, move.target, plan.run)
             future.flushed(plan)
         note = f"{future.directory}/{COMPLETE}"
         if not self._files.exists(note):
-            await self._on(move.target, partial(replace_file, self._files, note, b""))
+            await self._on(move, move.target, partial(replace_file, self._files, note, b""))
 
     def _switch(self, move: Move) -> bool:
         """Puts the copy in the log's place, if that is possible in this turn of the loop."""
@@ -308,15 +310,16 @@ class LogMoves:
 
         move.target.submit(remove)
 
-    async def _on(self, directory: LogDirectory, call: Callable[[], T]) -> T:
-        """Runs a call on the worker; a disk that refuses takes the directory offline."""
+    async def _on(self, move: Move, directory: LogDirectory, call: Callable[[], T]) -> T:
+        """Runs a call on the worker; a disk that refuses takes the directory offline.
+
+        Not for a move that has ended meanwhile: the files may be gone.
+        """
         try:
             return await directory.worker.submit(call)
-        except OSError as error:
-            directory.fail(error)
-            raise
-        except KafkaError as error:
-            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+        except (OSError, KafkaError) as error:
+            refused = isinstance(error, OSError) or error.code is ErrorCode.KAFKA_STORAGE_ERROR
+            if refused and move.goes_on:
                 directory.fail(error)
             raise
 

@@ -12,6 +12,7 @@ import pytest
 
 from broker.log import moving
 from broker.log.log_manager import LogManager
+from broker.log.segment import Segment
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import TopicConfig
@@ -193,6 +194,24 @@ async def test_a_directory_that_fails_ends_the_move() -> None:
     with pytest.raises(KafkaError) as raised:
         world.manager.move(P0, "/d2")
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    await world.manager.stop()
+
+
+async def test_a_log_that_is_deleted_while_it_is_read_harms_no_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(moving, "LAST_BYTES", -1)
+    world = World()
+    await world.start()
+
+    def deleted() -> None:
+        world.manager.delete(P0)
+        raise FileNotFoundError("/d1/t-0")
+
+    monkeypatch.setattr(Segment, "warm", lambda _segment, _offset, _size: deleted)
+    world.manager.move(P0, "/d2")
+    await world.until(lambda: world.manager.get(P0) is None and not world.copies())
+    assert world.manager.offline_directories == []
     await world.manager.stop()
 
 
