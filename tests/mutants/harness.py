@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _VIOLATION = re.compile(r"\bViolation(?:: |\([\"'])(\w+):")
 """What a node or an invariant of the simulated cluster raised."""
+_CUT_SHORT = re.compile(r"^Timeout \(\d", re.MULTILINE)
+"""As faulthandler begins what it writes before it ends a run."""
 MODULE = "tests.mutants.harness"
 """By whatever name it is run."""
 SEEDS = 6
@@ -123,7 +125,12 @@ def __getattr__(name: str) -> Callable[[World], Coroutine[Any, Any, None]]:
 
 
 def finding(result: RunResult) -> str:
-    """What a failed run was found by: checkers and anomalies, or what a node said as it ended."""
+    """What a failed run was found by: checkers and anomalies, or what a node said as it ended.
+
+    TimeoutError for a run that was cut short, which shows how busy the machine is and no bug.
+    """
+    if _CUT_SHORT.search(result.output):
+        raise TimeoutError(f"seed {result.seed}: the run was not over in time; try it alone")
     last = result.output.rpartition(FOUND)
     if last[1]:
         return last[2].partition("\n")[0]
@@ -139,15 +146,19 @@ class Hunter:
         self._sound: set[tuple[str, tuple[str, ...], int]] = set()
 
     def go(self, hunt: Hunt, seeds: Sequence[int]) -> Found:
-        """Tries seeds until the bug is found. RuntimeError if a run is invalid without it."""
+        """Tries seeds until the bug is found. RuntimeError if a run is invalid without it.
+
+        TimeoutError as for `finding`.
+        """
         simulated_s = processor_s = 0.0
         for seed in seeds:
             result = self._interpreters.run(f"{MODULE}:{hunt.scenario}", seed)
             simulated_s += result.simulated_s
             processor_s += result.processor_s
             if not result.ok:
+                by = finding(result)
                 self._check_sound(hunt, seed)
-                return Found(hunt, finding(result), seed, simulated_s, processor_s)
+                return Found(hunt, by, seed, simulated_s, processor_s)
         return Found(hunt, "", 0, simulated_s, processor_s)
 
     def _check_sound(self, hunt: Hunt, seed: int) -> None:

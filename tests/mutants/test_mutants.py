@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.env.sim.determinism import RunResult
 from tests.mutants import node_scenarios
 from tests.mutants.catalog import CATALOG
 from tests.mutants.core_scenarios import SCENARIOS as CORE_SCENARIOS
 from tests.mutants.core_scenarios import broken_property, try_mutant
-from tests.mutants.harness import HUNTS, Hunter
+from tests.mutants.harness import HUNTS, Hunter, finding
 from tests.mutants.node_scenarios import SCENARIOS as NODE_SCENARIOS
 
 if TYPE_CHECKING:
@@ -93,6 +94,15 @@ def test_a_planted_bug_is_found_by_a_test_of_the_harness(simulator: WarmInterpre
 def test_hunts_are_for_bugs_of_the_catalogue() -> None:
     known = {mutant.name for mutant in CATALOG if mutant.level == "node"}
     assert {hunt.mutant for hunt in HUNTS} <= known
+
+
+def test_a_run_that_was_cut_short_has_found_nothing() -> None:
+    """As faulthandler ends it, in the words of its C code."""
+    cut = RunResult(7, ok=False, trace_hash="", output="Timeout (0:05:00)!\nThread 0x00007f2 ...")
+    with pytest.raises(TimeoutError, match="seed 7"):
+        finding(cut)
+    told = "ended: InvariantViolation: two lead\nseed 7: FAILED"
+    assert finding(RunResult(7, ok=False, trace_hash="", output=told)) == "cluster: failed"
 
 
 @pytest.mark.req("Q2", "Q11")
