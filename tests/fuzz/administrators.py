@@ -74,7 +74,8 @@ def kafka_python(address: str) -> None:
     with warnings.catch_warnings():
         # It reads its schemas in a way that Python 3.11 deprecates.
         warnings.simplefilter("ignore")
-        partition = importlib.import_module("kafka").TopicPartition("t", 0)
+        kafka = importlib.import_module("kafka")
+        partition, replica = kafka.TopicPartition("t", 0), kafka.TopicPartitionReplica("t", 0, 1)
         admins = importlib.import_module("kafka.admin")
         admin = admins.KafkaAdminClient(
             bootstrap_servers=address, request_timeout_ms=1000 * _TIMEOUT_S
@@ -86,6 +87,8 @@ def kafka_python(address: str) -> None:
             lambda: admin.describe_cluster(),
             lambda: admin.describe_metadata_quorum(),
             lambda: admin.describe_log_dirs(),
+            lambda: admin.alter_replica_log_dirs({replica: "/elsewhere"}),
+            lambda: admin.list_config_resources(["topic"]),
             lambda: admin.describe_topic_partitions(["t"]),
             lambda: admin.delete_records({partition: 0}),
         ]
