@@ -228,7 +228,8 @@ class LogManager:
         """Has a log move to another of `log.dirs`; one that is not here yet will be made there.
 
         Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR if one of the directories is
-        offline, REPLICA_NOT_AVAILABLE if the log is not here.
+        offline, REPLICA_NOT_AVAILABLE if the log is not here, INVALID_TOPIC_EXCEPTION if its name
+        is too long for a copy's.
         """
         target = next((one for one in self._directories if one.path == path), None)
         if target is None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.log import checkpoints
 from broker.log.opening import create_log
+from broker.log.removals import NAME_MAX
 from broker.types import LogFacts
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import LONG_MAX
@@ -142,7 +143,8 @@ class LogMoves:
     def request(self, home: LogDirectory, target: LogDirectory, log: PartitionLog) -> None:
         """Moves a log, instead of where it may be going. To where it is: ends what is under way.
 
-        KafkaError(KAFKA_STORAGE_ERROR) if the target refuses.
+        KafkaError(KAFKA_STORAGE_ERROR) if the target refuses, INVALID_TOPIC_EXCEPTION if no copy
+        can have a name.
         """
         under_way = self._moves.get(log.partition)
         if under_way is not None and under_way.is_wanted and under_way.target is target:
@@ -155,7 +157,11 @@ class LogMoves:
 
     def _made(self, target: LogDirectory, log: PartitionLog) -> PartitionLog:
         """An empty copy."""
-        path = f"{target.path}/{log.partition}.{self._runtime.uuid().hex}-future"
+        name = f"{log.partition}.{self._runtime.uuid().hex}-future"
+        if len(name) > NAME_MAX:
+            text = f"{log.partition}: its name is too long for a copy's to be made of it"
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+        path = f"{target.path}/{name}"
         # The copy belongs to workers, which nobody may ask to flush.
         config = replace(log.config, flush_messages=LONG_MAX)
         try:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from broker.types import TopicPartition
     from raftctl.runtime.api import Runtime
 
+NAME_MAX = 255
+"""Bytes in the name of a directory, where file systems end."""
 AT_ONCE = 20
 """So many in one turn of the loop: some milliseconds."""
 
@@ -63,8 +65,9 @@ class Removals:
             return
         files = self._runtime.files
         retired = log.take_retired()
-        suffix = "stray" if aside else "delete"
-        doomed = f"{log.directory}.{self._runtime.uuid().hex}-{suffix}"
+        ending = f".{self._runtime.uuid().hex}-{'stray' if aside else 'delete'}"
+        # A topic may have a name that leaves no room for more. What comes behind says enough.
+        doomed = f"{home.path}/{str(log.partition)[: NAME_MAX - len(ending)]}{ending}"
         try:
             files.rename(log.directory, doomed)
         except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 import traceback
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -91,7 +92,9 @@ class FakeLock:
 
 
 class FakeFiles:
-    """Paths to contents. Directories are durable at once, names after `sync_directory`."""
+    """Paths to contents. Directories are durable at once, names after `sync_directory`. The names
+    are no longer than those of real file systems.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, _Node] = {}
@@ -136,12 +139,14 @@ class FakeFiles:
         )
 
     def make_directories(self, path: str) -> None:
+        _check_name(path)
         while path:
             self.directories.add(path)
             path = path.rpartition("/")[0]
 
     def rename(self, source: str, target: str) -> None:
         self.check(source)
+        _check_name(target)
         if source in self.nodes:
             self.nodes[target] = self.nodes.pop(source)
             return
@@ -251,3 +256,8 @@ class FakeRuntime:
 
     def worker(self, name: str, *, short_calls: bool = False) -> FakeWorker:
         return FakeWorker()
+
+
+def _check_name(path: str) -> None:
+    if len(path.rpartition("/")[2]) > 255:
+        raise OSError(errno.ENAMETOOLONG, "file name too long", path)

@@ -268,6 +268,26 @@ async def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
     await manager.stop()
 
 
+@pytest.mark.parametrize("aside", [False, True])
+async def test_a_log_with_the_longest_name_is_removed_and_its_directory_lives(
+    aside: bool,
+) -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    longest = TopicPartition("t" * 249, 99_999)
+    manager.create(longest, TOPIC_ID, TopicConfig())
+    manager.delete(longest, aside=aside)
+    await settle()
+    assert manager.offline_directories == []
+    left = [name for name in files.names("/d1") if name.startswith("t")]
+    assert [(len(name), name[-6:]) for name in left] == ([(255, "-stray")] if aside else [])
+    manager.create(longest, TOPIC_ID, TopicConfig())
+    await manager.stop()
+    again = await started(files)
+    assert again.partitions == [longest]
+    await again.stop()
+
+
 def whole(files: FakeFiles) -> list[str]:
     """The directories of logs that are not on their way out."""
     return [name for name in files.names("/d1") if name.startswith("a-") and "delete" not in name]

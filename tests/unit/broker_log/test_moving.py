@@ -172,6 +172,19 @@ async def test_what_cannot_be(partition: TopicPartition, path: str, code: ErrorC
     await world.manager.stop()
 
 
+async def test_a_name_that_leaves_a_copy_none_harms_no_directory() -> None:
+    world = World()
+    await world.start()
+    longest = TopicPartition("t" * 249, 0)
+    log = world.manager.create(longest, UUID(int=2), CONFIG)
+    here = world.manager.directory_of(longest)
+    with pytest.raises(KafkaError) as raised:
+        world.manager.move(longest, "/d2" if here == "/d1" else "/d1")
+    assert raised.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert (world.manager.get(longest), world.manager.offline_directories) == (log, [])
+    await world.manager.stop()
+
+
 async def test_a_log_that_is_not_here_yet_is_made_where_it_is_wanted() -> None:
     world = World()
     await world.manager.start()
