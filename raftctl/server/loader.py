@@ -18,6 +18,7 @@ from raftctl.metadata.partition_rows import replay_payload
 from raftctl.metadata.record_codec import pack_payload
 from raftctl.metadata.records import BeginTransactionRecord
 from raftctl.raft.messages import Offset
+from raftctl.runtime.collector import look_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 TURN_BYTES_MAX = 128 * 1024
 """Replayed in one turn of the event loop, or one batch: some 3,000 partitions, 20 ms."""
+CHANGES_MAX = 1_000
+"""Partitions that may change until garbage is looked for: it takes some milliseconds. Their new
+images take the places of the old ones, which Python does not count as new.
+"""
 _BEGINNING = pack_payload([BeginTransactionRecord()])
 """Of a batch with which a transaction begins."""
 
@@ -76,6 +81,8 @@ class MetadataLoader:
         self._coming: _Coming | None = None
         """Comes before what the log says after it."""
         self._next_turn: asyncio.Handle | None = None
+        self._changes = 0
+        """Of partitions, since garbage was looked for."""
         self._when_replayed: list[Callable[[], None]] = []
 
     def add_publisher(self, publisher: MetadataPublisher) -> None:
@@ -197,8 +204,15 @@ class MetadataLoader:
         self._next_offset = image.offset + 1
         for publisher in self._publishers:
             publisher.publish(delta, image)
+        self._look_for_garbage(delta)
         if self.caught_up:
             self._caught_up.set()
+
+    def _look_for_garbage(self, delta: MetadataDelta) -> None:
+        self._changes += sum([len(topic.partitions) for topic in delta.changed_topics.values()])
+        if self._changes >= CHANGES_MAX:
+            self._changes = 0
+            look_now()
 
     def _replay(self, batches: list[Batch]) -> None:
         whole = batches[0].base_offset == self._next_offset

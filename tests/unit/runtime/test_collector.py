@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from itertools import count
 
 import pytest
 
-from raftctl.runtime.collector import PAUSE_S, Collector
+from raftctl.runtime.collector import PAUSE_S, Collector, look_now
 
 pytestmark = pytest.mark.req("C13")
 
@@ -39,3 +40,28 @@ def test_young_collections_freeze_nothing() -> None:
         assert gc.get_freeze_count() <= before
     finally:
         collector.stop()
+
+
+class Knot:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_garbage_is_looked_for_when_asked_in_a_process_that_is_a_node() -> None:
+    def survives() -> bool:
+        knot = weakref.ref(Knot())
+        look_now()
+        return knot() is not None
+
+    collector = Collector(lambda: 0.0)
+    gc.disable()
+    try:
+        assert survives()
+        collector.start()
+        assert not survives()
+        collector.stop()
+        assert survives()
+    finally:
+        gc.enable()

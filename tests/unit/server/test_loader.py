@@ -135,6 +135,21 @@ async def test_an_image_has_the_time_of_the_newest_record(at_a_time: int) -> Non
     assert (loader.image.offset, loader.image.epoch, loader.image.timestamp_ms) == (2, 2, 5_000)
 
 
+@pytest.mark.req("C13")
+def test_garbage_is_looked_for_after_so_many_partitions_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic_id = UUID(int=1)
+    pair: list[Record] = [PartitionRecord(topic_id, n, (1,), (1,), 1, 0, 0) for n in (0, 1)]
+    log = batches([TopicRecord("t", topic_id)], *[pair] * 6)
+    following = MetadataLoader(cast("Any", Driver(1, log)))
+    looked_at: list[int] = []
+    monkeypatch.setattr(loader, "CHANGES_MAX", 5)
+    monkeypatch.setattr(loader, "look_now", lambda: looked_at.append(following.image.offset))
+    following.replay_committed(log[-1].end_offset)
+    assert looked_at == [log[3].end_offset - 1, log[6].end_offset - 1]
+
+
 # --- much to replay -------------------------------------------------------------------------------
 
 MUCH = batches(*[[named(f"{number:02}")] for number in range(12)])
