@@ -351,6 +351,13 @@ class Chaos:
         brokers = active.loader.image.brokers.values()
         return sum(broker.active for broker in brokers) == self.cluster.brokers
 
+    def _all_brokers_registered(self) -> bool:
+        """In their present lives: the controller may not have missed them in the last ones yet."""
+        nodes = list(self._nodes(self.cluster.broker_names))
+        # Nobody hosts anything before.
+        registered = all(node.broker is not None and node.broker.replicas.hosted for node in nodes)
+        return registered and len(nodes) == self.cluster.brokers
+
     def _partition_images(self, node: Any) -> Iterator[PartitionImage]:
         for topic in node.loader.image.topics.in_order():
             yield from (topic.partitions[number] for number in range(len(topic.partitions)))
@@ -399,6 +406,7 @@ class Chaos:
             and not troubled
             and self._all_in_sync()
             and self._all_brokers_active()
+            and self._all_brokers_registered()
         )
         active = self.active()
         if safe and active is not None:
