@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from tests.bench.scale.leaving import since
 from tests.bench.scale.snapshots import Writing
 from tests.bench.scale.table import table
 
@@ -53,3 +55,11 @@ def test_the_table_has_a_column_for_each_size() -> None:
         "| `created_per_s` | 30,000 | 31,000 |",
         "| `late` |  | 1 |",
     ]
+
+
+async def test_leaders_that_moved_between_two_looks_had_moved_when_the_broker_was_taken() -> None:
+    seen: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+    seen.set_result(12.5)
+    unseen: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+    assert (since(10.0, seen, 15.0), since(10.0, unseen, 15.0)) == (2.5, 5.0)
+    assert unseen.cancelled()
