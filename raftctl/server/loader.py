@@ -209,7 +209,9 @@ class MetadataLoader:
             self._caught_up.set()
 
     def _look_for_garbage(self, delta: MetadataDelta) -> None:
-        self._changes += sum([len(topic.partitions) for topic in delta.changed_topics.values()])
+        # What is whole comes from an image that there is already, and is not copied for this.
+        topics = delta.changed_topics.values()
+        self._changes += sum([len(one.partitions) for one in topics if one.whole is None])
         if self._changes >= CHANGES_MAX:
             self._changes = 0
             look_now()

@@ -9,7 +9,6 @@ import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 _LOOK_S = 0.2
 
@@ -36,12 +35,7 @@ class Usage:
         self._looks.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._looks.join()
         self.processor_s += _of_all(_processor_s)

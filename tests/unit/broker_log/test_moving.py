@@ -121,7 +121,6 @@ async def test_a_copy_is_told_and_ends_when_it_is_not_wanted(
     world = World()
     await world.start()
     world.manager.move(P0, "/d2")
-    await world.until(lambda: world.manager.housekeeping.moves.copied is not None)
     first, second = await world.manager.describe()
     assert [one.is_future for one in first.logs] == [False]
     (grown,) = second.logs

@@ -150,6 +150,22 @@ def test_garbage_is_looked_for_after_so_many_partitions_changed(
     assert looked_at == [log[3].end_offset - 1, log[6].end_offset - 1]
 
 
+@pytest.mark.req("C13")
+def test_a_whole_image_is_neither_copied_nor_looked_at_for_garbage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records: list[Record] = [TopicRecord("t", UUID(int=1))]
+    records += [PartitionRecord(UUID(int=1), n, (1,), (1,), 1, 0, 0) for n in range(9)]
+    delta = MetadataDelta(EMPTY_IMAGE)
+    delta.replay_all(records, 0)
+    image = delta.apply(9, 1, 0)
+    monkeypatch.setattr(loader, "CHANGES_MAX", 5)
+    monkeypatch.setattr(loader, "look_now", lambda: pytest.fail("nothing was replaced"))
+    whole = MetadataDelta.between_empty_and(image)
+    MetadataLoader(cast("Any", Driver(1))).publish(whole, image)
+    assert all(topic.whole is not None for topic in whole.changed_topics.values())
+
+
 # --- much to replay -------------------------------------------------------------------------------
 
 MUCH = batches(*[[named(f"{number:02}")] for number in range(12)])
