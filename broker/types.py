@@ -16,6 +16,10 @@ from raftctl.errors import ErrorCode
 from raftctl.runtime.api import Buffer, Piece
 
 _EPOCH_PER_TRANSACTION = 2
+CONSUMER_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATE = "__transaction_state"
+INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+"""The brokers' own, with what their coordinators know."""
 CONSUMER = -1
 """The replica id of a client that is not a broker."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_of
+from broker.coordinator.internal_topics import partition_of
+from broker.types import CONSUMER_OFFSETS, TRANSACTION_STATE
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from broker.apis.context import Pending
 from broker.apis.groups import ask
 from broker.coordinator.group_records import NO_EXPIRY, UNSTABLE, CommittedOffset
 from broker.coordinator.group_requests import Caller, Commit, DeleteOffsets, FetchOffsets
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.replication.transaction_guards import Sender
-from broker.types import TopicPartition
+from broker.types import CONSUMER_OFFSETS, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

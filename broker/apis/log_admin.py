@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.context import Pending
-from broker.types import DeletedRecords, TopicPartition
+from broker.types import INTERNAL_TOPICS, DeletedRecords, TopicPartition
 from raftctl.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from broker.protocol.codec import Request
     from broker.types import LogDirectoryFacts
     from raftctl.errors import KafkaError
-
-_INTERNAL = ("__consumer_offsets", "__transaction_state")
 
 
 # --- DeleteRecords (row L7, KIP-107) --------------------------------------------------------------
@@ -32,7 +30,7 @@ def handle_delete_records(context: ApiContext, request: Request) -> Answer | Pen
     """
     body = request.body
     asked = _asked(body)
-    allowed = [(key, offset) for key, offset in asked if key.topic not in _INTERNAL]
+    allowed = [(key, offset) for key, offset in asked if key.topic not in INTERNAL_TOPICS]
     timeout_ms = context.bounded_wait_ms(max(body["timeout_ms"], 0))
     results = context.replicas.delete_records(timeout_ms, allowed)
     if isinstance(results, list):
@@ -43,7 +41,7 @@ def handle_delete_records(context: ApiContext, request: Request) -> Answer | Pen
 def refuse_delete_records(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The same error for each partition."""
     asked = _asked(request.body)
-    allowed = [key for key, _ in asked if key.topic not in _INTERNAL]
+    allowed = [key for key, _ in asked if key.topic not in INTERNAL_TOPICS]
     return _deleted(asked, [DeletedRecords(error.code)] * len(allowed))
 
 
@@ -60,7 +58,7 @@ def _deleted(asked: Sequence[tuple[TopicPartition, int]], results: list[DeletedR
     told = []
     for key, _ in asked:
         result = DeletedRecords(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        if key.topic not in _INTERNAL:
+        if key.topic not in INTERNAL_TOPICS:
             result = next(remaining)
         told.append((key, result))
     return {

@@ -12,6 +12,7 @@ from broker.apis.brokers import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, co
 from broker.apis.context import ApiContext, Encoded
 from broker.protocol.codec import encode_response_body
 from broker.protocol.versions import ApiKey
+from broker.types import INTERNAL_TOPICS
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 
@@ -182,7 +183,7 @@ def _unknown(key: Key, error: ErrorCode) -> dict[str, Any]:
 
 def is_internal(name: str) -> bool:
     """Whether clients leave the topic out unless they ask for internal ones."""
-    return name in ("__consumer_offsets", "__transaction_state")
+    return name in INTERNAL_TOPICS
 
 
 def partition_message(

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker.apis.brokers import current_leader, node_endpoints
 from broker.apis.context import ApiContext, HangUpError, Pending
-from broker.coordinator.internal_topics import INTERNAL_TOPICS
 from broker.coordinator.transaction_verifier import Check
 from broker.replication.transaction_guards import sender_of
-from broker.types import AppendResult, TopicPartition
+from broker.types import INTERNAL_TOPICS, AppendResult, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

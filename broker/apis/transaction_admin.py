@@ -10,11 +10,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.context import Pending
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.topic_patterns import matching
 from broker.coordinator.transaction_state import Transaction, TransactionState
 from broker.replication.hosted import ALL_IN_SYNC
-from broker.types import EndMarker, TopicPartition, by_topic
+from broker.types import CONSUMER_OFFSETS, EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS
 from broker.coordinator.transaction_state import TRANSACTION_V2
 from broker.coordinator.transactions import AddPartitions, EndTransaction, InitProducer
-from broker.types import TopicPartition, by_topic
+from broker.types import CONSUMER_OFFSETS, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

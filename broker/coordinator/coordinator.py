@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.group_core import GroupCore
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
+from broker.coordinator.internal_topics import partition_of
 from broker.coordinator.shard import Shard
 from broker.replication.background import Background
-from broker.types import TopicPartition
+from broker.types import CONSUMER_OFFSETS, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -1,17 +1,14 @@
-"""The brokers' own topics: what they are called, how they are made, who is whose coordinator."""
+"""The brokers' own topics: how they are made, who is whose coordinator."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.types import TRANSACTION_STATE
 from raftctl.metadata.requests import NewTopic
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
-
-CONSUMER_OFFSETS = "__consumer_offsets"
-TRANSACTION_STATE = "__transaction_state"
-INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 
 _INT_MIN = -(2**31)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordinator.coordinator import Coordinator
-from broker.coordinator.internal_topics import TRANSACTION_STATE
 from broker.coordinator.marker_sender import MarkerSender
 from broker.coordinator.transactions import Settings, TransactionCore
+from broker.types import TRANSACTION_STATE
 from raftctl.metadata.image import EMPTY_IMAGE
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.coordinator.broker_queues import BrokerQueues, Form
-from broker.coordinator.internal_topics import TRANSACTION_STATE, partition_of
+from broker.coordinator.internal_topics import partition_of
 from broker.coordinator.transactions import AddPartitions
 from broker.protocol.versions import ApiKey
 from broker.replication.partition import NO_LEADER
-from broker.types import TopicPartition, by_topic
+from broker.types import TRANSACTION_STATE, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

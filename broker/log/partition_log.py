@@ -216,7 +216,7 @@ class PartitionLog:
     def roll(self, base_offset: int) -> None:
         """Begins a new segment, whose first batch is not below `base_offset`."""
         with self._disk():
-            self._segments[-1].seal()
+            self.seal()
             self._snapshot(base_offset)
             self._add_segment(base_offset)
 
@@ -420,7 +420,7 @@ class PartitionLog:
         """
         if closing:
             with self._disk():
-                self._segments[-1].seal()
+                self.seal()
             self._snapshot(self.log_end_offset)
         whole = [s for s in self._segments[: None if closing else -1] if not s.is_durable]
         active = None if rolled_only or closing or not self.is_dirty else self._segments[-1]

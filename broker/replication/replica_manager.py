@@ -31,6 +31,7 @@ from broker.replication.strays import strays
 from broker.replication.throttle import Throttles
 from broker.types import (
     CONSUMER,
+    INTERNAL_TOPICS,
     AppendResult,
     EpochEndOffset,
     FetchParams,
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
     from raftctl.plugins import BrokerContext
 
 
-_LED_AT_ONCE = frozenset(("__consumer_offsets", "__transaction_state"))
-"""Coordinators go by the same image, right after: there are few of these partitions."""
 _SHRUNK_A_TURN = 500
 """Of so many partitions are the replicas looked at before others have their turn."""
 
@@ -184,7 +183,8 @@ class ReplicaManager:
             self._drop(partition, topic_id)
         elif hosted is None or hosted.topic_id != topic_id:
             self._arrivals.add(partition, topic_id, image)
-        elif partition.topic in _LED_AT_ONCE:
+        elif partition.topic in INTERNAL_TOPICS:
+            # Coordinators go by the same image, right after. There are few of these.
             self._take(partition, topic_id, image)
         else:
             self._changed.add(partition, topic_id, image)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
+from broker.coordinator.internal_topics import partition_of
+from broker.types import CONSUMER_OFFSETS
 from tests.simulation.chaos_clients import ERRORS, REQUEST_TIMEOUT_MS, TOPIC, Writer, create_topic
 from tests.simulation.rig import PACE_S, PATIENCE_S, Rig
 

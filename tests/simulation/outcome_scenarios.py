@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from broker.coordinator.internal_topics import TRANSACTION_STATE, partition_of
+from broker.coordinator.internal_topics import partition_of
 from broker.protocol.versions import ApiKey
+from broker.types import TRANSACTION_STATE
 from jepsen.env.sim.cluster import BROKER_PORT
 from raftctl.errors import ErrorCode, KafkaError
 from tests.simulation.rig import Rig

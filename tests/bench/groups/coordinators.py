@@ -8,8 +8,9 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.internal_topics import CONSUMER_OFFSETS, partition_of
+from broker.coordinator.internal_topics import partition_of
 from broker.protocol.versions import ApiKey
+from broker.types import CONSUMER_OFFSETS
 from raftctl.errors import KafkaError
 from raftctl.localcluster.layout import LOCAL_TIMEOUTS
 from tests.bench.groups.wire import AGAIN_S, GIVE_UP_S, Wire
