@@ -7,14 +7,14 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pytest
 
 from jepsen.spark.generate.recipe import Recipe
+from tests.integration.clusters import wait_until
 from tests.peers.tools import need
 from tests.spark_equality import generated, write_table
 
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 
 HOME = Path(pyspark.__file__).parent
 LOOPBACK = ("--host", "127.0.0.1", "--webui-port", "0")
+START_TIMEOUT_S = 300
+CONF = {
+    "spark.driver.host": "127.0.0.1",
+    # All of both workers are there before the first task is given away.
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{START_TIMEOUT_S}s",
+    # What takes moments is not worth compiling.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -46,54 +56,36 @@ def _environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _daemon(
-    environment: Mapping[str, str], kind: str, *arguments: str, ready: str
-) -> Iterator[str]:
-    """What the pattern finds in the log of a process that runs until the block ends."""
+    environment: Mapping[str, str], log: Path, kind: str, *arguments: str
+) -> Iterator[None]:
+    """A process of Spark's that runs until the block ends."""
     command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", *arguments]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        # Read to its end, or the process would wait for a reader one day.
-        rest = threading.Thread(target=process.stderr.read)
+    with log.open("w") as out, subprocess.Popen(command, env=environment, stderr=out) as process:
         try:
-            found = _wait_for(process.stderr, ready)
-            rest.start()
-            yield found
+            yield
         finally:
             process.terminate()
-            if rest.is_alive():
-                rest.join()
-
-
-def _wait_for(log: IO[str], pattern: str) -> str:
-    said = []
-    for line in log:
-        said.append(line)
-        if found := re.search(pattern, line):
-            return found[0]
-    raise AssertionError("it has ended: " + "".join(said))
 
 
 @contextmanager
 def _cluster(environment: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """The address of a master with two workers, `worker-0` and `worker-1` in the folder."""
+    """The address of a master to which `worker-0` and `worker-1`, both in the folder, will come."""
+    log = folder / "master.log"
     with ExitStack() as stack:
-        at = ("--port", "0", *LOOPBACK)
-        begin = _daemon(environment, "master.Master", *at, ready=r"spark://127.0.0.1:\d+")
-        master = stack.enter_context(begin)
-        for number in range(2):
-            size = ("--cores", "1", "--memory", "1g")
-            own = ("--work-dir", str(folder / f"worker-{number}"))
-            begin = _daemon(
-                environment,
-                *("worker.Worker", *LOOPBACK, *size, *own, master),
-                ready="Successfully registered with master",
-            )
-            stack.enter_context(begin)
+        begin = _daemon(environment, log, "master.Master", "--port", "0", *LOOPBACK)
+        stack.enter_context(begin)
+        address = re.compile(r"spark://127.0.0.1:\d+")
+        wait_until(lambda: address.search(log.read_text()), log.read_text, START_TIMEOUT_S)
+        master = address.findall(log.read_text())[0]
+        for name in ("worker-0", "worker-1"):
+            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / name))
+            kind = ("worker.Worker", *LOOPBACK, *size, master)
+            stack.enter_context(_daemon(environment, folder / f"{name}.log", *kind))
         yield master
 
 
 @pytest.mark.req("J7")
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(2 * START_TIMEOUT_S)
 def test_a_master_and_two_workers_judge_what_is_submitted(tmp_path: Path) -> None:
     need("java")
     table = tmp_path / "history.parquet"
@@ -105,8 +97,8 @@ def test_a_master_and_two_workers_judge_what_is_submitted(tmp_path: Path) -> Non
     with _cluster(environment, tmp_path) as master:
         submitted = subprocess.run(
             [
-                *(HOME / "bin" / "spark-submit", "--master", master),
-                *("--executor-memory", "512m", "--conf", "spark.driver.host=127.0.0.1"),
+                *(HOME / "bin" / "spark-submit", "--master", master, "--executor-memory", "512m"),
+                *(word for one in CONF.items() for word in ("--conf", "=".join(one))),
                 *("--py-files", shipped / "jepsen.zip", shipped / "jepsen_spark.py"),
                 *("check", table, "--print", "json", "--scratch", tmp_path),
             ],
