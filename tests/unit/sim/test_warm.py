@@ -70,9 +70,13 @@ def test_a_failing_run_tells_its_story_and_the_next_is_none_the_worse(
 
 
 def test_a_run_that_never_ends_is_stopped_and_says_where_it_was(warm: WarmInterpreters) -> None:
-    stuck = warm.run(target("endless"), 1, timeout_s=0.5)
-    assert not stuck.ok
-    assert "in endless" in stuck.output
+    # On a busy machine it may have to be given longer to get there.
+    for timeout_s in (0.5, 5, 50):
+        stuck = warm.run(target("endless"), 1, timeout_s=timeout_s)
+        assert not stuck.ok
+        if "in endless" in stuck.output:
+            return
+    pytest.fail(stuck.output)
 
 
 def test_whoever_is_interrupted_leaves_no_answer_to_the_next(warm: WarmInterpreters) -> None:
