@@ -116,14 +116,18 @@ def check_key(
 
 
 def end_states(
-    mine: list[Operation], model: Model, starts: Iterable[Any], budget: Budget
+    mine: list[Operation],
+    model: Model,
+    starts: Iterable[Any],
+    budget: Budget,
+    machine: Machine | None = None,
 ) -> frozenset[Any]:
     """The states in which the operations on one key may leave it, from any of the states it may
     begin with; none if nothing explains them. Raises Exhausted.
 
     An operation with unknown outcome may take effect yet, after all others.
     """
-    machine = Machine(model)
+    machine = machine or Machine(model)
     moments, width, unknown = _moments(mine, model)
     search = _search(machine, Purse(budget), width, unknown=unknown)
     search.begin_with(map(machine.state_id, starts))

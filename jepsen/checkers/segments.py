@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.linearizable import end_states
-from jepsen.checkers.machine import observed
+from jepsen.checkers.machine import Machine, observed
 from jepsen.edn import hashable
 from jepsen.history import OpType
 
@@ -37,9 +37,10 @@ def relation(mine: Sequence[Operation], model: Register, budget: Budget) -> Rela
     """
     starts = {ELSE, *_seen_first(mine, model)}
     found: Relation = {start: frozenset({start}) for start in starts}
+    machine = Machine(model)
     for part in parts(mine, model):
         after = {
-            states: end_states(part, model, states, budget)
+            states: end_states(part, model, states, budget, machine)
             for states in set(found.values())
             if states
         }

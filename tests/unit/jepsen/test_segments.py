@@ -20,7 +20,7 @@ MODEL = Register(failed_cas_observes=True)
 @pytest.mark.req("J3", "J7")
 def test_parts_composed_have_the_verdict_of_the_whole() -> None:
     found: Counter[tuple[bool, bool]] = Counter()
-    for seed in range(600):
+    for seed in range(300):
         rng = random.Random(seed)
         lines = made_history(
             rng,
@@ -39,7 +39,7 @@ def test_parts_composed_have_the_verdict_of_the_whole() -> None:
         valid = comes_through(MODEL.initial, relations)
         assert valid is check_key(None, mine, MODEL, Budget()).valid, f"seed {seed}"
         found[valid, len(chunks) > 1] += 1
-    assert min(found[valid, True] for valid in (True, False)) > 100
+    assert min(found[valid, True] for valid in (True, False)) > 50
 
 
 @pytest.mark.req("J3", "J7")
