@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -22,12 +22,11 @@ from jepsen.edn import hashable
 from jepsen.spark.schema import READ_COLUMNS, operations_of, text_of, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame
 
-    from jepsen.checkers.models import Model
-    from jepsen.checkers.segments import Relation
+    from jepsen.checkers.models import Register
     from jepsen.history import Operation
     from jepsen.spark.linearizable import Limits
 
@@ -133,8 +132,8 @@ def _relations(
 ) -> Iterator[pa.RecordBatch]:
     for group, rows in groupby(_placed(batches), key=lambda row: row[0]):
         history, key, chunk, lenient = group
-        known = model_named(model, lenient=lenient, initial=initial)
-        found = _relation([operation for _, operation in rows], known, limits)
+        register = cast("Register", model_named(model, lenient=lenient, initial=initial))
+        found = _relation([operation for _, operation in rows], register, limits)
         yield pa.RecordBatch.from_pylist(
             [
                 {
@@ -159,8 +158,9 @@ def _placed(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[_Group, Operati
 
 
 def _relation(
-    mine: list[Operation], model: Model, limits: Limits
-) -> Relation | dict[Any, frozenset[Any] | None]:
+    mine: list[Operation], model: Register, limits: Limits
+) -> Mapping[Any, frozenset[Any] | None]:
+    """Of a chunk; the search runs out or refuses: None for what it may end with."""
     deadline = time.monotonic() + limits.time_s
     try:
         return relation(mine, model, Budget(limits.memory_bytes, deadline, time.monotonic))
