@@ -178,7 +178,8 @@ async def test_a_topic_that_cannot_be_had_is_told_with_the_clusters_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def refused(*_: object) -> type[Exception]:
-        return InvalidReplicationFactorError
+        answer: type[Exception] = InvalidReplicationFactorError
+        return answer
 
     monkeypatch.setattr(made, "_created", refused)
     monkeypatch.setattr(made, "PREPARE_S", made.PAUSE_S)
