@@ -185,6 +185,8 @@ class Run:
         self._spec = spec
         self._environment = environment
         self._workload = workload_of(spec)
+        self.interrupted = False
+        """Whether it was asked to stop."""
         rng = random.Random(f"{spec.seed}/clients")
         self.interpreter = Interpreter(
             spec.concurrency,
@@ -206,7 +208,7 @@ class Run:
 
     def stop(self) -> None:
         """Nothing more of the test proper; the end comes as it does."""
-        self.interpreter.stopped = True
+        self.interrupted = self.interpreter.stopped = True
 
     async def run(self) -> None:
         """From a cluster that is ready to the last operation."""
