@@ -199,6 +199,14 @@ def generate(
         float, typer.Option(min=0.0, max=1.0, help="Share of operations that end unknown.")
     ] = 0.01,
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same history.")] = 0,
+    barrier_every: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="K",
+            help="Registers: all is quiet after K operations on a key, only reads crash; 0: never.",
+        ),
+    ] = 0,
 ) -> None:
     """Makes a history of which it is known what is wrong.
 
@@ -209,7 +217,7 @@ def generate(
     one_of("--workload", workload, WORKLOADS)
     if output.exists():
         raise InputError(f"{output}: it is there already; name a folder to be made")
-    recipe = Recipe(workload, ops, keys, faults, processes, crashes, seed)
+    recipe = Recipe(workload, ops, keys, faults, processes, crashes, seed, barrier_every)
     recipe.refuse()
     try:
         from jepsen.spark.generate.write import generate as make

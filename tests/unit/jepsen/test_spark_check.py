@@ -53,7 +53,12 @@ def _lines(path: Path, lines: list[Any]) -> str:
 
 
 @pytest.mark.req("J7")
-def test_random_histories_get_the_verdicts_of_one_process(tmp_path: Path) -> None:
+def test_random_histories_get_the_verdicts_of_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Small histories have hot keys, too.
+    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", 20)
+    monkeypatch.setattr("jepsen.spark.segments.CHUNK_OPERATIONS", 4)
     made = {
         recipe.workload: generated(recipe, tmp_path)
         for recipe in (
@@ -64,6 +69,7 @@ def test_random_histories_get_the_verdicts_of_one_process(tmp_path: Path) -> Non
     differing, methods = compare(random_histories(200, 0) | made, tmp_path)
     assert differing == {}
     assert min(methods["zones true"], methods["search true"], methods["search false"]) > 50
+    assert methods["segments true"] > 10
 
 
 @pytest.mark.req("J7")
