@@ -89,9 +89,9 @@ bench-groups: setup
 bench-scale: setup
 	$(BIN)/python -m tests.bench.scale.main --output out/bench-scale.json $(if $(PARTITIONS),--up-to $(PARTITIONS)) $(if $(OBSERVERS),--observers $(OBSERVERS))
 
-# Generated histories on Spark, which needs Java: make bench-spark SIZES="1000000 100000000" LOG_SIZES=10000000.
+# Generated histories on Spark, which needs Java: make bench-spark SIZES="1000000 100000000" LOG_SIZES=10000000 HOT=0.
 bench-spark: setup
-	$(BIN)/python -m tests.bench.spark.main --output out/bench-spark.json $(if $(SIZES),--sizes $(SIZES)) $(if $(LOG_SIZES),--log-sizes $(LOG_SIZES))
+	$(BIN)/python -m tests.bench.spark.main --output out/bench-spark.json $(if $(SIZES),--sizes $(SIZES)) $(if $(LOG_SIZES),--log-sizes $(LOG_SIZES)) $(if $(HOT),--hot $(HOT))
 
 # Random histories, judged on Spark and in one process: make spark-equality COUNT=5000 SEED=1
 spark-equality: setup
