@@ -75,6 +75,14 @@ class CountingSearch:
         self._configurations: _Configurations = {(self._machine.initial, 0): [0]}
         self.peak = 1
 
+    def begin_with(self, states: Iterable[int]) -> None:
+        """In any of these instead of the model's first; before `run`."""
+        self._configurations = {(state, 0): [0] for state in states}
+
+    def states(self) -> set[int]:
+        """In which things may stand when all that returns has returned."""
+        return {state for state, _ in self._configurations}
+
     def run(self, moments: Iterable[Moment]) -> Counterexample | None:
         """Goes through the history. Raises Exhausted."""
         previous = None

@@ -105,16 +105,41 @@ def check_key(
     machine: Machine | None = None,
 ) -> KeyResult:
     """Checks the operations on one key. A `machine` of the model may serve several keys."""
-    machine, purse = machine or Machine(model), Purse(budget)
     moments, width, unknown = _moments(mine, model)
-    search: VisitSearch | CountingSearch
-    search = CountingSearch(machine, purse) if unknown else VisitSearch(machine, purse, width)
+    search = _search(machine or Machine(model), Purse(budget), width, unknown=unknown)
     try:
         counterexample = search.run(moments)
     except Exhausted as error:
         return KeyResult(key, "unknown", len(mine), search.peak, why_unknown=str(error))
     valid = counterexample is None
     return KeyResult(key, valid, len(mine), search.peak, counterexample)
+
+
+def end_states(
+    mine: list[Operation],
+    model: Model,
+    starts: Iterable[Any],
+    budget: Budget,
+    machine: Machine | None = None,
+) -> frozenset[Any]:
+    """The states in which the operations on one key may leave it, from any of the states it may
+    begin with; none if nothing explains them. Raises Exhausted.
+
+    An operation with unknown outcome may take effect yet, after all others.
+    """
+    machine = machine or Machine(model)
+    moments, width, unknown = _moments(mine, model)
+    search = _search(machine, Purse(budget), width, unknown=unknown)
+    search.begin_with(map(machine.state_id, starts))
+    if search.run(moments) is not None:
+        return frozenset()
+    return frozenset(machine.states[state] for state in search.states())
+
+
+def _search(
+    machine: Machine, purse: Purse, width: int, *, unknown: bool
+) -> VisitSearch | CountingSearch:
+    return CountingSearch(machine, purse) if unknown else VisitSearch(machine, purse, width)
 
 
 def _moments(mine: list[Operation], model: Model) -> tuple[list[Moment], int, bool]:

@@ -72,7 +72,7 @@ class Machine:
         """By the number of the call."""
         self._call_ids: dict[Call, int] = {}
         self._steps: list[dict[int, int]] = []
-        self.initial = self._state_id(model.initial)
+        self.initial = self.state_id(model.initial)
 
     def call_id(self, call: Call) -> int:
         """The number of the call."""
@@ -84,7 +84,8 @@ class Machine:
             self.overwrites.append(self._model.overwrites(call))
         return number
 
-    def _state_id(self, state: Any) -> int:
+    def state_id(self, state: Any) -> int:
+        """The number of the state."""
         number = self._state_ids.setdefault(state, len(self.states))
         if number == len(self.states):
             self.states.append(state)
@@ -97,7 +98,7 @@ class Machine:
         after = steps.get(call)
         if after is None:
             result = self._model.step(self.states[state], self._calls[call])
-            after = _ILLEGAL_ID if result is ILLEGAL else self._state_id(result)
+            after = _ILLEGAL_ID if result is ILLEGAL else self.state_id(result)
             steps[call] = after
         return after
 

@@ -74,6 +74,14 @@ class VisitSearch:
         """To their moments."""
         self.peak = 1
 
+    def begin_with(self, states: Iterable[int]) -> None:
+        """In any of these instead of the model's first; before `run`."""
+        self._configurations = {state << self._width: 0 for state in states}
+
+    def states(self) -> set[int]:
+        """In which things may stand when all has returned."""
+        return {one >> self._width for one in self._configurations}
+
     def run(self, moments: Iterable[Moment]) -> Counterexample | None:
         """Goes through the history. Raises Exhausted."""
         previous = None
