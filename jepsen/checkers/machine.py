@@ -70,18 +70,23 @@ class Machine:
         """By the number of the call."""
         self.overwrites: list[bool] = []
         """By the number of the call."""
-        self._call_ids: dict[Call, int] = {}
+        self.call_numbers: dict[tuple[Any, ...], int] = {}
+        """By the call."""
+        self.written: list[int] = []
+        """By the number of a call that overwrites: the state after it."""
         self._steps: list[dict[int, int]] = []
         self.initial = self.state_id(model.initial)
 
     def call_id(self, call: Call) -> int:
         """The number of the call."""
-        number = self._call_ids.get(call)
+        number = self.call_numbers.get(call)
         if number is None:
-            number = self._call_ids[call] = len(self._calls)
+            number = self.call_numbers[call] = len(self._calls)
             self._calls.append(call)
             self.only_reads.append(self._model.only_reads(call))
-            self.overwrites.append(self._model.overwrites(call))
+            overwrites = self._model.overwrites(call)
+            self.overwrites.append(overwrites)
+            self.written.append(self.step(self.initial, number) if overwrites else _ILLEGAL_ID)
         return number
 
     def state_id(self, state: Any) -> int:
@@ -103,8 +108,8 @@ class Machine:
         return after
 
 
-Moment = tuple[int, bool, Operation]
-"""An operation begins or returns: (line of the history, whether it returns, operation)."""
+Moment = tuple[bool, Operation]
+"""An operation begins or returns: (whether it returns, operation)."""
 
 
 class Configuration(NamedTuple):
