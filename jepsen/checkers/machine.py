@@ -43,12 +43,12 @@ class Purse:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._steps = 0
+        self.steps = 0
 
     def spend(self, configurations: int) -> None:
         """Tells of a step, and how much is held. Raises Exhausted."""
-        self._steps += 1
-        if self._steps % CHECK_INTERVAL and configurations < CHECK_INTERVAL:
+        self.steps += 1
+        if self.steps % CHECK_INTERVAL and configurations < CHECK_INTERVAL:
             return
         budget = self._budget
         if configurations * CONFIGURATION_BYTES > budget.memory_bytes_max:
@@ -74,7 +74,8 @@ class Machine:
         """By the call."""
         self.written: list[int] = []
         """By the number of a call that overwrites: the state after it."""
-        self._steps: list[dict[int, int]] = []
+        self.steps: list[dict[int, int]] = []
+        """By state and call, what `step` has been asked for."""
         self.initial = self.state_id(model.initial)
 
     def call_id(self, call: Call) -> int:
@@ -94,12 +95,12 @@ class Machine:
         number = self._state_ids.setdefault(state, len(self.states))
         if number == len(self.states):
             self.states.append(state)
-            self._steps.append({})
+            self.steps.append({})
         return number
 
     def step(self, state: int, call: int) -> int:
         """The state after the call, or a negative number."""
-        steps = self._steps[state]
+        steps = self.steps[state]
         after = steps.get(call)
         if after is None:
             result = self._model.step(self.states[state], self._calls[call])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.machine import call_of, observed
+from jepsen.checkers.machine import call_of
 from jepsen.edn import hashable
 from jepsen.history import HistoryError, Op, Operation, OpType
 
@@ -113,22 +113,22 @@ def calls_of(track: Track, machine: Machine, model: Model) -> list[int] | None:
     may have changed something.
     """
     calls = []
-    numbers, ok = machine.call_numbers, OpType.OK
+    numbers, ok, fails = machine.call_numbers, OpType.OK, model.observed_failures
     for invoke, completion in zip(track.invokes, track.completions, strict=True):
-        if completion is not None and completion.type is ok:
-            argument = invoke.value
+        if completion is None or completion.type is OpType.INFO:
+            if not model.only_reads(call_of(Operation(invoke, completion))):
+                return None
+            calls.append(SILENT)
+        elif completion.type is ok or (completion.f in fails and completion.error is None):
+            argument, result = invoke.value, completion.value
             if argument.__class__ is list:
                 argument = tuple(argument)
+            if result.__class__ is list:
+                result = tuple(result)
             try:
-                calls.append(numbers[invoke.f, argument, completion.value, ok])
-                continue
+                calls.append(numbers[invoke.f, argument, result, completion.type])
             except (KeyError, TypeError):  # not seen yet, or no key as it is
-                pass
-        operation = Operation(invoke, completion)
-        if observed(operation, model):
-            calls.append(machine.call_id(call_of(operation)))
-        elif operation.type is OpType.INFO and not model.only_reads(call_of(operation)):
-            return None
+                calls.append(machine.call_id(call_of(Operation(invoke, completion))))
         else:
             calls.append(SILENT)
     return calls

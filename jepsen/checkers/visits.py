@@ -87,7 +87,7 @@ class VisitSearch:
 
     def run(self) -> Counterexample | None:
         """Goes through the history. Raises Exhausted."""
-        calls, free = self._calls, self._free
+        calls, free, only_reads = self._calls, self._free, self._machine.only_reads
         bits = [0] * len(calls)
         previous = -1
         for now, moment in enumerate(self._track.moments, start=1):
@@ -96,19 +96,33 @@ class VisitSearch:
             if call == SILENT:
                 continue
             if moment >= 0:
-                bit = bits[number] = free.pop() if free else self._new_slot()
-                self._begin(number, bit, call, now)
+                if not only_reads[call] or not self._legal_everywhere(call):
+                    bit = bits[number] = free.pop() if free else self._new_slot()
+                    self._begin(number, bit, call, now)
                 continue
             bit = bits[number]
-            survivors = self._return(bit, call, now)
-            if not survivors:
-                return self._explain(number, previous)
-            self._configurations = survivors
-            if len(survivors) > self.peak:
-                self.peak = len(survivors)
-            self._end(bit, call)
+            if bit:
+                survivors = self._return(bit, call, now)
+                if not survivors:
+                    return self._explain(now, number, previous)
+                self._configurations = survivors
+                if len(survivors) > self.peak:
+                    self.peak = len(survivors)
+                self._end(bit, call)
             previous = number
         return None
+
+    def _legal_everywhere(self, call: int) -> bool:
+        """Whether an operation that only reads takes effect at once, however things stand.
+
+        It needs no slot then.
+        """
+        steps, step = self._machine.steps, self._machine.step
+        for one in self._configurations:
+            state = one & _STATE
+            if (steps[state].get(call) or step(state, call)) < 0:
+                return False
+        return True
 
     def _new_slot(self) -> int:
         self._slots += 1
@@ -172,6 +186,8 @@ class VisitSearch:
 
     def _return(self, bit: int, call: int, now: int) -> dict[int, int]:
         """The configurations in which the slot's operation is in effect, and their moments."""
+        if self._machine.overwrites[call] and not self._mutators:
+            return self._overwrite_alone(bit, call, now)
         survivors: dict[int, int] = {}
         waiting: dict[int, list[int]] = {}
         for one, moment in self._configurations.items():
@@ -191,6 +207,23 @@ class VisitSearch:
             if before & bit:
                 for one in those:
                     self._claim(one, before, bit, call if overwrites else None, moment, survivors)
+        return survivors
+
+    def _overwrite_alone(self, bit: int, call: int, now: int) -> dict[int, int]:
+        """As `_overwrite` and `_claim` where nothing follows from any state: mostly it is so."""
+        after = self._machine.written[call]
+        reads = self._legal_reads(after)
+        placed = after | reads
+        began = self._began[bit]
+        survivors: dict[int, int] = {}
+        for one, moment in self._configurations.items():
+            if one & bit:
+                _keep(survivors, one ^ bit, moment)
+                continue
+            survivors[placed | (one & ~_STATE)] = now
+            if began < moment:
+                visited = one | (reads and reads & self._began_before(moment))
+                _keep(survivors, visited, moment)
         return survivors
 
     def _began_before(self, moment: int) -> int:
@@ -300,22 +333,37 @@ class VisitSearch:
 
     # --- for people ---------------------------------------------------------------------------
 
-    def _explain(self, number: int, previous: int) -> Counterexample:
+    def _explain(self, now: int, number: int, previous: int) -> Counterexample:
         states, operation = self._machine.states, self._track.operation
-        shown = [
-            Configuration(
-                states[one & _STATE],
-                tuple(operation(mine) for bit, mine in self._pending.items() if not one & bit),
-                tuple(operation(mine) for bit, mine in self._pending.items() if one & bit),
+        open_calls = self._open_before(now)
+        bits = {mine: bit for bit, mine in self._pending.items()}
+        shown = []
+        for one in islice(self._configurations, CONFIGURATIONS_SHOWN_MAX):
+            waiting = [mine for mine in open_calls if mine in bits and not one & bits[mine]]
+            effective = [mine for mine in open_calls if mine not in waiting]
+            shown.append(
+                Configuration(
+                    states[one & _STATE],
+                    tuple(map(operation, waiting)),
+                    tuple(map(operation, effective)),
+                )
             )
-            for one in islice(self._configurations, CONFIGURATIONS_SHOWN_MAX)
-        ]
         return Counterexample(
             operation(number),
             None if previous < 0 else operation(previous),
             tuple(shown),
             len(self._configurations),
         )
+
+    def _open_before(self, now: int) -> list[int]:
+        """What was pending just before that moment, of what says something."""
+        found: dict[int, None] = {}
+        for moment in self._track.moments[: now - 1]:
+            if moment < 0:
+                found.pop(~moment, None)
+            elif self._calls[moment] != SILENT:
+                found[moment] = None
+        return list(found)
 
 
 def _keep(configurations: dict[int, int], one: int, moment: int) -> None:
