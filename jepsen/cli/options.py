@@ -38,6 +38,15 @@ SeedOption = Annotated[int | None, typer.Option(min=0, help="Of all chance; else
 ControllersOption = Annotated[int, typer.Option(min=1, max=9, help="Of a new cluster.")]
 BrokersOption = Annotated[int, typer.Option(min=1, max=100, help="Of a new cluster.")]
 KeysOption = Annotated[int, typer.Option(min=1, max=1000, help="Partitions of the topic.")]
+OpsPerKeyOption = Annotated[
+    int, typer.Option(min=1, help="`register`: operations on a key before the next one.")
+]
+BarrierEveryOption = Annotated[
+    int,
+    typer.Option(
+        min=0, metavar="K", help="`register`: all is quiet after K operations on a key; 0: never."
+    ),
+]
 ReplicationOption = Annotated[int, typer.Option(min=1, max=100, help="Replicas of each.")]
 AcksOption = Annotated[str, typer.Option(metavar="|".join(ACKS), help="What producers wait for.")]
 ClientOption = Annotated[
@@ -105,6 +114,8 @@ def rerun_command(spec: RunSpec) -> str:
         "--nemesis": ",".join(spec.nemesis),
         **_common(spec),
         "--keys": str(spec.keys),
+        "--ops-per-key": str(spec.ops_per_key),
+        "--barrier-every": str(spec.barrier_every) if spec.barrier_every else "",
         "--acks": spec.acks,
         "--topic": spec.topic,
     }

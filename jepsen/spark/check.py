@@ -16,6 +16,7 @@ from jepsen.spark.kafka import check_log
 from jepsen.spark.linearizable import Limits, check_linearizable
 from jepsen.spark.loading import load
 from jepsen.spark.search import INVALID, TASK_ROWS, UNKNOWN
+from jepsen.spark.series import keep_series
 from jepsen.spark.whole import check_histories
 
 if TYPE_CHECKING:
@@ -54,13 +55,20 @@ def check(
     question: Question,
     folder: Path,
     scratch: Path,
+    *,
+    series: bool = False,
 ) -> dict[str, Verdict]:
-    """By history its verdict. `folder` gets `verdicts` and `anomalies`, both Parquet.
+    """By history its verdict. `folder` gets `verdicts` and `anomalies`, both Parquet, and with
+    `series` what `keep_series` writes.
 
     What is made on the way goes below `scratch`, which every worker must see. Raises InputError for
     files that are no histories, or not of this checker.
     """
-    return judge(spark, load(spark, files, failures, scratch), question, folder, scratch)
+    histories = load(spark, files, failures, scratch)
+    verdicts = judge(spark, histories, question, folder, scratch)
+    if series:
+        keep_series(histories.operations, folder)
+    return verdicts
 
 
 def judge(
@@ -111,6 +119,7 @@ def _summed_up(verdicts: DataFrame, anomalies: DataFrame) -> dict[str, Verdict]:
         sql.count("*").alias("keys"),
         sql.sum("operations").alias("operations"),
         sql.count_if(sql.col("method") == "zones").alias("keys_by_zones"),
+        sql.count_if(sql.col("method") == "segments").alias("keys_by_segments"),
         sql.count_if(sql.col("valid") == INVALID).alias("keys_invalid"),
         sql.count_if(sql.col("valid") == UNKNOWN).alias("keys_unknown"),
         sql.array_join(sql.array_sort(sql.collect_set("why_unknown")), "; ").alias("why"),

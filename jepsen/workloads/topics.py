@@ -16,7 +16,6 @@ from jepsen.checkers.simple import check_availability
 from jepsen.checkers.topics import ABSENT, TOPICS, check_topics
 from jepsen.client import Completion, failed, ok, unknown
 from jepsen.generator.combinators import (
-    ConcurrentKeys,
     Cycle,
     Limit,
     UntilOk,
@@ -24,6 +23,7 @@ from jepsen.generator.combinators import (
     reserve,
 )
 from jepsen.generator.core import NOTHING, Endless, Todo
+from jepsen.generator.keys import ConcurrentKeys
 from jepsen.workloads.base import Workload, WorkloadOptions
 from jepsen.workloads.sessions.base import REQUEST_TIMEOUT_MS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,26 @@ GOOD = history(
 )
 BAD = [*GOOD[:3], history(*[(1, "ok", "read", 2)] * 4)[3]]
 
+_MS = 1_000_000
+_LINES = (
+    (0, "invoke", "write", 1, 0),
+    (0, "ok", "write", 1, 400),
+    (1, "invoke", "read", None, 600),
+    (2, "invoke", "read", None, 800),
+    (1, "ok", "read", 1, 900),
+    (2, "ok", "read", 1, 1300),
+    (3, "invoke", "cas", [5, 6], 1600),
+    (3, "fail", "cas", [5, 6], 2000),
+    (4, "invoke", "write", 2, 2400),
+    (4, "info", "write", 2, 2800),
+    (5, "invoke", "write", 9, 3200),
+)
+TIMED = [
+    replace(op, time=line[-1] * _MS)
+    for op, line in zip(history(*(line[:-1] for line in _LINES)), _LINES, strict=True)
+]
+"""Lines with their milliseconds; the last operation never ends."""
+
 # A machine that is busy with other things gives a JVM its time late.
 pytestmark = pytest.mark.timeout(600)
 
@@ -50,6 +71,14 @@ def session() -> Iterator[Any]:
 def _lines(path: Path, lines: list[Any]) -> str:
     path.write_text("".join(to_json(op) + "\n" for op in lines))
     return str(path)
+
+
+def _series(path: Path, name: str) -> list[tuple[Any, ...]]:
+    """The rows of a history, without its name."""
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(path).to_pylist()
+    return [tuple(row.values())[1:] for row in rows if row["history"] == name]
 
 
 @pytest.mark.req("J7")
@@ -134,7 +163,7 @@ def test_every_form_is_read_and_what_is_found_is_kept(
     (run_folder / "test.json").write_text("{}")
     _lines(run_folder / "history.jsonl", GOOD)
     table = tmp_path / "table.parquet"
-    write_table({"a": GOOD, "b": BAD}, table)
+    write_table({"a": TIMED, "b": BAD}, table)
     assert run(["check", bad, "--output", "json"]) == 1
     (in_one_process,) = json.loads(capsys.readouterr().out)
     kept = tmp_path / "kept"
@@ -152,6 +181,20 @@ def test_every_form_is_read_and_what_is_found_is_kept(
     assert on_spark[bad]["anomalies"] == in_one_process["anomalies"]
     assert pq.read_table(kept / "anomalies").column("name").to_pylist() == ["nonlinearizable"] * 3
     assert "nonlinearizable" in (kept / "report.html").read_text()
+    assert _series(kept / "latency", f"{table}:a") == [
+        ("read", "ok", 0, 2, 300 * _MS, 500 * _MS, 500 * _MS, 500 * _MS),
+        ("write", "ok", 0, 1, *[400 * _MS] * 4),
+        ("cas", "fail", 1, 1, *[400 * _MS] * 4),
+        ("write", "info", 2, 1, *[400 * _MS] * 4),
+    ]
+    assert _series(kept / "availability", f"{table}:a") == [
+        ("read", 0, 1, 0, 0),
+        ("write", 0, 1, 0, 0),
+        ("read", 1, 1, 0, 0),
+        ("cas", 2, 0, 1, 0),
+        ("write", 2, 0, 0, 1),
+        ("write", 3, 0, 0, 1),
+    ]
     assert run(["spark", "check", bad, "--output", str(kept)]) == 254
     assert "is there already" in capsys.readouterr().err
 
