@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
+.PHONY: setup demo fmt check check-types check-rules test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -24,10 +24,16 @@ fmt: setup
 	$(BIN)/ruff format $(PACKAGES)
 	$(BIN)/ruff check --fix $(PACKAGES)
 
+# Types take longer than all the rest, which is checked meanwhile.
 check: setup
+	$(MAKE) -j 2 check-types check-rules
+
+check-types: setup
+	$(BIN)/mypy
+
+check-rules: setup
 	$(BIN)/ruff format --check $(PACKAGES)
 	$(BIN)/ruff check $(PACKAGES)
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_tidy.py
 

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from raftctl.cli.topics import admin_client, create_topic
-from tests.integration.clusters import raftctl, wait_until
+from tests.integration.clusters import wait_until
+from tests.integration.commands import raftctl
 from tests.peers.programs import JavaTools
 from tests.peers.tools import INSTALL_TIMEOUT_S, KAFKA_VERSION
 
