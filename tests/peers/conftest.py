@@ -25,6 +25,7 @@ SPEC = ClusterSpec(
     brokers=1,
     overrides={
         "broker.session.timeout.ms": "60000",
+        "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
