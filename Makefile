@@ -42,7 +42,7 @@ test: setup
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests --ignore=tests/peers $(if $(HISTORIES),--histories=$(HISTORIES))
 
 test-peers: setup
-	$(BIN)/python -m pytest -q tests/peers
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/peers
 
 SCENARIO ?= tests.simulation.cluster_chaos:chaos
 
