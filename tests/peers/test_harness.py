@@ -19,6 +19,7 @@ SHORT = ["--time-limit", "6", "--rate", "20", "--concurrency", "4", "--replicati
 
 @pytest.mark.req("J3", "J5")
 @pytest.mark.timeout(INSTALL_TIMEOUT_S + 300)
+@pytest.mark.xdist_group("apache_kafka")
 def test_apache_kafka_keeps_what_it_promises(
     apache_kafka: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
