@@ -164,7 +164,7 @@ def with_kafka_python(bootstrap: str, source: str, target: str) -> None:
     while True:
         # Longer than it takes to join: if a poll ends meanwhile, the assignment that comes after
         # it is lost.
-        found = consumer.poll(timeout_ms=STUCK_S * 1_000, max_records=AT_ONCE)
+        found = consumer.poll(timeout_ms=TIMEOUT_S * 1_000, max_records=AT_ONCE)
         if not found:
             continue
         with not_for_ever():
