@@ -70,6 +70,8 @@ class RunSpec:
     seed: int = 0
     keys: int = 3
     ops_per_key: int = 200
+    """Of `register`, as `barrier_every`; see WorkloadOptions."""
+    barrier_every: int = 0
     replication: int = 3
     acks: str = "all"
     client: str = "aiokafka"
@@ -139,6 +141,8 @@ def check_spec(spec: RunSpec) -> None:
             raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
     elif spec.bootstrap_servers:
         raise InputError(f"--bootstrap-servers: only with --env external, not {spec.env}")
+    if spec.barrier_every and spec.workload != "register":
+        raise InputError(f"--barrier-every: only for register, not {spec.workload}")
     if (
         spec.workload in KAFKA_WORKLOADS
         and spec.replication > spec.brokers
@@ -161,13 +165,14 @@ def workload_of(spec: RunSpec) -> Workload:
     """The workload that the specification names."""
     module, _, function = WORKLOADS[spec.workload].partition(":")
     options = WorkloadOptions(
-        spec.concurrency,
-        spec.keys,
-        spec.ops_per_key,
-        spec.replication,
-        spec.topic,
-        spec.acks,
-        spec.client,
+        concurrency=spec.concurrency,
+        keys=spec.keys,
+        ops_per_key=spec.ops_per_key,
+        barrier_every=spec.barrier_every,
+        replication=spec.replication,
+        topic=spec.topic,
+        acks=spec.acks,
+        client=spec.client,
     )
     made: Workload = getattr(importlib.import_module(module), function)(options)
     return made
@@ -180,6 +185,8 @@ class Run:
         self._spec = spec
         self._environment = environment
         self._workload = workload_of(spec)
+        self.interrupted = False
+        """Whether it was asked to stop."""
         rng = random.Random(f"{spec.seed}/clients")
         self.interpreter = Interpreter(
             spec.concurrency,
@@ -201,7 +208,7 @@ class Run:
 
     def stop(self) -> None:
         """Nothing more of the test proper; the end comes as it does."""
-        self.interpreter.stopped = True
+        self.interrupted = self.interpreter.stopped = True
 
     async def run(self) -> None:
         """From a cluster that is ready to the last operation."""

@@ -7,12 +7,12 @@ import contextlib
 import signal
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.verdict import verdict_document
 from jepsen.core import Run, RunSpec, failure_of_cluster, judge, overall
 from jepsen.env.external import ExternalEnvironment
-from jepsen.errors import InputError
+from jepsen.errors import ClusterError, InputError
 from jepsen.generator.core import NEMESIS
 from jepsen.history import Op, OpType
 
@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from jepsen.store import RunFolder
 
 TELL_S = 1.0
+OVERTIME_S = 300.0
+"""Beyond its time limit a test takes longer only if it hangs."""
+
+
+class Ending(NamedTuple):
+    """How a run ended."""
+
+    trouble: str = ""
+    """What a node did that no node may."""
+    interrupted: bool = False
+    """Somebody wanted an end before its time."""
 
 
 class Progress:
@@ -61,12 +72,14 @@ def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, V
     Ctrl-C ends the test early: the cluster is healed, and what there is is judged.
     """
     spec = folder.spec
-    trouble = _RUNNERS[spec.env](folder, spec, tell)
+    ending = _RUNNERS[spec.env](folder, spec, tell)
     folder.write_parquet()
-    return judge_folder(folder, trouble)
+    return judge_folder(folder, ending.trouble, interrupted=ending.interrupted)
 
 
-def judge_folder(folder: RunFolder, trouble: str = "") -> dict[str, Verdict]:
+def judge_folder(
+    folder: RunFolder, trouble: str = "", *, interrupted: bool = False
+) -> dict[str, Verdict]:
     """Judges what is in the folder and keeps the verdicts there."""
     history = folder.history()
     verdicts = judge(folder.spec, history)
@@ -74,6 +87,7 @@ def judge_folder(folder: RunFolder, trouble: str = "") -> dict[str, Verdict]:
         verdicts["cluster"] = failure_of_cluster(trouble)
     document: dict[str, Any] = {
         "valid": overall(verdicts),
+        "interrupted": interrupted,
         "operations": sum(op.type is OpType.INVOKE and op.by_client for op in history),
         "checkers": {name: verdict_document(one) for name, one in verdicts.items()},
     }
@@ -81,7 +95,7 @@ def judge_folder(folder: RunFolder, trouble: str = "") -> dict[str, Verdict]:
     return verdicts
 
 
-def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> str:
+def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
     """What went wrong in the world, if anything did; the history is read as it grows."""
     from jepsen.env.sim import harness
 
@@ -92,47 +106,46 @@ def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> s
     except KeyboardInterrupt:
         process.kill()
         process.communicate()
-        return ""
+        return Ending(interrupted=True)
     (folder.path / "sim.log").write_text(output, encoding="utf-8")
     last = output.rstrip().rpartition("\n")[2]
     if process.returncode == harness.BAD_INPUT:
         raise InputError(last)
     tell(last)
-    return "" if process.returncode == 0 else f"{last}; see sim.log"
+    return Ending() if process.returncode == 0 else Ending(f"{last}; see sim.log")
 
 
-def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> str:
+def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
     from jepsen.env.local.environment import LocalEnvironment
 
     relayed = not {"partition", "slow"}.isdisjoint(spec.nemesis)
     environment = LocalEnvironment(folder.nodes, spec.cluster, relayed=relayed)
     try:
         environment.start()
-        asyncio.run(_local(folder, spec, environment, tell))
+        return asyncio.run(_local(folder, spec, environment, tell))
     finally:
         environment.stop()
-    return ""
 
 
 async def _local(
     folder: RunFolder, spec: RunSpec, environment: LocalEnvironment, tell: Callable[[str], None]
-) -> None:
+) -> Ending:
     try:
         await environment.wait_ready(tell)
-        await _run(folder, spec, environment, tell)
+        return await _run(folder, spec, environment, tell)
     finally:
         await environment.close()
 
 
-def _run_external(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> str:
+def _run_external(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
     environment = ExternalEnvironment(spec.cluster)
-    asyncio.run(_run(folder, spec, environment, tell))
-    return ""
+    return asyncio.run(_run(folder, spec, environment, tell))
 
 
 async def _run(
     folder: RunFolder, spec: RunSpec, environment: Environment, tell: Callable[[str], None]
-) -> None:
+) -> Ending:
+    """Raises ClusterError for a run that hangs."""
     progress = Progress(tell)
     with folder.writer() as writer:
 
@@ -145,10 +158,18 @@ async def _run(
         with contextlib.suppress(ValueError):  # only the main thread is interrupted
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, run.stop)
-        await run.run()
+        limit_s = spec.time_limit_s + OVERTIME_S
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                await run.run()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise ClusterError(f"the run was not over after {limit_s:g} s") from None
+    return Ending(interrupted=run.interrupted)
 
 
-_RUNNERS: dict[str, Callable[[RunFolder, RunSpec, Callable[[str], None]], str]] = {
+_RUNNERS: dict[str, Callable[[RunFolder, RunSpec, Callable[[str], None]], Ending]] = {
     "sim": _run_sim,
     "local": _run_local,
     "external": _run_external,

@@ -6,6 +6,7 @@
 <store>/<test>/<time>/results.json    the verdicts, once judged
 <store>/<test>/<time>/nodes/          data and logs of a local cluster
 <store>/<test>/latest, <store>/latest  the newest run
+<store>/test-all/<time>/              a matrix of tests; `latest` is the newest (jepsen.matrix)
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "store"
 LATEST = "latest"
+MATRICES = "test-all"
 
 
 class RunFolder:
@@ -100,6 +102,15 @@ class RunFolder:
         except ValueError as error:
             raise InputError(f"{self.path / name}: {error}") from None
         return document
+
+
+def new_matrix_folder(store: Path) -> Path:
+    """A new folder for a matrix of tests; `latest` points to it."""
+    matrices = store / MATRICES
+    matrices.mkdir(parents=True, exist_ok=True)
+    folder = _new_directory(matrices)
+    _point(matrices / LATEST, Path(folder.name))
+    return folder
 
 
 def runs(store: Path) -> list[RunFolder]:

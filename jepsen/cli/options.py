@@ -17,7 +17,7 @@ from jepsen.running import ENVIRONMENTS, run_and_judge
 from jepsen.store import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from jepsen.checkers.verdict import Verdict
@@ -38,6 +38,15 @@ SeedOption = Annotated[int | None, typer.Option(min=0, help="Of all chance; else
 ControllersOption = Annotated[int, typer.Option(min=1, max=9, help="Of a new cluster.")]
 BrokersOption = Annotated[int, typer.Option(min=1, max=100, help="Of a new cluster.")]
 KeysOption = Annotated[int, typer.Option(min=1, max=1000, help="Partitions of the topic.")]
+OpsPerKeyOption = Annotated[
+    int, typer.Option(min=1, help="`register`: operations on a key before the next one.")
+]
+BarrierEveryOption = Annotated[
+    int,
+    typer.Option(
+        min=0, metavar="K", help="`register`: all is quiet after K operations on a key; 0: never."
+    ),
+]
 ReplicationOption = Annotated[int, typer.Option(min=1, max=100, help="Replicas of each.")]
 AcksOption = Annotated[str, typer.Option(metavar="|".join(ACKS), help="What producers wait for.")]
 ClientOption = Annotated[
@@ -103,6 +112,31 @@ def rerun_command(spec: RunSpec) -> str:
     options = {
         "--env": spec.env,
         "--nemesis": ",".join(spec.nemesis),
+        **_common(spec),
+        "--keys": str(spec.keys),
+        "--ops-per-key": str(spec.ops_per_key),
+        "--barrier-every": str(spec.barrier_every) if spec.barrier_every else "",
+        "--acks": spec.acks,
+        "--topic": spec.topic,
+    }
+    return _command_line(["test", spec.workload], options.items(), spec)
+
+
+def matrix_command(
+    template: RunSpec, workloads: Sequence[str], nemeses: Sequence[Sequence[str]]
+) -> str:
+    """The command line that runs the same matrix; of all workloads or faults if none is given."""
+    options = [
+        ("--env", template.env),
+        ("--workload", ",".join(workloads)),
+        *(("--nemesis", ",".join(names)) for names in nemeses),
+        *_common(template).items(),
+    ]
+    return _command_line(["test-all"], options, template)
+
+
+def _common(spec: RunSpec) -> dict[str, str]:
+    return {
         "--time-limit": f"{spec.time_limit_s:g}",
         "--rate": f"{spec.rate:g}",
         "--concurrency": str(spec.concurrency),
@@ -110,15 +144,15 @@ def rerun_command(spec: RunSpec) -> str:
         "--seed": str(spec.seed),
         "--controllers": str(spec.controllers),
         "--brokers": str(spec.brokers),
-        "--keys": str(spec.keys),
         "--replication": str(spec.replication),
-        "--acks": spec.acks,
         "--client": spec.client,
-        "--topic": spec.topic,
         "--bootstrap-servers": spec.bootstrap_servers,
     }
-    words = ["jepsen", "test", spec.workload]
-    for option, value in options.items():
+
+
+def _command_line(begin: Sequence[str], options: Iterable[tuple[str, str]], spec: RunSpec) -> str:
+    words = ["jepsen", *begin]
+    for option, value in options:
         words += [option, value] if value else []
     for key, value in spec.overrides.items():
         words += ["-o", f"{key}={value}"]

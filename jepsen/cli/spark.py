@@ -81,7 +81,7 @@ def check(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="For the verdicts and anomalies of all keys as Parquet, and a page about them.",
+            help="For verdicts, anomalies, latency and availability as Parquet, and a page.",
         ),
     ] = None,
     scratch: ScratchOption = None,
@@ -109,7 +109,8 @@ def check(
 
         question = _question(asked, time_limit, memory)
         kept = Path(folder) / "kept" if output is None else output
-        verdicts = judge(spark, files, failures, question, kept, Path(folder))
+        series = output is not None
+        verdicts = judge(spark, files, failures, question, kept, Path(folder), series=series)
         if output is not None:
             command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
             (output / REPORT).write_text(spark_page(verdicts, command))
@@ -199,6 +200,14 @@ def generate(
         float, typer.Option(min=0.0, max=1.0, help="Share of operations that end unknown.")
     ] = 0.01,
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same history.")] = 0,
+    barrier_every: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            metavar="K",
+            help="Registers: all is quiet after K operations on a key, only reads crash; 0: never.",
+        ),
+    ] = 0,
 ) -> None:
     """Makes a history of which it is known what is wrong.
 
@@ -209,7 +218,7 @@ def generate(
     one_of("--workload", workload, WORKLOADS)
     if output.exists():
         raise InputError(f"{output}: it is there already; name a folder to be made")
-    recipe = Recipe(workload, ops, keys, faults, processes, crashes, seed)
+    recipe = Recipe(workload, ops, keys, faults, processes, crashes, seed, barrier_every)
     recipe.refuse()
     try:
         from jepsen.spark.generate.write import generate as make

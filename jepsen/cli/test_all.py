@@ -2,60 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import logging
+import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jepsen.checkers.verdict import Valid
 from jepsen.cli import options
-from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json, tell, word
-from jepsen.core import (
-    LOG_FAULTS,
-    LOG_WORKLOADS,
-    RunSpec,
-    check_spec,
-    faults_in,
-    overall,
-    workloads_in,
-)
-from jepsen.errors import ClusterError
+from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json, tell
+from jepsen.core import RunSpec, check_spec, faults_in, overall, workloads_in
+from jepsen.errors import InputError
 from jepsen.faults import PACKAGES
-from jepsen.store import DEFAULT_STORE
+from jepsen.matrix import Cell, Outcome, matrix, read, summary, text, write
+from jepsen.store import DEFAULT_STORE, LATEST, new_matrix_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping, Sequence
 
-HEALTHY = "healthy"
-NONE = "-"
-"""Where a workload has nothing that such a fault could break."""
-CRASHED = 255
+    from jepsen.checkers.verdict import Valid, Verdict
 
+logger = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What came of one run."""
-
-    spec: RunSpec
-    folder: str
-    valid: Valid | None
-    """None: the harness or the cluster failed, so that there was nothing to judge."""
-
-    @property
-    def word(self) -> str:
-        """For people."""
-        return "crashed" if self.valid is None else word(self.valid)
-
-    @property
-    def nemesis(self) -> str:
-        """The column of the matrix."""
-        return ",".join(self.spec.nemesis) or HEALTHY
+FAILED = 255
+INTERRUPTED = 130
+FOUND_MAX = 5
+"""Reasons of one checker that are told; all are in the run's folder."""
 
 
 def run(
     workload: Annotated[
-        list[str] | None, typer.Option(help="One of them; repeat it. Else all that env has.")
+        list[str] | None,
+        typer.Option(metavar="W,...", help="Only these; else all that env has."),
     ] = None,
     env: options.EnvOption = "local",
     nemesis: Annotated[
@@ -77,14 +56,25 @@ def run(
     bootstrap_servers: options.BootstrapOption = "",
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
+    resume: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR", help="Goes on with a matrix, store/test-all/latest, as it was asked for."
+        ),
+    ] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Runs every workload with every nemesis, and first with none; goes on whatever comes of it.
 
-    Prints `FOLDER valid`, `invalid`, `unknown` or `crashed` for each run, then the matrix. Exit
-    status 0 all valid, 1 some invalid, else 2 some unknown, 255 if a run could not be judged, 254
-    bad arguments.
+    Prints `FOLDER valid`, `invalid`, `unknown` or `crashed` for each run, then the matrix. From the
+    first run on it is also in `store/test-all/latest`, as matrix.json and matrix.md. Ctrl-C ends
+    it; `--resume` runs what has no verdict then. Exit status 0 all valid, 1 some invalid, else 2
+    some unknown, 255 if a run could not be judged, 254 bad arguments, 130 interrupted.
     """
+    if resume:
+        command, cells = read(Path(resume))
+        cells = [one if one.judged else one.again() for one in cells]
+        raise typer.Exit(_all(Path(resume), command, cells, Path(store), output))
     options.check_words(env, "all")
     template = RunSpec(
         "",
@@ -102,80 +92,100 @@ def run(
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
     )
-    specs = list(matrix(template, workload or workloads_in(env), nemesis or faults_in(env)))
-    for spec in specs:
-        check_spec(spec)
-    outcomes = []
-    for spec in specs:
-        outcomes.append(_one(spec, Path(store)))
-        if output is Output.TABLE:
-            say(f"{outcomes[-1].folder} {outcomes[-1].word}")
-    _show(outcomes, output)
-    raise typer.Exit(worst(outcomes))
+    rows = [name for words in workload or () for name in options.comma_separated(words)]
+    columns = [options.comma_separated(words) for words in nemesis or faults_in(env)]
+    cells = list(matrix(template, rows or workloads_in(env), columns))
+    for cell in cells:
+        check_spec(cell.spec)
+    command = options.matrix_command(template, rows, columns if nemesis else ())
+    folder = new_matrix_folder(Path(store))
+    raise typer.Exit(_all(folder, command, cells, Path(store), output))
 
 
-def matrix(
-    template: RunSpec, workloads: Sequence[str], nemeses: Sequence[str]
-) -> Iterator[RunSpec]:
-    """A test for each pair, those without faults first; topics are of one run each."""
-    columns = list(dict.fromkeys([(), *map(options.comma_separated, nemeses)]))
-    pairs = [(n, w) for n in columns for w in workloads if _meet(w, n)]
-    for number, (nemesis, workload) in enumerate(pairs):
-        topic = f"jepsen-{template.seed}-{number}"
-        yield replace(template, workload=workload, nemesis=nemesis, topic=topic)
+def _all(folder: Path, command: str, cells: list[Cell], store: Path, output: Output) -> int:
+    """Runs what has no verdict yet; the exit status."""
+    whole = True
+    write(folder, command, cells)
+    for number, cell in enumerate(cells):
+        if cell.judged:
+            continue
+        tell(f"{cell.spec.name}: {number + 1} of {len(cells)}{_remaining(cells)}")
+        ran, whole = _one(cell, store)
+        cells[number] = ran
+        write(folder, command, cells)
+        if output is Output.TABLE and ran.outcome is not None:
+            say(f"{ran.outcome.folder} {ran.word}")
+        if not whole:
+            break
+    _show(cells, output)
+    tell(f"{summary(cells)}; kept in {folder}")
+    if not whole:
+        tell(f"interrupted: jepsen test-all --resume {folder} goes on")
+    return worst(cells) if whole else INTERRUPTED
 
 
-def _meet(workload: str, nemesis: Sequence[str]) -> bool:
-    return workload in LOG_WORKLOADS or not set(nemesis) & set(LOG_FAULTS)
+def _remaining(cells: Sequence[Cell]) -> str:
+    """How long the rest takes if it is as what has run."""
+    took = [one.outcome.seconds for one in cells if one.outcome is not None]
+    if not took:
+        return ""
+    minutes = (len(cells) - len(took)) * sum(took) / len(took) / 60
+    return f", about {minutes:.0f} minutes to go"
 
 
-def _one(spec: RunSpec, store: Path) -> _Outcome:
+def _one(cell: Cell, store: Path) -> tuple[Cell, bool]:
+    """What came of it, whatever it raised; False if somebody wants an end."""
+    began_s = time.monotonic()
+    spec = cell.spec
     try:
         folder, verdicts = options.run_one(spec, store)
-    except (ClusterError, OSError, TimeoutError) as error:
+    except KeyboardInterrupt:
+        return cell, False
+    except InputError as error:
         tell(f"{spec.name}: {error}")
-        return _Outcome(spec, str(store / spec.name), None)
-    return _Outcome(spec, str(folder.path), overall(verdicts))
+        outcome = _crashed(spec, store, str(error))
+    except Exception as error:
+        logger.exception("%s: no verdict, its history is kept", spec.name)
+        outcome = _crashed(spec, store, repr(error))
+    else:
+        outcome = Outcome(overall(verdicts), str(folder.path), reasons(verdicts))
+        if (folder.results or {}).get("interrupted"):
+            return cell, False
+    took_s = round(time.monotonic() - began_s, 1)
+    return Cell(spec, outcome._replace(seconds=took_s)), True
 
 
-def worst(outcomes: Sequence[_Outcome]) -> int:
+def _crashed(spec: RunSpec, store: Path, why: str) -> Outcome:
+    return Outcome(None, str((store / spec.name / LATEST).resolve()), (why,))
+
+
+def reasons(verdicts: Mapping[str, Verdict]) -> tuple[str, ...]:
+    """Why a run is not valid: kinds of anomalies with their numbers, by checker."""
+    return tuple(
+        f"{name}: {reason}"
+        for name, verdict in verdicts.items()
+        for reason in _reasons(verdict)[:FOUND_MAX]
+    )
+
+
+def _reasons(verdict: Verdict) -> list[str]:
+    counts = Counter(one.name for one in verdict.anomalies)
+    told = [f"{name} ({count})" for name, count in counts.items()]
+    return told or [verdict.why_unknown] * bool(verdict.why_unknown)
+
+
+def worst(cells: Sequence[Cell]) -> int:
     """The exit status: what could not be judged, then what is invalid, then what is unknown."""
-    found = [one.valid for one in outcomes]
+    found = [one.outcome.valid for one in cells if one.outcome is not None]
     if None in found:
-        return CRASHED
+        return FAILED
     order: tuple[Valid, ...] = (False, "unknown", True)
     return exit_status(next(valid for valid in order if valid in found))
 
 
-def _show(outcomes: Sequence[_Outcome], output: Output) -> None:
+def _show(cells: Sequence[Cell], output: Output) -> None:
     if output is Output.JSON:
-        say_json(
-            [
-                {
-                    "workload": one.spec.workload,
-                    "nemesis": list(one.spec.nemesis),
-                    "valid": one.valid,
-                    "folder": one.folder,
-                }
-                for one in outcomes
-            ]
-        )
+        say_json([one.to_json() for one in cells])
         return
-    for line in table(outcomes):
+    for line in text(cells):
         say(line)
-
-
-def table(outcomes: Sequence[_Outcome]) -> list[str]:
-    """The matrix: a line a workload, a column a nemesis."""
-    words = {(one.spec.workload, one.nemesis): one.word for one in outcomes}
-    columns = list(dict.fromkeys(one.nemesis for one in outcomes))
-    rows = list(dict.fromkeys(one.spec.workload for one in outcomes))
-    lines = [
-        ["", *columns],
-        *([row, *(words.get((row, column), NONE) for column in columns)] for row in rows),
-    ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]

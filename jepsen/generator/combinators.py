@@ -300,14 +300,14 @@ def reserve(*parts: int | Generator) -> Generator:
     for count, part in zip(counted[::2], counted[1::2], strict=True):
         if not isinstance(count, int) or isinstance(part, int):
             raise ValueError("reserve: a number before each generator but the last")
-        ranges.append(OnThreads(_Range(first, first + count), part))
+        ranges.append(OnThreads(ThreadRange(first, first + count), part))
         first += count
-    return AnyOf((*ranges, OnThreads(_Range(first, None), rest)))
+    return AnyOf((*ranges, OnThreads(ThreadRange(first, None), rest)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
-    """Client threads from `first` to before `end`."""
+class ThreadRange:
+    """Whether a thread is one of the clients from `first` to before `end`."""
 
     first: int
     end: int | None
@@ -433,64 +433,6 @@ class Mapped:
     def updated(self, context: Context, event: Op) -> Generator:
         """See `Generator`."""
         return replace(self, inner=self.inner.updated(context, event))
-
-
-@dataclass(frozen=True, slots=True)
-class ConcurrentKeys:
-    """Independent keys: groups of `threads` threads, each at one key after another.
-
-    `of_key` makes the generator of the key 0, 1, 2, ...; operations get the key.
-    """
-
-    threads: int
-    of_key: Callable[[int], Generator]
-    groups: Mapping[int, tuple[int, Generator]] = field(default_factory=dict)
-    """Group to its key and what is left to do there."""
-    next_key: int = 0
-
-    def next_op(self, context: Context) -> Next:
-        """See `Generator`."""
-        current = self
-        best: tuple[Todo, int, Generator] | None = None
-        for group in sorted({self._group(thread) for thread in context.free}):
-            current, found = current._ask(group, context)
-            if isinstance(found[0], Todo) and (best is None or found[0].time < best[0].time):
-                best = (found[0], group, found[1])
-        if best is None:
-            return PENDING, current
-        todo, group, rest = best
-        key = current.groups[group][0]
-        groups = {**current.groups, group: (key, rest)}
-        return replace(todo, key=key), replace(current, groups=groups)
-
-    def _ask(
-        self, group: int, context: Context
-    ) -> tuple[ConcurrentKeys, tuple[Todo | Pending, Generator]]:
-        """What the group does next; where its key is done with, it goes on to another."""
-        mine = context.restricted(_Range(group * self.threads, (group + 1) * self.threads))
-        if group in self.groups:
-            key, inner = self.groups[group]
-            found = inner.next_op(mine)
-            if found is not None:
-                return self, found
-        key, inner = self.next_key, self.of_key(self.next_key)
-        groups = {**self.groups, group: (key, inner)}
-        return replace(self, groups=groups, next_key=key + 1), inner.next_op(mine) or (
-            PENDING,
-            NOTHING,
-        )
-
-    def _group(self, thread: Thread) -> int:
-        return int(thread) // self.threads
-
-    def updated(self, context: Context, event: Op) -> Generator:
-        """See `Generator`."""
-        thread = context.thread_of(event.process)
-        group = -1 if thread is None else self._group(thread)
-        if group not in self.groups or self.groups[group][0] != event.key:
-            return self
-        key, inner = self.groups[group]
-        return replace(self, groups={**self.groups, group: (key, inner.updated(context, event))})
 
 
 def once(f: str, value: Any = None) -> Generator:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from jepsen.checkers.models import Register
 from jepsen.checkers.registry import model_named
+from jepsen.spark import segments
 from jepsen.spark.findings import kept
 from jepsen.spark.schema import text_of
 from jepsen.spark.search import INVALID, VALID, VERDICTS_SQL, check_keys
@@ -16,8 +19,6 @@ from jepsen.spark.zones import check_zones
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from pyspark.sql import DataFrame
 
     from jepsen.spark.loading import Histories
 
@@ -55,21 +56,29 @@ def check_linearizable(
     zones = kept(check_zones(operations, text_of(initial)), scratch / "zones")
     counts = zones.where("valid").agg(sql.sum("operations")).first()
     settled = (counts and counts[0]) or 0
-    by_zones = zones.where("valid").select(
+    by_zones = _valid(zones.where("valid"), "zones")
+    if settled == histories.rows:
+        return by_zones
+    done = [by_zones] if settled else []
+    rest = operations.join(by_zones, _KEY, "left_anti") if settled else operations
+    if histories.rows > segments.HOT_OPERATIONS:
+        hot = segments.settled_by_segments(rest, model, initial, limits)
+        if hot is not None:
+            done.append(_valid(hot, "segments"))
+            rest = rest.join(hot, _KEY, "left_anti")
+    return reduce(DataFrame.unionByName, [*done, _confirmed(searched(rest), zones)])
+
+
+def _valid(keys: DataFrame, method: str) -> DataFrame:
+    """Rows of `VERDICTS` for keys that are linearizable."""
+    return keys.select(
         *_KEY,
         sql.lit(VALID).alias("valid"),
         "operations",
-        sql.lit("zones").alias("method"),
+        sql.lit(method).alias("method"),
         *(sql.lit("").alias(name) for name in ("why_unknown", "refused")),
         sql.from_json(sql.lit("[]"), VERDICTS_SQL.partition("anomalies ")[2]).alias("anomalies"),
     )
-    if settled == histories.rows:
-        return by_zones
-    if not settled:
-        return _confirmed(searched(operations), zones)
-    rest = operations.join(zones.where("valid").select(*_KEY), _KEY, "left_anti")
-    found = _confirmed(searched(rest), zones)
-    return by_zones.unionByName(found)
 
 
 def _confirmed(found: DataFrame, zones: DataFrame) -> DataFrame:

@@ -34,7 +34,8 @@ def spark_page(verdicts: Mapping[str, Verdict], command: str) -> str:
         body.append(f"<p>and {len(by_word) - HISTORIES_SHOWN_MAX} more</p>")
     body += [
         "<h2>All of it</h2>",
-        "<p><code>verdicts</code> and <code>anomalies</code> beside this page are Parquet.</p>",
+        "<p>Beside this page are, as Parquet: <code>verdicts</code> and <code>anomalies</code> of "
+        "all keys, <code>latency</code> and <code>availability</code> by the second.</p>",
         f"<pre>{escape(command)}</pre>",
     ]
     return document(f"{len(verdicts)} histories: {word}", body)

@@ -20,6 +20,9 @@ class WorkloadOptions:
     keys: int = 3
     """Partitions of a topic, or keys used at a time."""
     ops_per_key: int = 200
+    """Operations on a register before another takes its place."""
+    barrier_every: int = 0
+    """After so many operations on a register all of them end before the next begins; 0: never."""
     replication: int = 3
     topic: str = "jepsen"
     acks: str = "all"

@@ -12,7 +12,6 @@ from jepsen.checkers.simple import check_availability, check_lock
 from jepsen.client import Completion, failed, ok, unknown
 from jepsen.env.base import KeyValueError
 from jepsen.generator.combinators import (
-    ConcurrentKeys,
     Cycle,
     Limit,
     Mix,
@@ -24,6 +23,7 @@ from jepsen.generator.combinators import (
     reserve,
 )
 from jepsen.generator.core import Endless, Numbered, Todo
+from jepsen.generator.keys import ConcurrentKeys, Rounds
 from jepsen.workloads.base import Workload, WorkloadOptions
 
 if TYPE_CHECKING:
@@ -148,13 +148,14 @@ def _any_register_op(context: Context) -> Todo:
     return Todo(f, None if f == "read" else value)
 
 
-def _register_ops(key: int, count: int) -> Generator:
-    return Limit(count, Endless(_any_register_op))
+def _register_ops(key: int, count: int, barrier_every: int) -> Generator:
+    endless = Endless(_any_register_op)
+    return Limit(count, Rounds(Limit(barrier_every, endless)) if barrier_every else endless)
 
 
 def register(options: WorkloadOptions) -> Workload:
     """Reads, writes and compare-and-sets of keys; each key must be linearizable."""
-    of_key = partial(_register_ops, count=options.ops_per_key)
+    of_key = partial(_register_ops, count=options.ops_per_key, barrier_every=options.barrier_every)
     threads = min(THREADS_PER_KEY, options.concurrency)
     return Workload(
         "register",

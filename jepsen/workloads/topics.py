@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError, StaleMetadata, for_code
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -15,7 +16,6 @@ from jepsen.checkers.simple import check_availability
 from jepsen.checkers.topics import ABSENT, TOPICS, check_topics
 from jepsen.client import Completion, failed, ok, unknown
 from jepsen.generator.combinators import (
-    ConcurrentKeys,
     Cycle,
     Limit,
     UntilOk,
@@ -23,6 +23,7 @@ from jepsen.generator.combinators import (
     reserve,
 )
 from jepsen.generator.core import NOTHING, Endless, Todo
+from jepsen.generator.keys import ConcurrentKeys
 from jepsen.workloads.base import Workload, WorkloadOptions
 from jepsen.workloads.sessions.base import REQUEST_TIMEOUT_MS
 
@@ -62,6 +63,7 @@ class TopicsClient:
         self._admin = AIOKafkaAdminClient(
             bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS
         )
+        self._bootstrap = bootstrap
         self._prefix = prefix
         self._replication = replication
         self._ends = 0
@@ -117,27 +119,32 @@ class TopicsClient:
         if answer.topic_errors[0][1]:
             return failed(None, for_code(answer.topic_errors[0][1]).__name__)
         for _ in range(int(READ_S / PAUSE_S)):
-            views = await self._views()
+            views = await _views(self._bootstrap)
             if all(end in view for view in views) and all(view == views[0] for view in views):
                 return ok(self._mine(views[0]))
             await asyncio.sleep(PAUSE_S)
         return failed(None, "brokers do not agree on the topics")
-
-    async def _views(self) -> list[dict[str, int]]:
-        """The topics with their numbers of partitions, as each broker shows them."""
-        nodes = [one["node_id"] for one in (await self._admin.describe_cluster())["brokers"]]
-        views = []
-        for node in sorted(nodes):
-            answer: Any = await self._admin._send_request_to_node(node, MetadataRequest())
-            topics = answer.to_object()["topics"]
-            views.append({one["topic"]: len(one["partitions"]) for one in topics})
-        return views
 
     def _mine(self, view: dict[str, int]) -> dict[str, int]:
         """By key, without the topics of others."""
         prefix = f"{self._prefix}-"
         found = {name.removeprefix(prefix): count for name, count in view.items()}
         return {key: count for key, count in found.items() if key.isdecimal()}
+
+
+async def _views(bootstrap: str) -> list[dict[str, int]]:
+    """The topics with their numbers of partitions, as each broker that is known shows them."""
+    client = AIOKafkaClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+    views = []
+    try:
+        await client.bootstrap()
+        for node in sorted(broker.nodeId for broker in client.cluster.brokers()):
+            answer: Any = await client.send(node, MetadataRequest())
+            topics = answer.to_object()["topics"]
+            views.append({one["topic"]: len(one["partitions"]) for one in topics})
+    finally:
+        await client.close()
+    return views
 
 
 def completion_of(op: Op, error: type[Exception]) -> Completion:

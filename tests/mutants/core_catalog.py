@@ -1,4 +1,4 @@
-"""Bugs planted into the pure quorum core, run by the core simulator."""
+"""Bugs planted into pure cores, most of them the quorum's, run by the core simulator."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from raftctl.raft.messages import NO_NODE, Epoch, Offset
 from raftctl.raft.replica import Replica
 from raftctl.raft.roles import Roles
 from raftctl.raft.voters import VoterSet
+from tests.mutants.migration_catalog import MIGRATION
 from tests.mutants.mutant import Mutant, Patch
 
 if TYPE_CHECKING:
@@ -380,4 +381,4 @@ VOTERS_AND_READS = (
     ),
 )
 
-CORE_MUTANTS = (*VOTES, *COMMITS, *VOTERS_AND_READS)
+CORE_MUTANTS = (*VOTES, *COMMITS, *VOTERS_AND_READS, *MIGRATION)

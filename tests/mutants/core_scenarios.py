@@ -1,4 +1,4 @@
-"""The runs that quorum cores with a planted bug are put through, and what went wrong in one.
+"""The runs that cores with a planted bug are put through, and what went wrong in one.
 
 Each scenario takes a seed and returns; what it raises is turned into the name of a property. The
 names are those of the lists in `tests.simulation.quorum_checker` (safety) and below (liveness).
@@ -6,6 +6,7 @@ names are those of the lists in `tests.simulation.quorum_checker` (safety) and b
 
 from __future__ import annotations
 
+import random
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,13 @@ from raftctl.errors import InvariantViolation
 from tests.simulation.quorum_checker import Violation
 from tests.simulation.quorum_world import CONFIG, Faults, QuorumWorld
 from tests.simulation.test_raft_cores import SETTLE_MS, chaos, converge
+from tests.unit.broker_coordinator.test_migration_model import MigrationMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIGURE_8_MS = 20_000
+GROUP_ROUNDS = 12
 LATE_MS = CONFIG.fetch_timeout_ms + CONFIG.election_timeout_ms // 2
 """Long enough for another leader, short enough for the old one to believe that it is heard."""
 
@@ -50,6 +53,9 @@ COMPLAINTS = {
     "but not quiet": "quiet when idle",
     "disturbed": "undisturbed leader",
     "still leads": "deaf leader resigns",
+    "has two owners in epoch": "one owner in an epoch",
+    "is read by two members": "one owner at a time",
+    "all partitions are read": "all partitions are read",
 }
 """What a complaint says, and the property it is about."""
 
@@ -123,6 +129,29 @@ def a_deposed_leader_is_read(seed: int) -> None:
         world.read(old.node_id)
 
 
+def a_group_changes_its_protocol(seed: int) -> None:
+    """A member of KIP-848 comes and goes while classic ones do, often amidst a rebalance."""
+    chance = random.Random(seed)
+    machine = MigrationMachine()
+    machine.begin(cooperative=chance.random() < 0.8)
+    for _ in range(GROUP_ROUNDS):
+        classic = chance.sample(range(3), chance.randint(1, 3))
+        modern = chance.sample(range(3), chance.randint(0, 1))
+        for index in range(3):
+            if index not in classic:
+                machine.classic_leaves(index)
+            if index not in modern:
+                machine.leave(index)
+            machine.nobody_has_what_another_has()
+        for _ in range(chance.randint(2, 20)):
+            machine.step(chance.choice(classic))
+            machine.nobody_has_what_another_has()
+            for index in modern if chance.random() < 0.5 else ():
+                machine.beat(index)
+                machine.obey(index)
+                machine.nobody_has_what_another_has()
+
+
 SCENARIOS: dict[str, Callable[[int], None]] = {
     one.__name__: one
     for one in (
@@ -131,6 +160,7 @@ SCENARIOS: dict[str, Callable[[int], None]] = {
         a_voter_was_cut_off,
         a_leader_hears_nobody,
         a_deposed_leader_is_read,
+        a_group_changes_its_protocol,
     )
 }
 

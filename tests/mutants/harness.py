@@ -59,6 +59,7 @@ class Hunt(NamedTuple):
 HUNTS = (
     Hunt("controller_publishes_before_commit", "register", ("partition",)),
     Hunt("controller_answers_before_commit", "register", ("partition",)),
+    Hunt("controller_answers_before_commit", "topics", ("partition",)),
     Hunt("watch_tells_the_newest_only", "watch", ("partition",)),
     Hunt("observer_reads_uncommitted", "set", ("partition",)),
     Hunt("high_watermark_of_leader_only", "queue", ("partition",)),
@@ -209,7 +210,8 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--write", action="store_true", help="the page, too")
     options = parser.parse_args()
-    hunts = [one for one in HUNTS if not options.names or one.mutant in options.names]
+    chosen = set(options.names)
+    hunts = [one for one in HUNTS if not chosen or chosen & {one.mutant, one.scenario}]
     seeds = range(1, options.seeds + 1)
     processes = os.cpu_count() or 1
     found = []

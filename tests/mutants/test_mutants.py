@@ -65,7 +65,7 @@ def _shape(function: Callable[..., object]) -> list[str]:
     return [str(len(parameters) - len(named)), *named]
 
 
-@pytest.mark.req("J9", "Q11")
+@pytest.mark.req("J9", "Q11", "G4")
 @pytest.mark.parametrize(
     "name",
     [
@@ -74,6 +74,8 @@ def _shape(function: Callable[..., object]) -> list[str]:
         "leader_appends_something_else",
         "leader_appends_twice",
         "leader_never_resigns",
+        "downgrade_begins_generations_anew",
+        "upgrade_takes_all_for_released",
     ],
 )
 def test_a_core_mutant_is_caught(name: str) -> None:

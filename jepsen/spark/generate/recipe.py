@@ -39,6 +39,9 @@ class Recipe:
     crashes: float = 0.01
     """The share of operations whose outcome nobody knows."""
     seed: int = 0
+    barrier_every: int = 0
+    """All operations on a register end after so many before the next begins, and only reads crash:
+    what may still take effect never ends. 0: neither."""
 
     @property
     def operations_a_key(self) -> int:
@@ -65,7 +68,9 @@ class Recipe:
         return range(key * self.faults // self.keys, (key + 1) * self.faults // self.keys)
 
     def refuse(self) -> None:
-        """Raises InputError if there is no place for so many faults."""
+        """Raises InputError if there is no place for so many faults, or none for barriers."""
+        if self.barrier_every and self.workload == LOG:
+            raise InputError(f"--barrier-every {self.barrier_every}: only for registers, not log")
         if not self.faults:
             return
         if self.workload == LOG:

@@ -45,9 +45,10 @@ class _Plan:
     """What `cas` compares with."""
     crashed: Array
     effective: Array
+    moments: Array
+    """When operations take effect, in the order of their numbers; keys have the same."""
     invoked: Array
     completed: Array
-    """Moments; an operation takes effect at the moment that is its number."""
 
 
 def expected(recipe: Recipe) -> Iterator[Expected]:
@@ -88,17 +89,24 @@ def batches(recipe: Recipe, group: int) -> Iterator[dict[str, Any]]:
 
 def _plan(recipe: Recipe, rng: np.random.Generator, keys: int) -> _Plan:
     shape = recipe.operations_a_key, keys
-    moments = np.arange(shape[0])[:, None]
+    numbers = np.arange(shape[0])[:, None]
     unique = recipe.workload == UNIQUE_REGISTER
     # The next operation of the same process comes `processes` later: they never overlap.
     reach = recipe.processes / 2
+    moments = numbers
     crashed = rng.random(shape) < recipe.crashes
+    f = rng.integers(_WRITE + 1 if unique else _CAS + 1, size=shape)
+    if recipe.barrier_every:
+        # Those on both sides of a barrier reach no further than to its middle.
+        moments = numbers + numbers // recipe.barrier_every * recipe.processes
+        crashed &= f == _READ
     return _Plan(
-        f=rng.integers(_WRITE + 1 if unique else _CAS + 1, size=shape),
-        argument=np.tile(moments, keys) if unique else rng.integers(DOMAIN, size=shape),
+        f=f,
+        argument=np.tile(numbers, keys) if unique else rng.integers(DOMAIN, size=shape),
         compared=rng.integers(DOMAIN, size=shape),
         crashed=crashed,
         effective=~crashed | (rng.random(shape) < 0.5),
+        moments=moments[:, 0],
         invoked=moments - rng.random(shape) * reach,
         completed=moments + rng.random(shape) * reach,
     )
@@ -118,8 +126,8 @@ def _plant(
         plan.argument[here] = one, other, 0
         plan.crashed[here] = False
         plan.effective[here] = True
-        plan.invoked[here] = np.arange(at, at + 3) - _NEAR
-        plan.completed[here] = np.arange(at, at + 3) + _NEAR
+        plan.invoked[here] = plan.moments[at : at + 3] - _NEAR
+        plan.completed[here] = plan.moments[at : at + 3] + _NEAR
         misread.append((at + 2, column, one))
     return misread
 

@@ -7,8 +7,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, for_code
 
+from jepsen.errors import ClusterError
 from jepsen.workloads.sessions.aio import AioSession
 from jepsen.workloads.sessions.base import REQUEST_TIMEOUT_MS, LogSession, SessionOptions
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 PREPARE_S = 60.0
 PAUSE_S = 0.2
+CREATED: tuple[type[Exception], ...] = (NoError, TopicAlreadyExistsError)
 
 
 def session(
@@ -46,27 +48,31 @@ def transactional(environment: Environment, options: WorkloadOptions, process: i
 
 
 async def create_topic(environment: Environment, options: WorkloadOptions) -> None:
-    """Creates the topic; raises TimeoutError if that does not succeed."""
+    """Creates the topic; raises ClusterError, with the last answer, if that does not succeed."""
     insync = str(max(1, options.replication - 1))
     configs = {"min.insync.replicas": insync}
     topic = NewTopic(options.topic, options.keys, options.replication, topic_configs=configs)
-    attempts = int(PREPARE_S / PAUSE_S)
-    for _ in range(attempts):
-        if await _created(environment.bootstrap_servers, topic):
+    answer: type[Exception] = TimeoutError
+    for _ in range(int(PREPARE_S / PAUSE_S)):
+        answer = await _created(environment.bootstrap_servers, topic)
+        if answer in CREATED:
             return
         await asyncio.sleep(PAUSE_S)
-    raise TimeoutError(f"the topic {options.topic} was not created in {attempts} attempts")
+    wanted = f"{options.replication} replicas (--replication)"
+    raise ClusterError(f"no topic {options.topic} of {wanted}: {answer.__name__}")
 
 
-async def _created(bootstrap: str, topic: NewTopic) -> bool:
+async def _created(bootstrap: str, topic: NewTopic) -> type[Exception]:
+    """What the creation was answered with, or what hindered it."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
     try:
         await admin.start()
         answer = await admin.create_topics([topic])
-        return for_code(answer.topic_errors[0][1]).errno in (0, TopicAlreadyExistsError.errno)
-    except (KafkaError, OSError, TimeoutError, AttributeError):
+        found: type[Exception] = for_code(answer.topic_errors[0][1])
+    except (KafkaError, OSError, TimeoutError, AttributeError) as error:
         # The last is how aiokafka takes it that a broker knows of no other yet.
-        return False
+        found = type(error)
     finally:
         with contextlib.suppress(KafkaError, OSError):
             await admin.close()
+    return found

@@ -35,6 +35,8 @@ class ClassicConsumer:
     member_id: str = ""
     generation: int = -1
     owned: frozenset[TopicPartition] = frozenset()
+    told_in: int = -1
+    """The generation in which it was told of them: not yet the one that it has merely joined."""
     must_join: bool = True
     joining: int | None = None
     """The ticket that it waits for."""
@@ -149,7 +151,7 @@ class ClassicConsumer:
         now = assignment_of(answer["assignment"])
         # What it has let go of others may have: it joins again so that they are told.
         self.must_join = bool(self.owned - now)
-        self.owned = now
+        self.owned, self.told_in = now, self.generation
 
     def _heartbeat(self) -> None:
         answer = self.bench.ask(Heartbeat("g", self.caller, self.bench.image.topics))

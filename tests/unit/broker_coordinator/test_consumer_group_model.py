@@ -15,6 +15,7 @@ from hypothesis.stateful import (
 
 from raftctl.errors import ErrorCode
 from tests.unit.broker_coordinator.consumer_bench import SESSION_MS, Consumer, ConsumerBench
+from tests.unit.broker_coordinator.ownership import Ownership, check_shares
 
 MEMBERS = st.integers(0, 4)
 REGEX = "t|u.*"
@@ -36,7 +37,7 @@ class ConsumerMachine(RuleBasedStateMachine):
             for number in range(5)
         ]
         self.committed: int | None = None
-        self.owners: dict[tuple[int, object], str] = {}
+        self.ownership = Ownership()
 
     def _done(self, one: Consumer, response: object) -> None:
         if isinstance(response, ErrorCode):
@@ -45,9 +46,7 @@ class ConsumerMachine(RuleBasedStateMachine):
                 one.has = one.told = frozenset()
             return
         # What it was told it owns from now on, in this epoch.
-        for slot in sorted(one.told):
-            owner = self.owners.setdefault((one.epoch, slot), one.member_id)
-            assert owner == one.member_id
+        self.ownership.own(one.epoch, one.told, one.member_id)
 
     @rule(index=MEMBERS)
     def beat(self, index: int) -> None:
@@ -142,8 +141,7 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_has_what_another_has(self) -> None:
-        slots = sorted(slot for one in self.members for slot in one.has | one.told)
-        assert len(slots) == len(set(slots))
+        check_shares(one.has | one.told for one in self.members)
 
     @invariant()
     def committed_offsets_stay(self) -> None:

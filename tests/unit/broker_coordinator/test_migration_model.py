@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,9 +16,7 @@ from hypothesis.stateful import (
 from raftctl.errors import ErrorCode
 from tests.unit.broker_coordinator.classic_consumer import ClassicConsumer
 from tests.unit.broker_coordinator.consumer_bench import Consumer, ConsumerBench
-
-if TYPE_CHECKING:
-    from broker.coordinator.consumer_records import Slot
+from tests.unit.broker_coordinator.ownership import Ownership, check_shares
 
 NUMBERS = st.integers(0, 2)
 CLASSIC_SESSION_MS = 10_000
@@ -45,7 +41,7 @@ class MigrationMachine(RuleBasedStateMachine):
         ]
         self.modern = [Consumer(self.bench, f"m{number}") for number in range(3)]
         self.started: dict[int, bool] = {}
-        self.owners: dict[tuple[int, Slot], str] = {}
+        self.ownership = Ownership()
         self.committed: int | None = None
 
     # --- what consumers do ----------------------------------------------------------------------
@@ -55,7 +51,7 @@ class MigrationMachine(RuleBasedStateMachine):
         one = self.classic[index]
         self.started[index] = True
         one.step()
-        self._own(one.generation, one.has, one.member_id)
+        self.ownership.own(one.told_in, one.has, one.member_id)
 
     @rule(index=NUMBERS)
     def beat(self, index: int) -> None:
@@ -64,12 +60,7 @@ class MigrationMachine(RuleBasedStateMachine):
         if response in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
             one.epoch, one.has, one.told = 0, frozenset(), frozenset()
         elif not isinstance(response, ErrorCode):
-            self._own(one.epoch, one.told, one.member_id)
-
-    def _own(self, epoch: int, slots: frozenset[Slot], member_id: str) -> None:
-        for slot in slots:
-            owner = self.owners.setdefault((epoch, slot), member_id)
-            assert owner == member_id, f"{slot} has two owners in {epoch}"
+            self.ownership.own(one.epoch, one.told, one.member_id)
 
     @rule(index=NUMBERS)
     def obey(self, index: int) -> None:
@@ -116,7 +107,7 @@ class MigrationMachine(RuleBasedStateMachine):
     def _begin_anew_if_empty(self) -> None:
         """A group without members may be of another protocol the next time, from epoch 1 on."""
         if not self._member_ids():
-            self.owners.clear()
+            self.ownership.begin_anew()
 
     def _member_ids(self) -> set[str]:
         consumers = self.bench.core._consumers.groups.get("g")
@@ -160,8 +151,7 @@ class MigrationMachine(RuleBasedStateMachine):
         self._begin_anew_if_empty()
         held = [one.has for one in self.classic]
         held += [one.has | one.told for one in self.modern]
-        slots = sorted(slot for one in held for slot in one)
-        assert len(slots) == len(set(slots))
+        check_shares(held)
 
     @invariant()
     def committed_offsets_stay(self) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jepsen.generator.combinators import (
     AnyOf,
-    ConcurrentKeys,
     Cycle,
     FlipFlop,
     Limit,
@@ -33,8 +32,10 @@ from jepsen.generator.combinators import (
     reserve,
 )
 from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Endless, Numbered, Thread, Todo
+from jepsen.generator.keys import ConcurrentKeys, Rounds
 from jepsen.history import Op, OpType
 from jepsen.workloads.base import WorkloadOptions
+from jepsen.workloads.kv import register
 from jepsen.workloads.queue import queue
 
 if TYPE_CHECKING:
@@ -199,6 +200,31 @@ def test_keys_are_independent() -> None:
         by_key.setdefault(one.key, []).append(one)
     assert all([one.value for one in mine] == [0, 1, 2, 3] for mine in list(by_key.values())[:8])
     assert all(len({int(one.thread) // 2 for one in mine}) == 1 for mine in by_key.values())
+
+
+@pytest.mark.req("J7")
+def test_rounds_begin_when_all_is_quiet_and_end_with_what_is_unknown() -> None:
+    def ends(todo: Todo) -> OpType:
+        return OpType.INFO if todo.value == 9 else OpType.OK
+
+    rounds = Rounds(Limit(4, numbers()))
+    found = run(clients(Limit(40, rounds)), threads=3)
+    assert [one.value for one in found] == [0, 1, 2, 3] * 10
+    for before, after in pairwise(found[at : at + 4] for at in range(0, 40, 4)):
+        assert after[0].time_s >= before[-1].time_s + 0.04
+    values = iter(range(100))
+    counted = Endless(lambda _: Todo("w", next(values)))
+    assert [one.value for one in run(clients(Rounds(Limit(4, counted))), ends=ends)] == [*range(12)]
+
+
+@pytest.mark.req("J7")
+def test_a_register_with_barriers_is_left_when_an_outcome_is_unknown() -> None:
+    options = WorkloadOptions(concurrency=2, ops_per_key=10, barrier_every=4)
+    crashes = iter([OpType.INFO])
+    ops = clients(Limit(30, register(options).generator))
+    found = run(ops, threads=2, ends=lambda _: next(crashes, OpType.OK))
+    lengths = [len(list(mine)) for _, mine in groupby(found, key=lambda one: one.key)]
+    assert lengths == [4, 10, 10, 6]
 
 
 def test_operations_can_be_changed() -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aiokafka.errors import InvalidReplicationFactorError
 
+from jepsen.env.base import ClusterSpec
+from jepsen.env.external import ExternalEnvironment
+from jepsen.errors import ClusterError
 from jepsen.history import Op, OpType
 from jepsen.workloads.bank import FINAL, BankClient
+from jepsen.workloads.base import WorkloadOptions
 from jepsen.workloads.group import GroupClient
 from jepsen.workloads.list_append import ListAppendClient
 from jepsen.workloads.queue import QueueClient
+from jepsen.workloads.sessions import made
 from jepsen.workloads.sessions.base import Membership
 from jepsen.workloads.transactions import ABORT
 from tests.unit.jepsen.sessions import ScriptedSession
@@ -162,3 +168,21 @@ async def test_a_commit_whose_answer_is_lost_is_told_with_its_offsets() -> None:
     await client.invoke(op("poll"))
     done = await client.invoke(op("commit"))
     assert (done.type, done.value) == (OpType.INFO, {"0": 1})
+
+
+# --- what a test begins with ----------------------------------------------------------------------
+
+
+@pytest.mark.req("J5")
+async def test_a_topic_that_cannot_be_had_is_told_with_the_clusters_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refused(*_: object) -> type[Exception]:
+        answer: type[Exception] = InvalidReplicationFactorError
+        return answer
+
+    monkeypatch.setattr(made, "_created", refused)
+    monkeypatch.setattr(made, "PREPARE_S", made.PAUSE_S)
+    environment = ExternalEnvironment(ClusterSpec(bootstrap_servers="h:1"))
+    with pytest.raises(ClusterError, match=r"--replication.*InvalidReplicationFactorError"):
+        await made.create_topic(environment, WorkloadOptions())

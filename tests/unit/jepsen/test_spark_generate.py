@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jepsen.checkers.kafka.check import check_kafka
+from jepsen.checkers.models import Register
 from jepsen.checkers.registry import linearizable, model_named
+from jepsen.checkers.segments import parts
 from jepsen.cli.main import run
 from jepsen.errors import InputError
 from jepsen.history import OpType, operations
@@ -43,6 +46,7 @@ RECIPES = [
     Recipe("register", 90, 30, 30, processes=1, crashes=0.5, seed=1),
     Recipe("unique-register", 2000, 40, 7, crashes=0.1),
     Recipe("unique-register", 300, 1, crashes=0.0),
+    Recipe("register", 2000, 4, 3, crashes=0.1, barrier_every=25),
     Recipe("log", 1200, 3, 20, crashes=0.1),
     Recipe("log", 333, 3, 27, processes=1, seed=1),
     Recipe("log", 205, 2, crashes=0.3),
@@ -77,6 +81,16 @@ def test_a_history_is_like_its_recipe(tmp_path: Path) -> None:
     assert set(peak.values()) == {3}
 
 
+def test_nothing_is_under_way_at_a_barrier(tmp_path: Path) -> None:
+    history = generated(Recipe("register", 300, 1, 1, crashes=0.1, barrier_every=20), tmp_path)
+    cut = list(parts(operations(history), Register(failed_cas_observes=True)))
+    sizes = [len(part) for part in cut]
+    assert max(sizes) <= 20
+    # A part ends at each barrier, and elsewhere by chance.
+    assert set(range(20, 301, 20)) <= set(accumulate(sizes))
+    assert {one.invoke.f for one in operations(history) if one.type is OpType.INFO} == {"read"}
+
+
 def test_the_same_seed_makes_the_same_history(tmp_path: Path) -> None:
     for workload in ("register", "log"):
         one, same, other = (
@@ -95,6 +109,8 @@ def test_what_has_no_room_is_refused() -> None:
     ):
         with pytest.raises(InputError, match=f"there is room for {room} .*raise --ops"):
             recipe.refuse()
+    with pytest.raises(InputError, match=r"--barrier-every 5: only for registers"):
+        Recipe("log", barrier_every=5).refuse()
 
 
 def test_the_command_writes_the_history_and_what_is_wrong(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         (["queue", "--env", "external"], "--bootstrap-servers"),
         (["queue", "--env", "sim", "--bootstrap-servers", "h:1"], "--bootstrap-servers"),
         (["queue", "--brokers", "1"], "--replication"),
+        (["queue", "--barrier-every", "9"], "--barrier-every"),
         (["register", "--concurrency", "0"], "--concurrency"),
     ],
 )
