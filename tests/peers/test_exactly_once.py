@@ -16,7 +16,8 @@ from confluent_kafka import Producer
 
 from broker.coordinator import transaction_records
 from broker.coordinator.transaction_state import TransactionState
-from tests.integration.clusters import ROOT, wait_healthy, wait_until
+from tests.integration.clusters import wait_healthy, wait_until
+from tests.integration.commands import ROOT
 from tests.peers.programs import KAFKAJS, JavaTools, franz_go_program, kafkajs_modules
 from tests.peers.readers import Progress, records
 from tests.peers.tools import INSTALL_TIMEOUT_S

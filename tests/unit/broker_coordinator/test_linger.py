@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -22,7 +23,7 @@ class Shards:
 
     def gather(self, *names: str) -> None:
         for name in names:
-            self.linger.gathered(name, lambda name=name: self._write(name))
+            self.linger.gathered(name, partial(self._write, name))
 
     async def next_turn(self) -> list[str]:
         """What one turn of the loop has written."""
