@@ -238,7 +238,7 @@ async def test_requests_share_a_batch_while_another_is_on_its_way() -> None:
         third = shard.ask(("gather", b"c"))
         assert not first.done(), "its batch is on its way"
         answers = await asyncio.wait_for(asyncio.gather(first, second, third), 5)
-        assert answers == (b"a", b"b", b"c")
+        assert [*answers] == [b"a", b"b", b"c"]
         assert core.gathered == [1, 2]
         await coordinators.stop()
 
