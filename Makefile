@@ -42,7 +42,7 @@ test: setup
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests --ignore=tests/peers $(if $(HISTORIES),--histories=$(HISTORIES))
 
 test-peers: setup
-	$(BIN)/python -m pytest -q tests/peers
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/peers
 
 SCENARIO ?= tests.simulation.cluster_chaos:chaos
 
@@ -97,6 +97,7 @@ bench-spark: setup
 spark-equality: setup
 	$(BIN)/python -m tests.spark_equality --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.spark_logs --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.spark_txns --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 
 # Our checker beside Porcupine, which needs Go: make bench-check HISTORIES=DIR adds the logs of etcd.
 bench-check: setup

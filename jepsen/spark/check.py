@@ -11,6 +11,7 @@ from pyspark.sql import functions as sql
 from jepsen.checkers.linearizable import Budget
 from jepsen.checkers.registry import LINEARIZABLE, checker_named, model_named
 from jepsen.checkers.verdict import Anomaly, Verdict
+from jepsen.spark.cycles import check_cycles
 from jepsen.spark.findings import Findings, kept
 from jepsen.spark.kafka import check_log
 from jepsen.spark.linearizable import Limits, check_linearizable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from jepsen.spark.loading import Histories
 
 KAFKA_LOG = "kafka-log"
+LIST_APPEND = "list-append"
 SHOWN_MAX = 100
 """Anomalies of a kind and history that are brought to the driver; all are in the Parquet."""
 
@@ -93,6 +95,8 @@ def _tune(spark: SparkSession, rows: int) -> None:
 def _found(histories: Histories, question: Question, scratch: Path) -> Findings:
     if question.checker == KAFKA_LOG:
         return check_log(histories, scratch)
+    if question.checker == LIST_APPEND:
+        return check_cycles(histories, scratch)
     if question.checker == LINEARIZABLE:
         rows = check_linearizable(
             histories, question.model, question.initial, question.limits, scratch

@@ -69,6 +69,7 @@ def test_on_our_brokers(tools: JavaTools, bootstrap: str) -> None:
     compare(tools, bootstrap)
 
 
+@pytest.mark.xdist_group("apache_kafka")
 def test_on_apache_kafka(tools: JavaTools, apache_kafka: str) -> None:
     fill(apache_kafka, 1)
     compare(tools, apache_kafka)

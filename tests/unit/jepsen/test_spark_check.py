@@ -11,8 +11,15 @@ import pytest
 from jepsen.cli.main import run
 from jepsen.history import to_json, write_edn
 from jepsen.spark.generate.recipe import Recipe
-from tests import spark_logs
-from tests.spark_equality import compare, generated, random_histories, write_table
+from tests import spark_logs, spark_txns
+from tests.spark_equality import (
+    CHUNK_OPERATIONS,
+    HOT_OPERATIONS,
+    compare,
+    generated,
+    random_histories,
+    write_table,
+)
 from tests.unit.jepsen.histories import KNOWN, history, known
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
@@ -86,8 +93,8 @@ def test_random_histories_get_the_verdicts_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Small histories have hot keys, too.
-    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", 20)
-    monkeypatch.setattr("jepsen.spark.segments.CHUNK_OPERATIONS", 4)
+    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", HOT_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.segments.CHUNK_OPERATIONS", CHUNK_OPERATIONS)
     made = {
         recipe.workload: generated(recipe, tmp_path)
         for recipe in (
@@ -125,6 +132,21 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
         "unexpected",
         "unseen",
     }
+
+
+@pytest.mark.req("J7")
+def test_random_transactions_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
+    reads = [["r", "x", None]], [["r", "x", []]]
+    histories = {
+        **spark_txns.many_txns(100, 0),
+        "unread": history(*((0, kind, "txn", [["append", "x", 1]]) for kind in ("invoke", "ok"))),
+        "other": history(*((0, kind, "read", None) for kind in ("invoke", "ok"))),
+        "read": history((0, "invoke", "txn", reads[0]), (0, "ok", "txn", reads[1])),
+    }
+    differing, kinds = spark_txns.compare(histories, tmp_path)
+    assert differing == []
+    assert min(kinds[kind] for kind in ("G0", "G1c", "G-single", "G2-item", "internal")) > 10
+    assert kinds["G1c-realtime"] + kinds["G0-realtime"] + kinds["G-single-realtime"] > 0
 
 
 @pytest.mark.req("J7")
