@@ -12,7 +12,14 @@ from jepsen.cli.main import run
 from jepsen.history import to_json, write_edn
 from jepsen.spark.generate.recipe import Recipe
 from tests import spark_logs, spark_txns
-from tests.spark_equality import compare, generated, random_histories, write_table
+from tests.spark_equality import (
+    CHUNK_OPERATIONS,
+    HOT_OPERATIONS,
+    compare,
+    generated,
+    random_histories,
+    write_table,
+)
 from tests.unit.jepsen.histories import KNOWN, history, known
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
@@ -86,8 +93,8 @@ def test_random_histories_get_the_verdicts_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Small histories have hot keys, too.
-    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", 20)
-    monkeypatch.setattr("jepsen.spark.segments.CHUNK_OPERATIONS", 4)
+    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", HOT_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.segments.CHUNK_OPERATIONS", CHUNK_OPERATIONS)
     made = {
         recipe.workload: generated(recipe, tmp_path)
         for recipe in (
