@@ -7,7 +7,6 @@ new leader epoch is a new shard, also on the same broker.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.group_core import GroupCore
@@ -19,6 +18,7 @@ from broker.types import CONSUMER_OFFSETS, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterator
 
     from structlog.typing import FilteringBoundLogger
@@ -51,8 +51,7 @@ class Coordinator:
         self._make_core = make_core
         self._replicas = replicas
         self._settings = settings
-        linger_ms = settings.group_coordinator_append_linger_ms
-        self._linger = Linger(asyncio.get_running_loop(), linger_ms)
+        self._linger = Linger(settings.group_coordinator_append_linger_ms)
         self._wall_ms = wall_ms
         self._log = log
         self._background = Background(fail)
