@@ -9,6 +9,7 @@ from broker.apis.groups import ask
 from broker.coordinator.chores import AT_ONCE
 from broker.coordinator.group import State
 from broker.coordinator.group_requests import DeleteGroup, DescribeGroup, FindGroups, ListGroups
+from broker.protocol.encoder import EncodedArray
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -69,11 +70,11 @@ async def handle_list(context: ApiContext, request: Request) -> Answer:
     body = request.body
     states = frozenset(state.lower() for state in body.get("states_filter", ()))
     types = frozenset(kind.lower() for kind in body.get("types_filter", ()))
-    groups: list[dict[str, Any]] = []
+    groups = EncodedArray(request.api_key, request.version, "groups")
     for shard in list(context.groups.shards()):
         try:
             async for group_ids in _some_at_a_time(context, shard):
-                groups += await shard.ask(ListGroups(group_ids, states, types))
+                groups.add(await shard.ask(ListGroups(group_ids, states, types)))
         except KafkaError as error:
             # The partition moved meanwhile: its new coordinator tells of its groups.
             if error.code is not ErrorCode.NOT_COORDINATOR:

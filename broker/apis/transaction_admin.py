@@ -12,6 +12,7 @@ from broker.apis.context import Pending
 from broker.coordinator.chores import AT_ONCE
 from broker.coordinator.topic_patterns import check_pattern, matching
 from broker.coordinator.transaction_state import Transaction, TransactionState
+from broker.protocol.encoder import EncodedArray
 from broker.replication.hosted import ALL_IN_SYNC
 from broker.types import CONSUMER_OFFSETS, EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
@@ -161,14 +162,14 @@ async def handle_list(context: ApiContext, request: Request) -> Answer:
     pattern = body.get("transactional_id_pattern")
     if pattern:
         check_pattern(pattern)
-    found: list[dict[str, Any]] = []
+    found = EncodedArray(request.api_key, request.version, "transaction_states")
     for core in context.transactions.cores():
         known = list(core.known.items())
         for start in range(0, len(known), AT_ONCE):
             await context.transactions.shards.turns.mine()
             part = {name: one for name, one in known[start : start + AT_ONCE] if passes(one)}
             named = matching(pattern, part) if pattern else part
-            found += [_listed(name, part[name]) for name in named]
+            found.add([_listed(name, part[name]) for name in named])
     return {
         "error_code": ErrorCode.NONE,
         "unknown_state_filters": [one for one in body["state_filters"] if one not in _STATES],
