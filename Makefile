@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
+.PHONY: setup demo fmt check check-types check-rules test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -24,10 +24,16 @@ fmt: setup
 	$(BIN)/ruff format $(PACKAGES)
 	$(BIN)/ruff check --fix $(PACKAGES)
 
+# Types take longer than all the rest, which is checked meanwhile.
 check: setup
+	$(MAKE) -j 2 check-types check-rules
+
+check-types: setup
+	$(BIN)/mypy
+
+check-rules: setup
 	$(BIN)/ruff format --check $(PACKAGES)
 	$(BIN)/ruff check $(PACKAGES)
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/test_tidy.py
 
@@ -36,7 +42,7 @@ test: setup
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests --ignore=tests/peers $(if $(HISTORIES),--histories=$(HISTORIES))
 
 test-peers: setup
-	$(BIN)/python -m pytest -q tests/peers
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/peers
 
 SCENARIO ?= tests.simulation.cluster_chaos:chaos
 
@@ -83,14 +89,15 @@ bench-groups: setup
 bench-scale: setup
 	$(BIN)/python -m tests.bench.scale.main --output out/bench-scale.json $(if $(PARTITIONS),--up-to $(PARTITIONS)) $(if $(OBSERVERS),--observers $(OBSERVERS))
 
-# Generated histories on Spark, which needs Java: make bench-spark SIZES="1000000 100000000" LOG_SIZES=10000000.
+# Generated histories on Spark, which needs Java: make bench-spark SIZES="1000000 100000000" LOG_SIZES=10000000 HOT=0.
 bench-spark: setup
-	$(BIN)/python -m tests.bench.spark.main --output out/bench-spark.json $(if $(SIZES),--sizes $(SIZES)) $(if $(LOG_SIZES),--log-sizes $(LOG_SIZES))
+	$(BIN)/python -m tests.bench.spark.main --output out/bench-spark.json $(if $(SIZES),--sizes $(SIZES)) $(if $(LOG_SIZES),--log-sizes $(LOG_SIZES)) $(if $(HOT),--hot $(HOT))
 
 # Random histories, judged on Spark and in one process: make spark-equality COUNT=5000 SEED=1
 spark-equality: setup
 	$(BIN)/python -m tests.spark_equality --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.spark_logs --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.spark_txns --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 
 # Our checker beside Porcupine, which needs Go: make bench-check HISTORIES=DIR adds the logs of etcd.
 bench-check: setup

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jepsen.history import Op
     from jepsen.spark.generate.recipe import Recipe
 
+HOT_OPERATIONS, CHUNK_OPERATIONS = 20, 4
 Verdicts = dict[tuple[str, str], str]
 """(history, key as text) to the verdict."""
 
@@ -150,11 +151,15 @@ def compare(
 
 def main() -> None:
     """Compares; exit status 1 if a verdict differs."""
+    from jepsen.spark import segments
+
     parser = argparse.ArgumentParser(prog="tests.spark_equality", description=__doc__)
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--master", default="local[*]")
     arguments = parser.parse_args()
+    # Small histories have hot keys, too.
+    segments.HOT_OPERATIONS, segments.CHUNK_OPERATIONS = HOT_OPERATIONS, CHUNK_OPERATIONS
     with tempfile.TemporaryDirectory() as folder:
         differing, methods = compare(
             random_histories(arguments.count, arguments.seed),

@@ -58,7 +58,8 @@ class _Move(NamedTuple):
 class CountingSearch:
     """The check of one key."""
 
-    def __init__(self, machine: Machine, purse: Purse) -> None:
+    def __init__(self, machine: Machine, purse: Purse, moments: Iterable[Moment]) -> None:
+        self._moments = moments
         self._machine = machine
         self._purse = purse
         self._slots: list[Operation | None] = []
@@ -83,11 +84,11 @@ class CountingSearch:
         """In which things may stand when all that returns has returned."""
         return {state for state, _ in self._configurations}
 
-    def run(self, moments: Iterable[Moment]) -> Counterexample | None:
+    def run(self) -> Counterexample | None:
         """Goes through the history. Raises Exhausted."""
         previous = None
         slots: dict[int, int] = {}
-        for _, returns, operation in moments:
+        for returns, operation in self._moments:
             index = operation.invoke.index
             if not returns:
                 call = self._machine.call_id(call_of(operation))

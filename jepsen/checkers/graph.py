@@ -223,7 +223,7 @@ def _rw_cycles(
     """For the edges `rw`, the cycle through it with the fewest of them; one of each kind."""
     told: set[str] = set()
     for source in sorted(component):
-        for target in graph.targets(source, ("rw",)):
+        for target in sorted(graph.targets(source, ("rw",))):
             if target not in component or len(told) == 2:
                 continue
             single = _path(graph, component, target, source, others)

@@ -28,15 +28,16 @@ from jepsen.checkers.machine import (
     call_of,
     observed,
 )
+from jepsen.checkers.tracks import calls_of, track_of, tracks_of
 from jepsen.checkers.verdict import Anomaly, Valid, merge_valid
 from jepsen.checkers.visits import VisitSearch
-from jepsen.edn import hashable
-from jepsen.history import Operation, OpType, operations
+from jepsen.history import Operation, OpType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from jepsen.checkers.models import Model
+    from jepsen.checkers.tracks import Track
     from jepsen.history import Op
 
 __all__ = [
@@ -84,39 +85,42 @@ def check_linearizable(
     history: Iterable[Op], model: Model, budget: Budget | None = None
 ) -> LinearizabilityResult:
     """Checks each key of the history against the model. Raises HistoryError, ValueError."""
-    by_key: dict[Any, list[Operation]] = {}
-    for operation in operations(history):
-        by_key.setdefault(hashable(operation.invoke.key), []).append(operation)
+    tracks = tracks_of(history)
     machine = Machine(model)
     results = []
-    for key, mine in by_key.items():
+    for key, track in tracks.items():
         if len(machine.states) > STATES_SHARED_MAX:
             machine = Machine(model)
-        results.append(check_key(key, mine, model, budget or Budget(), machine))
+        results.append(_check_track(key, track, model, budget or Budget(), machine))
     valid = merge_valid(result.valid for result in results)
     return LinearizabilityResult(valid, tuple(results))
 
 
 def check_key(
     key: Any,
-    mine: list[Operation],
+    mine: Iterable[Operation],
     model: Model,
     budget: Budget,
     machine: Machine | None = None,
 ) -> KeyResult:
     """Checks the operations on one key. A `machine` of the model may serve several keys."""
-    moments, width, unknown = _moments(mine, model)
-    search = _search(machine or Machine(model), Purse(budget), width, unknown=unknown)
+    return _check_track(key, track_of(mine), model, budget, machine or Machine(model))
+
+
+def _check_track(
+    key: Any, track: Track, model: Model, budget: Budget, machine: Machine
+) -> KeyResult:
+    search = _search(track, model, budget, machine)
+    count = len(track.invokes)
     try:
-        counterexample = search.run(moments)
+        counterexample = search.run()
     except Exhausted as error:
-        return KeyResult(key, "unknown", len(mine), search.peak, why_unknown=str(error))
-    valid = counterexample is None
-    return KeyResult(key, valid, len(mine), search.peak, counterexample)
+        return KeyResult(key, "unknown", count, search.peak, why_unknown=str(error))
+    return KeyResult(key, counterexample is None, count, search.peak, counterexample)
 
 
 def end_states(
-    mine: list[Operation],
+    mine: Iterable[Operation],
     model: Model,
     starts: Iterable[Any],
     budget: Budget,
@@ -128,44 +132,37 @@ def end_states(
     An operation with unknown outcome may take effect yet, after all others.
     """
     machine = machine or Machine(model)
-    moments, width, unknown = _moments(mine, model)
-    search = _search(machine, Purse(budget), width, unknown=unknown)
+    search = _search(track_of(mine), model, budget, machine)
     search.begin_with(map(machine.state_id, starts))
-    if search.run(moments) is not None:
+    if search.run() is not None:
         return frozenset()
     return frozenset(machine.states[state] for state in search.states())
 
 
 def _search(
-    machine: Machine, purse: Purse, width: int, *, unknown: bool
+    track: Track, model: Model, budget: Budget, machine: Machine
 ) -> VisitSearch | CountingSearch:
-    return CountingSearch(machine, purse) if unknown else VisitSearch(machine, purse, width)
+    """The one that is made for what is known of the operations."""
+    calls = calls_of(track, machine, model)
+    if calls is not None:
+        return VisitSearch(machine, Purse(budget), track, calls)
+    return CountingSearch(machine, Purse(budget), _moments(track, model))
 
 
-def _moments(mine: list[Operation], model: Model) -> tuple[list[Moment], int, bool]:
-    """The moments in their order, how many are pending at once, and if an outcome is unknown.
-
-    What says nothing is left out; an operation with unknown outcome never returns.
+def _moments(track: Track, model: Model) -> Iterator[Moment]:
+    """The moments in their order. What says nothing is left out; an operation with unknown outcome
+    never returns.
     """
-    moments: list[Moment] = []
-    unknown = False
-    for operation in mine:
-        if observed(operation, model) and operation.completion is not None:
-            moments.append((operation.invoke.index, False, operation))
-            moments.append((operation.completion.index, True, operation))
-        elif operation.type is OpType.INFO and not model.only_reads(call_of(operation)):
-            unknown = True
-            moments.append((operation.invoke.index, False, operation))
-    moments.sort()  # no two have the same line
-    width = pending = 0
-    for _, returns, _ in moments:
-        if returns:
-            pending -= 1
-        else:
-            pending += 1
-            if pending > width:
-                width = pending
-    return moments, width, unknown
+    mine = track.operations()
+    returns = [observed(one, model) for one in mine]
+    begins = [
+        known or (one.type is OpType.INFO and not model.only_reads(call_of(one)))
+        for one, known in zip(mine, returns, strict=True)
+    ]
+    for moment in track.moments:
+        number = moment if moment >= 0 else ~moment
+        if (begins if moment >= 0 else returns)[number]:
+            yield moment < 0, mine[number]
 
 
 def nonlinearizable(result: KeyResult) -> Anomaly:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.graph import Edge, Graph, find_cycles, order_edges
 from jepsen.checkers.verdict import Anomaly, Verdict, judge
@@ -24,6 +24,8 @@ READ_COMMITTED = frozenset({"G1a", "G1b", "G1c", "internal", "duplicate-elements
 """What fails a test of a system that promises no more, besides lists that contradict each other."""
 _ALWAYS = frozenset({"incompatible-order"})
 _KAFKA = frozenset({"G1a", "G1b", "internal", "duplicate-elements", "unexpected", *_ALWAYS})
+NO_READS = "no transaction that read anything has succeeded"
+MICROS = ("append", "r")
 CONSISTENCY = (
     "kafka",
     "read-committed",
@@ -54,6 +56,38 @@ def check_list_append(history: Sequence[Op], consistency: str = "strict-serializ
     so only cycles of reads (and of what one process or real time orders) are anomalies.
     """
     mine = [one for one in operations(history) if one.invoke.f == "txn"]
+    inferred = infer(mine)
+    graph = Graph()
+    for edge in (*inferred.edges, *order_edges(mine, inferred.vertices)):
+        graph.add(edge)
+    found = inferred.anomalies
+    cycles = find_cycles(graph, with_rw=True)
+    if consistency == "kafka":
+        failing = [one for one in found if one.name in _KAFKA]
+        failing += find_cycles(graph.without("ww"), with_rw=False)
+    else:
+        failing = [one for one in [*found, *cycles] if _fails(one.name, consistency)]
+    notes = [one for one in [*found, *cycles] if one not in failing]
+    unknown = "" if inferred.reads else NO_READS
+    return judge(failing, notes=notes, why_unknown=unknown, transactions=len(mine))
+
+
+class Inferred(NamedTuple):
+    """What transactions show by what they read and appended."""
+
+    anomalies: list[Anomaly]
+    """All but cycles."""
+    edges: list[Edge]
+    """That the data shows; those of orders are for others."""
+    vertices: dict[int, int]
+    """Index of the invocation to the vertex."""
+    reads: int
+
+
+def infer(mine: Sequence[Operation]) -> Inferred:
+    """Keys have nothing to do with each other: of the parts of transactions that are on one key it
+    shows what is on that key. Raises what values of another form raise.
+    """
     txns = [_txn(one) for one in mine if one.type is not OpType.FAIL]
     failed = [_txn(one) for one in mine if one.type is OpType.FAIL]
     reads = [
@@ -65,17 +99,9 @@ def check_list_append(history: Sequence[Op], consistency: str = "strict-serializ
     found = [anomaly for txn in txns for anomaly in _internal(txn)]
     found += _dirty_reads(txns, failed, reads)
     orders, wrong = _version_orders(reads)
-    found += wrong
-    graph = _graph(mine, txns, reads, orders)
-    cycles = find_cycles(graph, with_rw=True)
-    if consistency == "kafka":
-        failing = [one for one in found if one.name in _KAFKA]
-        failing += find_cycles(graph.without("ww"), with_rw=False)
-    else:
-        failing = [one for one in [*found, *cycles] if _fails(one.name, consistency)]
-    notes = [one for one in [*found, *cycles] if one not in failing]
-    unknown = "" if reads else "no transaction that read anything has succeeded"
-    return judge(failing, notes=notes, why_unknown=unknown, transactions=len(mine))
+    writers = _writers(txns)
+    edges = list(_edges(writers, reads, orders))
+    return Inferred([*found, *wrong], edges, _vertices(txns, writers, orders), len(reads))
 
 
 def _fails(name: str, consistency: str) -> bool:
@@ -98,7 +124,7 @@ def _txn(operation: Operation) -> _Txn:
     vertex = operation.completion.index if operation.completion else operation.invoke.index
     txn = _Txn(vertex, operation)
     micro = operation.value if ok else operation.invoke.value
-    for f, raw_key, value in (one for one in micro if one[0] in ("append", "r")):
+    for f, raw_key, value in (one for one in micro if one[0] in MICROS):
         key = hashable(raw_key)
         if f == "append":
             txn.appends.setdefault(key, []).append(hashable(value))
@@ -148,7 +174,7 @@ def _dirty_reads(txns: list[_Txn], failed: list[_Txn], reads: _Reads) -> Iterato
             yield Anomaly("G1b", detail, (writer.vertex, reader.vertex))
 
 
-def _writers(txns: Iterable[_Txn]) -> dict[tuple[Any, Any], _Txn]:
+def _writers(txns: Iterable[_Txn]) -> _Writers:
     return {(key, v): txn for txn in txns for key, vs in txn.appends.items() for v in vs}
 
 
@@ -173,38 +199,38 @@ def _version_orders(reads: _Reads) -> tuple[dict[Any, tuple[Any, ...]], list[Ano
     return {key: tuple(dict.fromkeys(seen)) for key, (_, seen) in longest.items()}, wrong
 
 
-def _graph(
-    mine: list[Operation], txns: list[_Txn], reads: _Reads, orders: dict[Any, tuple[Any, ...]]
-) -> Graph:
-    graph = Graph()
-    writers = _writers(txns)
-    # What nobody knows to have happened is a vertex only if somebody saw it.
-    seen_vertices = {
+_Orders = dict[Any, tuple[Any, ...]]
+_Writers = dict[tuple[Any, Any], _Txn]
+
+
+def _vertices(txns: list[_Txn], writers: _Writers, orders: _Orders) -> dict[int, int]:
+    """What nobody knows to have happened is a vertex only if somebody saw it."""
+    seen = {
         writers[key, value].vertex
         for key, order in orders.items()
         for value in order
         if (key, value) in writers
     }
-    vertices = {
+    return {
         txn.operation.invoke.index: txn.vertex
         for txn in txns
-        if txn.operation.type is OpType.OK or txn.vertex in seen_vertices
+        if txn.operation.type is OpType.OK or txn.vertex in seen
     }
+
+
+def _edges(writers: _Writers, reads: _Reads, orders: _Orders) -> Iterator[Edge]:
     for key, order in orders.items():
         for before, after in pairwise(order):
             one, other = writers.get((key, before)), writers.get((key, after))
             if one and other:
-                graph.add(Edge(one.vertex, other.vertex, "ww", (key, before, after)))
+                yield Edge(one.vertex, other.vertex, "ww", (key, before, after))
     for reader, key, seen in reads:
         order = orders.get(key, ())
         if order[: len(seen)] != seen:
             continue
         writer = writers.get((key, seen[-1])) if seen else None
         if writer:
-            graph.add(Edge(writer.vertex, reader.vertex, "wr", (key, seen[-1])))
+            yield Edge(writer.vertex, reader.vertex, "wr", (key, seen[-1]))
         overwriter = writers.get((key, order[len(seen)])) if len(seen) < len(order) else None
         if overwriter:
-            graph.add(Edge(reader.vertex, overwriter.vertex, "rw", (key, order[len(seen)])))
-    for edge in order_edges(mine, vertices):
-        graph.add(edge)
-    return graph
+            yield Edge(reader.vertex, overwriter.vertex, "rw", (key, order[len(seen)]))

@@ -43,12 +43,12 @@ class Purse:
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._steps = 0
+        self.steps = 0
 
     def spend(self, configurations: int) -> None:
         """Tells of a step, and how much is held. Raises Exhausted."""
-        self._steps += 1
-        if self._steps % CHECK_INTERVAL and configurations < CHECK_INTERVAL:
+        self.steps += 1
+        if self.steps % CHECK_INTERVAL and configurations < CHECK_INTERVAL:
             return
         budget = self._budget
         if configurations * CONFIGURATION_BYTES > budget.memory_bytes_max:
@@ -70,18 +70,24 @@ class Machine:
         """By the number of the call."""
         self.overwrites: list[bool] = []
         """By the number of the call."""
-        self._call_ids: dict[Call, int] = {}
-        self._steps: list[dict[int, int]] = []
+        self.call_numbers: dict[tuple[Any, ...], int] = {}
+        """By the call."""
+        self.written: list[int] = []
+        """By the number of a call that overwrites: the state after it."""
+        self.steps: list[dict[int, int]] = []
+        """By state and call, what `step` has been asked for."""
         self.initial = self.state_id(model.initial)
 
     def call_id(self, call: Call) -> int:
         """The number of the call."""
-        number = self._call_ids.get(call)
+        number = self.call_numbers.get(call)
         if number is None:
-            number = self._call_ids[call] = len(self._calls)
+            number = self.call_numbers[call] = len(self._calls)
             self._calls.append(call)
             self.only_reads.append(self._model.only_reads(call))
-            self.overwrites.append(self._model.overwrites(call))
+            overwrites = self._model.overwrites(call)
+            self.overwrites.append(overwrites)
+            self.written.append(self.step(self.initial, number) if overwrites else _ILLEGAL_ID)
         return number
 
     def state_id(self, state: Any) -> int:
@@ -89,12 +95,12 @@ class Machine:
         number = self._state_ids.setdefault(state, len(self.states))
         if number == len(self.states):
             self.states.append(state)
-            self._steps.append({})
+            self.steps.append({})
         return number
 
     def step(self, state: int, call: int) -> int:
         """The state after the call, or a negative number."""
-        steps = self._steps[state]
+        steps = self.steps[state]
         after = steps.get(call)
         if after is None:
             result = self._model.step(self.states[state], self._calls[call])
@@ -103,8 +109,8 @@ class Machine:
         return after
 
 
-Moment = tuple[int, bool, Operation]
-"""An operation begins or returns: (line of the history, whether it returns, operation)."""
+Moment = tuple[bool, Operation]
+"""An operation begins or returns: (whether it returns, operation)."""
 
 
 class Configuration(NamedTuple):

@@ -28,39 +28,42 @@ from jepsen.checkers.machine import (
     Configuration,
     Counterexample,
     Machine,
-    Moment,
     Purse,
-    call_of,
-    end_of,
 )
+from jepsen.checkers.tracks import SILENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from jepsen.history import Operation
+    from jepsen.checkers.tracks import Track
 
 _EVERYTHING = -1
 """Bits of all slots."""
 _READS_CACHED_MAX = 256
+_STATE_BITS = 32
+_STATE = (1 << _STATE_BITS) - 1
+"""Bits of the state; above them one for each slot whose operation has taken effect."""
 
 
 class VisitSearch:
     """The check of one key all of whose outcomes are known.
 
-    A configuration is one number: the state's above `width` bits, one for each slot whose
-    operation has taken effect.
+    A configuration is one number: a bit for each slot whose operation has taken effect, and the
+    state's number in the lowest bits.
     """
 
-    def __init__(self, machine: Machine, purse: Purse, width: int) -> None:
+    def __init__(self, machine: Machine, purse: Purse, track: Track, calls: Sequence[int]) -> None:
+        """`calls`: of each operation of the track; those that say nothing are left out."""
         self._machine = machine
         self._purse = purse
-        self._width = width
-        """So many operations are pending at once, at most."""
-        self._slot_bits = (1 << width) - 1
-        self._free = [1 << slot for slot in reversed(range(width))]
+        self._track = track
+        self._calls = calls
+        self._slots = 0
+        """So many operations were pending at once, at most."""
+        self._free: list[int] = []
         """The bits of slots that nobody has."""
-        self._pending: dict[int, Operation] = {}
-        """By the bit of their slots."""
+        self._pending: dict[int, int] = {}
+        """Slot's bit to the number of its operation."""
         self._began: dict[int, int] = {}
         """When, by the bit of the slot."""
         self._readers: dict[int, int] = {}
@@ -70,77 +73,101 @@ class VisitSearch:
         self._overwriters: dict[int, list[int]] = {}
         self._reads: dict[int, int] = {}
         """State to the slots whose operations only read and are legal there."""
-        self._configurations: dict[int, int] = {machine.initial << width: 0}
+        self._configurations: dict[int, int] = {machine.initial: 0}
         """To their moments."""
         self.peak = 1
 
     def begin_with(self, states: Iterable[int]) -> None:
         """In any of these instead of the model's first; before `run`."""
-        self._configurations = {state << self._width: 0 for state in states}
+        self._configurations = dict.fromkeys(states, 0)
 
     def states(self) -> set[int]:
         """In which things may stand when all has returned."""
-        return {one >> self._width for one in self._configurations}
+        return {one & _STATE for one in self._configurations}
 
-    def run(self, moments: Iterable[Moment]) -> Counterexample | None:
+    def run(self) -> Counterexample | None:
         """Goes through the history. Raises Exhausted."""
-        previous = None
-        slots: dict[int, tuple[int, int]] = {}
-        for now, (_, returns, operation) in enumerate(moments, start=1):
-            index = operation.invoke.index
-            if not returns:
-                call = self._machine.call_id(call_of(operation))
-                slots[index] = self._begin(operation, call, now), call
+        calls, free, only_reads = self._calls, self._free, self._machine.only_reads
+        bits = [0] * len(calls)
+        previous = -1
+        for now, moment in enumerate(self._track.moments, start=1):
+            number = moment if moment >= 0 else ~moment
+            call = calls[number]
+            if call == SILENT:
                 continue
-            bit, call = slots.pop(index)
-            survivors = self._return(bit, call, now)
-            if not survivors:
-                return self._explain(operation, previous)
-            self._configurations = survivors
-            if len(survivors) > self.peak:
-                self.peak = len(survivors)
-            self._end(bit, call)
-            previous = operation
+            if moment >= 0:
+                if not only_reads[call] or not self._legal_everywhere(call):
+                    bit = bits[number] = free.pop() if free else self._new_slot()
+                    self._begin(number, bit, call, now)
+                continue
+            bit = bits[number]
+            if bit:
+                survivors = self._return(bit, call, now)
+                if not survivors:
+                    return self._explain(now, number, previous)
+                self._configurations = survivors
+                if len(survivors) > self.peak:
+                    self.peak = len(survivors)
+                self._end(bit, call)
+            previous = number
         return None
 
-    def _begin(self, operation: Operation, call: int, now: int) -> int:
-        """Gives the operation a slot; the bit of it."""
-        bit = self._free.pop()
-        self._pending[bit] = operation
+    def _legal_everywhere(self, call: int) -> bool:
+        """Whether an operation that only reads takes effect at once, however things stand.
+
+        It needs no slot then.
+        """
+        steps, step = self._machine.steps, self._machine.step
+        for one in self._configurations:
+            state = one & _STATE
+            if (steps[state].get(call) or step(state, call)) < 0:
+                return False
+        return True
+
+    def _new_slot(self) -> int:
+        self._slots += 1
+        return _STATE + 1 << self._slots - 1
+
+    def _begin(self, number: int, bit: int, call: int, now: int) -> None:
+        """Gives the operation the slot."""
+        self._pending[bit] = number
         self._began[bit] = now
-        if self._machine.only_reads[call]:
+        machine = self._machine
+        if machine.only_reads[call]:
             self._readers[bit] = call
             self._reads.clear()
             self._read_at_once(bit, call)
-            return bit
-        alike = self._alike(call).setdefault(call, [])
+            return
+        those = self._overwriters if machine.overwrites[call] else self._mutators
+        alike = those.get(call)
+        if alike is None:
+            those[call] = [bit]
+            return
         alike.append(bit)
-        if len(alike) > 1:
-            alike.sort(key=lambda one: end_of(self._pending[one]))
-        return bit
-
-    def _alike(self, call: int) -> dict[int, list[int]]:
-        return self._overwriters if self._machine.overwrites[call] else self._mutators
+        alike.sort(key=lambda one: self._track.end(self._pending[one]))
 
     def _read_at_once(self, bit: int, call: int) -> None:
         """An operation that only reads takes effect where it is legal."""
-        step, width = self._machine.step, self._width
+        step = self._machine.step
         self._configurations = {
-            one | bit if step(one >> width, call) >= 0 else one: moment
+            one | bit if step(one & _STATE, call) >= 0 else one: moment
             for one, moment in self._configurations.items()
         }
 
     def _end(self, bit: int, call: int) -> None:
         """Frees the slot."""
-        del self._pending[bit]
+        del self._pending[bit], self._began[bit]
         self._free.append(bit)
-        if self._readers.pop(bit, None) is not None:
+        machine = self._machine
+        if machine.only_reads[call]:
+            del self._readers[bit]
             self._reads.clear()
             return
-        alike = self._alike(call)
-        alike[call].remove(bit)
-        if not alike[call]:
-            del alike[call]
+        those = self._overwriters if machine.overwrites[call] else self._mutators
+        if len(those[call]) == 1:
+            del those[call]
+        else:
+            those[call].remove(bit)
 
     def _legal_reads(self, state: int) -> int:
         """The slots whose operations only read and are legal in the state."""
@@ -159,13 +186,17 @@ class VisitSearch:
 
     def _return(self, bit: int, call: int, now: int) -> dict[int, int]:
         """The configurations in which the slot's operation is in effect, and their moments."""
+        if self._machine.overwrites[call] and not self._mutators:
+            return self._overwrite_alone(bit, call, now)
         survivors: dict[int, int] = {}
         waiting: dict[int, list[int]] = {}
         for one, moment in self._configurations.items():
             if one & bit:
-                _keep(survivors, one ^ bit, moment)
+                survivors[one ^ bit] = moment
+            elif moment in waiting:
+                waiting[moment].append(one)
             else:
-                waiting.setdefault(moment, []).append(one)
+                waiting[moment] = [one]
         overwrites = self._machine.overwrites[call]
         for moment, those in waiting.items():
             before = self._began_before(moment)
@@ -178,18 +209,39 @@ class VisitSearch:
                     self._claim(one, before, bit, call if overwrites else None, moment, survivors)
         return survivors
 
+    def _overwrite_alone(self, bit: int, call: int, now: int) -> dict[int, int]:
+        """As `_overwrite` and `_claim` where nothing follows from any state: mostly it is so."""
+        after = self._machine.written[call]
+        reads = self._legal_reads(after)
+        placed = after | reads
+        began = self._began[bit]
+        survivors: dict[int, int] = {}
+        for one, moment in self._configurations.items():
+            if one & bit:
+                _keep(survivors, one ^ bit, moment)
+                continue
+            survivors[placed | (one & ~_STATE)] = now
+            if began < moment:
+                visited = one | (reads and reads & self._began_before(moment))
+                _keep(survivors, visited, moment)
+        return survivors
+
     def _began_before(self, moment: int) -> int:
         """The slots whose operations were pending at the moment."""
-        return sum(bit for bit in self._pending if self._began[bit] < moment)
+        before = 0
+        for bit, began in self._began.items():
+            if began < moment:
+                before |= bit
+        return before
 
     def _overwrite(
         self, those: list[int], before: int, call: int, now: int, survivors: dict[int, int]
     ) -> None:
         """The operation, which overwrites, is placed now, after what may follow from the state."""
-        after = self._machine.step(self._machine.initial, call)
-        placed = after << self._width | self._legal_reads(after)
+        after = self._machine.written[call]
+        placed = after | self._legal_reads(after)
         for one in self._closure(those, (before, ~before), 0):
-            _keep(survivors, placed | (one & self._slot_bits), now)
+            _keep(survivors, placed | (one & ~_STATE), now)
 
     def _reach(
         self,
@@ -223,15 +275,15 @@ class VisitSearch:
     ) -> None:
         """The operation was part of a visit before the moment."""
         if overwrites is not None:
-            after = self._machine.step(self._machine.initial, overwrites)
+            after = self._machine.written[overwrites]
             reads = self._legal_reads(after) & before
-            starts = [after << self._width | (one & self._slot_bits) | reads | bit]
+            starts = [after | (one & ~_STATE) | reads | bit]
         else:
             starts = self._overwritten(one, before)
-        kept = one & ~self._slot_bits
+        kept = one & _STATE
         for visited in self._closure(starts, (before,), 0):
             if visited & bit:
-                _keep(survivors, kept | (visited & self._slot_bits & ~bit), moment)
+                _keep(survivors, kept | (visited & ~_STATE & ~bit), moment)
 
     def _overwritten(self, one: int, among: int) -> list[int]:
         """What each of the slots that overwrites makes of a configuration."""
@@ -239,9 +291,9 @@ class VisitSearch:
         for call, alike in self._overwriters.items():
             for bit in alike:
                 if bit & among and not one & bit:
-                    after = self._machine.step(self._machine.initial, call)
+                    after = self._machine.written[call]
                     reads = self._legal_reads(after) & among
-                    found.append(after << self._width | (one & self._slot_bits) | reads | bit)
+                    found.append(after | (one & ~_STATE) | reads | bit)
                     break
         return found
 
@@ -255,12 +307,12 @@ class VisitSearch:
             return those
         seen = set(those)
         left = list(those)
-        step, width = self._machine.step, self._width
+        step = self._machine.step
         while left:
             one = left.pop()
             if one & stop:
                 continue
-            state = one >> width
+            state = one & _STATE
             for call, alike in self._mutators.items():
                 after = step(state, call)
                 if after < 0:
@@ -272,7 +324,7 @@ class VisitSearch:
                     reads = self._legal_reads(after)
                     if len(groups) == 1:
                         reads &= group
-                    new = after << width | (one & self._slot_bits) | reads | bit
+                    new = after | (one & ~_STATE) | reads | bit
                     if new not in seen:
                         seen.add(new)
                         left.append(new)
@@ -281,17 +333,37 @@ class VisitSearch:
 
     # --- for people ---------------------------------------------------------------------------
 
-    def _explain(self, operation: Operation, previous: Operation | None) -> Counterexample:
-        states = self._machine.states
-        shown = [
-            Configuration(
-                states[one >> self._width],
-                tuple(mine for bit, mine in self._pending.items() if not one & bit),
-                tuple(mine for bit, mine in self._pending.items() if one & bit),
+    def _explain(self, now: int, number: int, previous: int) -> Counterexample:
+        states, operation = self._machine.states, self._track.operation
+        open_calls = self._open_before(now)
+        bits = {mine: bit for bit, mine in self._pending.items()}
+        shown = []
+        for one in islice(self._configurations, CONFIGURATIONS_SHOWN_MAX):
+            waiting = [mine for mine in open_calls if mine in bits and not one & bits[mine]]
+            effective = [mine for mine in open_calls if mine not in waiting]
+            shown.append(
+                Configuration(
+                    states[one & _STATE],
+                    tuple(map(operation, waiting)),
+                    tuple(map(operation, effective)),
+                )
             )
-            for one in islice(self._configurations, CONFIGURATIONS_SHOWN_MAX)
-        ]
-        return Counterexample(operation, previous, tuple(shown), len(self._configurations))
+        return Counterexample(
+            operation(number),
+            None if previous < 0 else operation(previous),
+            tuple(shown),
+            len(self._configurations),
+        )
+
+    def _open_before(self, now: int) -> list[int]:
+        """What was pending just before that moment, of what says something."""
+        found: dict[int, None] = {}
+        for moment in self._track.moments[: now - 1]:
+            if moment < 0:
+                found.pop(~moment, None)
+            elif self._calls[moment] != SILENT:
+                found[moment] = None
+        return list(found)
 
 
 def _keep(configurations: dict[int, int], one: int, moment: int) -> None:

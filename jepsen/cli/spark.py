@@ -81,7 +81,7 @@ def check(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="For the verdicts and anomalies of all keys as Parquet, and a page about them.",
+            help="For verdicts, anomalies, latency and availability as Parquet, and a page.",
         ),
     ] = None,
     scratch: ScratchOption = None,
@@ -109,7 +109,8 @@ def check(
 
         question = _question(asked, time_limit, memory)
         kept = Path(folder) / "kept" if output is None else output
-        verdicts = judge(spark, files, failures, question, kept, Path(folder))
+        series = output is not None
+        verdicts = judge(spark, files, failures, question, kept, Path(folder), series=series)
         if output is not None:
             command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
             (output / REPORT).write_text(spark_page(verdicts, command))

@@ -11,11 +11,13 @@ from pyspark.sql import functions as sql
 from jepsen.checkers.linearizable import Budget
 from jepsen.checkers.registry import LINEARIZABLE, checker_named, model_named
 from jepsen.checkers.verdict import Anomaly, Verdict
+from jepsen.spark.cycles import check_cycles
 from jepsen.spark.findings import Findings, kept
 from jepsen.spark.kafka import check_log
 from jepsen.spark.linearizable import Limits, check_linearizable
 from jepsen.spark.loading import load
 from jepsen.spark.search import INVALID, TASK_ROWS, UNKNOWN
+from jepsen.spark.series import keep_series
 from jepsen.spark.whole import check_histories
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from jepsen.spark.loading import Histories
 
 KAFKA_LOG = "kafka-log"
+LIST_APPEND = "list-append"
 SHOWN_MAX = 100
 """Anomalies of a kind and history that are brought to the driver; all are in the Parquet."""
 
@@ -54,13 +57,20 @@ def check(
     question: Question,
     folder: Path,
     scratch: Path,
+    *,
+    series: bool = False,
 ) -> dict[str, Verdict]:
-    """By history its verdict. `folder` gets `verdicts` and `anomalies`, both Parquet.
+    """By history its verdict. `folder` gets `verdicts` and `anomalies`, both Parquet, and with
+    `series` what `keep_series` writes.
 
     What is made on the way goes below `scratch`, which every worker must see. Raises InputError for
     files that are no histories, or not of this checker.
     """
-    return judge(spark, load(spark, files, failures, scratch), question, folder, scratch)
+    histories = load(spark, files, failures, scratch)
+    verdicts = judge(spark, histories, question, folder, scratch)
+    if series:
+        keep_series(histories.operations, folder)
+    return verdicts
 
 
 def judge(
@@ -85,6 +95,8 @@ def _tune(spark: SparkSession, rows: int) -> None:
 def _found(histories: Histories, question: Question, scratch: Path) -> Findings:
     if question.checker == KAFKA_LOG:
         return check_log(histories, scratch)
+    if question.checker == LIST_APPEND:
+        return check_cycles(histories, scratch)
     if question.checker == LINEARIZABLE:
         rows = check_linearizable(
             histories, question.model, question.initial, question.limits, scratch
@@ -111,6 +123,7 @@ def _summed_up(verdicts: DataFrame, anomalies: DataFrame) -> dict[str, Verdict]:
         sql.count("*").alias("keys"),
         sql.sum("operations").alias("operations"),
         sql.count_if(sql.col("method") == "zones").alias("keys_by_zones"),
+        sql.count_if(sql.col("method") == "segments").alias("keys_by_segments"),
         sql.count_if(sql.col("valid") == INVALID).alias("keys_invalid"),
         sql.count_if(sql.col("valid") == UNKNOWN).alias("keys_unknown"),
         sql.array_join(sql.array_sort(sql.collect_set("why_unknown")), "; ").alias("why"),

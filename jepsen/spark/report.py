@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.verdict import merge_valid, verdict_document
-from jepsen.report.page import WORDS, document
+from jepsen.report.page import LINES_SHOWN_MAX, WORDS, document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from jepsen.checkers.verdict import Verdict
 
 HISTORIES_SHOWN_MAX = 200
-ANOMALIES_SHOWN_MAX = 20
-"""Of each history; the table of anomalies has all."""
+ANOMALIES_SHOWN_MAX = 5
+"""Of each kind and history; the table of anomalies has all."""
+DETAIL_SHOWN_MAX = 600
+"""Characters."""
 
 
 def spark_page(verdicts: Mapping[str, Verdict], command: str) -> str:
@@ -34,7 +36,8 @@ def spark_page(verdicts: Mapping[str, Verdict], command: str) -> str:
         body.append(f"<p>and {len(by_word) - HISTORIES_SHOWN_MAX} more</p>")
     body += [
         "<h2>All of it</h2>",
-        "<p><code>verdicts</code> and <code>anomalies</code> beside this page are Parquet.</p>",
+        "<p>Beside this page are, as Parquet: <code>verdicts</code> and <code>anomalies</code> of "
+        "all keys, <code>latency</code> and <code>availability</code> by the second.</p>",
         f"<pre>{escape(command)}</pre>",
     ]
     return document(f"{len(verdicts)} histories: {word}", body)
@@ -53,15 +56,23 @@ def _history(name: str, verdict: Verdict) -> Iterator[str]:
         for kind, count in found.items():
             yield f"<tr><td>{escape(kind)}</td><td>{count}</td></tr>"
         yield "</table>"
-    shown = verdict_document(verdict)["anomalies"][:ANOMALIES_SHOWN_MAX]
-    if shown:
-        yield "<table><tr><th>first of them</th><th>lines</th><th>what</th></tr>"
-        yield from map(_anomaly, shown)
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for anomaly in verdict_document(verdict)["anomalies"]:
+        by_kind.setdefault(anomaly["name"], []).append(anomaly)
+    if by_kind:
+        yield "<h3>The first of each</h3>"
+        yield "<table><tr><th>anomaly</th><th>lines</th><th>what</th></tr>"
+        for mine in by_kind.values():
+            yield from map(_anomaly, mine[:ANOMALIES_SHOWN_MAX])
         yield "</table>"
 
 
 def _anomaly(anomaly: dict[str, Any]) -> str:
     name, lines = anomaly.pop("name"), anomaly.pop("lines")
     text = json.dumps(anomaly, ensure_ascii=False)
-    where = ", ".join(map(str, lines))
+    if len(text) > DETAIL_SHOWN_MAX:
+        text = text[:DETAIL_SHOWN_MAX] + " …"
+    where = ", ".join(map(str, lines[:LINES_SHOWN_MAX]))
+    if len(lines) > LINES_SHOWN_MAX:
+        where += ", …"
     return f"<tr><td>{escape(name)}</td><td>{where}</td><td>{escape(text)}</td></tr>"

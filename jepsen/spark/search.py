@@ -107,7 +107,7 @@ def _checked(
         lenient: model_named(model, lenient=lenient, initial=initial) for lenient in (True, False)
     }
     rows = []
-    for (history, lenient, key), mine in _groups(batches):
+    for (history, lenient, key), mine in grouped(batches):
         budget = Budget(memory_bytes, time.monotonic() + time_limit_s, time.monotonic)
         try:
             result = check_key(hashable(value_of(key)), mine, models[lenient], budget)
@@ -121,7 +121,7 @@ def _checked(
         yield pa.RecordBatch.from_pylist(rows, VERDICTS)
 
 
-def _groups(
+def grouped(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[tuple[str, bool, str], list[Operation]]]:
     """Neighbours with the same history and key; a group may span batches."""

@@ -37,6 +37,8 @@ NOT_YET = frozenset({"unseen"})
 """Anomalies that only the end of a history shows."""
 _LOOK_S = 0.2
 """How often the file is looked at while nothing is to be judged."""
+_STARTING = "Initializing"
+"""How the message of a query's status begins until it looks for data."""
 _ENDED = "complete_index IS NOT NULL"
 _REFUSED = re.compile(r"HistoryError: (.+)")
 
@@ -133,8 +135,7 @@ def watch(
         .start()
     )
     try:
-        while judging.goes_on and not _idle(query, judging.last_s, idle_s):
-            query.awaitTermination(_LOOK_S)
+        _follow(query, judging, idle_s)
     except StreamingQueryException as error:
         refused = _REFUSED.search(str(error))
         if refused is None:
@@ -146,7 +147,19 @@ def watch(
         raise judging.refused
 
 
-def _idle(query: StreamingQuery, last_s: float, idle_s: float) -> bool:
-    status = query.status
-    busy = status["isDataAvailable"] or status["isTriggerActive"]
-    return not busy and time.monotonic() - last_s > idle_s
+def _follow(query: StreamingQuery, judging: _Judge, idle_s: float) -> None:
+    """Returns when the judge wants no more, or for so long nothing has come.
+
+    What it takes to start the stream and to look for the first time does not count: that may be
+    longer than the time in which a writer has written all.
+    """
+    started = False
+    while judging.goes_on:
+        query.awaitTermination(_LOOK_S)
+        status = query.status
+        busy = status["isDataAvailable"] or status["isTriggerActive"]
+        if not started:
+            started = not (busy or status["message"].startswith(_STARTING))
+            judging.last_s = time.monotonic()
+        elif not busy and time.monotonic() - judging.last_s > idle_s:
+            return

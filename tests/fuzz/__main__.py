@@ -31,7 +31,7 @@ def main() -> int:
     report = {
         "frames": outcome.frames,
         "seed": wanted.seed,
-        "captured_frames": outcome.captured,
+        "captured_frames": len(outcome.captured),
         "seen": outcome.seen,
         "memory_growth_bytes": growth,
         "seconds": round(time.monotonic() - began, 1),

@@ -24,8 +24,8 @@ class Outcome:
     """What a run saw."""
 
     frames: int
-    captured: int
-    """How many frames of real clients it began with."""
+    captured: tuple[bytes, ...]
+    """The frames of real clients that it began with."""
     seen: dict[str, int]
     memory_bytes: tuple[int, ...]
     """Resident, after the first frames and then after each `CHECK_EVERY`."""
@@ -38,7 +38,7 @@ async def fuzz(
     chance = random.Random(seed)
     async with fuzzed() as target:
         known = await clients.captured(target.node.port) if with_clients else []
-        captured = len(known)
+        captured = tuple(known)
         known += [generated(chance, TOPIC_ID) for _ in range(300)]
         memory = []
         for number in range(frames):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 20.0
 """An answer to a sound request that takes longer is a hang."""
-PATIENCE_S = 0.2
+PATIENCE_S = 0.1
 """How long a frame's answer is waited for, before the connection is given up."""
 IDLE_MS = 2_000
 """The longest wait of a request, whatever it says: nothing of it is left then."""

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
-import subprocess
-import sys
 import time
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -22,12 +17,11 @@ from raftctl.localcluster.ports import serves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from raftctl.localcluster.cluster import Launcher
     from raftctl.localcluster.layout import LocalNode
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-COMMAND_TIMEOUT_S = 90
 POLL_S = 0.02
 
 ANY_TIMESTAMP = {
@@ -35,28 +29,6 @@ ANY_TIMESTAMP = {
     "log.message.timestamp.after.max.ms": str(2**63 - 1),
 }
 """Keeps records of any time, so that tests can compare times that they chose."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandResult:
-    """What a command left: its exit status and everything it wrote."""
-
-    status: int
-    stdout: str
-    stderr: str
-
-    @property
-    def document(self) -> Any:
-        """The JSON that a successful command printed."""
-        assert self.status == 0, self
-        return json.loads(self.stdout)
-
-
-def raftctl(*arguments: str, timeout_s: float = COMMAND_TIMEOUT_S) -> CommandResult:
-    """Runs `raftctl` as a user does, to its end."""
-    command = [sys.executable, "-m", "raftctl", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s)
-    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 @cache

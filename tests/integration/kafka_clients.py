@@ -311,7 +311,11 @@ def assigned_consumer(bootstrap: str, **more: Any) -> Consumer:
     return Consumer({"bootstrap.servers": bootstrap, **without_group, **more})
 
 
-_PASSING = (ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_PASSING = (
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    confluent_kafka.KafkaError._UNKNOWN_PARTITION,
+)
 
 
 def ends_of(consumer: Consumer, topic: str, partitions: int) -> list[int]:
@@ -327,8 +331,9 @@ def _end_of(consumer: Consumer, topic: str, number: int) -> int:
             return consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)[1]
         except confluent_kafka.KafkaException as error:
             # A new leader does not know the end before its followers have fetched (KIP-207), and
-            # the client may still know the old one; this call, unlike those of other clients,
-            # leaves asking again to its caller.
+            # the client may still know the old one, or have asked a broker that has yet to learn
+            # of the topic; this call, unlike those of other clients, leaves asking again to its
+            # caller.
             if error.args[0].code() not in _PASSING or time.monotonic() > deadline_s:
                 raise
             time.sleep(0.05)

@@ -14,12 +14,13 @@ from raftctl.localcluster.layout import HOST, LOCAL_TIMEOUTS
 from raftctl.localcluster.ports import free_ports
 from raftctl.localcluster.processes import ProcessRef, wait_gone
 from raftctl.localcluster.status import ask_controllers
-from tests.integration.clusters import launcher, processes_of, raftctl, wait_until
+from tests.integration.clusters import launcher, processes_of, wait_until
+from tests.integration.commands import raftctl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tests.integration.clusters import CommandResult
+    from tests.integration.commands import CommandResult
 
 STOP_S = 15.0
 

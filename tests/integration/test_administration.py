@@ -13,7 +13,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.integration.clusters import raftctl, wait_healthy, wait_until
+from tests.integration.clusters import wait_healthy, wait_until
+from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS, Record
 
 if TYPE_CHECKING:

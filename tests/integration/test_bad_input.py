@@ -10,7 +10,8 @@ import pytest
 
 from raftctl.localcluster.ports import free_ports
 from raftctl.localcluster.processes import wait_gone
-from tests.integration.clusters import processes_of, raftctl, running_cluster, wait_until
+from tests.integration.clusters import processes_of, running_cluster, wait_until
+from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS, Record
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from raftctl.localcluster.cluster import LocalCluster
-    from tests.integration.clusters import CommandResult
+    from tests.integration.commands import CommandResult
 
 # --- operators ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.clusters import ROOT
+from tests.integration.commands import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from tests.integration.clusters import raftctl
+from tests.integration.commands import raftctl
 
 if TYPE_CHECKING:
     from raftctl.localcluster.cluster import LocalCluster
-    from tests.integration.clusters import CommandResult
+    from tests.integration.commands import CommandResult
 
 TIMES = (1_700_000_000_000, 1_700_000_005_000, 1_700_000_001_000)
 

@@ -20,7 +20,8 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
 
 from raftctl.errors import ErrorCode
-from tests.integration.clusters import raftctl, wait_until
+from tests.integration.clusters import wait_until
+from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import (
     CLIENTS,
     CODECS,

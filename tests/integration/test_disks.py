@@ -13,7 +13,8 @@ import pytest
 
 from raftctl.cli.main import run
 from raftctl.localcluster.ports import free_ports
-from tests.integration.clusters import ROOT, raftctl, wait_until
+from tests.integration.clusters import wait_until
+from tests.integration.commands import ROOT, raftctl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

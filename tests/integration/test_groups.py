@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from broker.coordinator.internal_topics import partition_of
-from tests.integration.clusters import CommandResult, raftctl, running_cluster, wait_healthy
+from tests.integration.clusters import running_cluster, wait_healthy
+from tests.integration.commands import CommandResult, raftctl
 from tests.integration.kafka_clients import CLIENTS, Record
 
 if TYPE_CHECKING:

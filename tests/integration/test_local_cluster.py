@@ -18,14 +18,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from raftctl.localcluster.processes import wait_gone
 from tests.integration.clusters import (
-    ROOT,
     active_controller,
     processes_of,
-    raftctl,
     running_cluster,
     wait_healthy,
     wait_until,
 )
+from tests.integration.commands import ROOT, raftctl
 from tests.integration.kafka_clients import CLIENTS, TIMEOUT_S, Confluent, Record, end_offsets
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.integration.clusters import raftctl, running_cluster, wait_until
+from tests.integration.clusters import running_cluster, wait_until
+from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from raftctl.cli.main import run
-from tests.integration.clusters import ROOT, active_controller, raftctl, running_cluster, wait_until
+from tests.integration.clusters import active_controller, running_cluster, wait_until
+from tests.integration.commands import ROOT, raftctl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

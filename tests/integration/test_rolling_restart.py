@@ -14,7 +14,8 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 
 from raftctl.cli.topics import admin_client, create_topic
-from tests.integration.clusters import processes_of, raftctl, running_cluster, wait_until
+from tests.integration.clusters import processes_of, running_cluster, wait_until
+from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS, assigned_consumer
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from confluent_kafka import (
 from kafka import KafkaProducer
 
 from raftctl.cli.topics import admin_client, create_topic
-from tests.integration.clusters import raftctl, wait_healthy, wait_until
+from tests.integration.clusters import wait_healthy, wait_until
+from tests.integration.commands import raftctl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,8 @@ from raftctl.localcluster.ports import free_ports
 from raftctl.rpc.client import RpcClient
 from raftctl.runtime.real import RealRuntime
 from raftctl.server.kv_client import CLIENT_ID, KvClient
-from tests.integration.clusters import raftctl, wait_until
+from tests.integration.clusters import wait_until
+from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import Confluent, Record
 from tests.integration.quorum_nodes import QuorumNodes
 from tests.kv_load import ALL, Recorder, use_keys
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.integration.clusters import CommandResult
+    from tests.integration.commands import CommandResult
     from tests.integration.quorum_nodes import QuorumNode
 
 TOPIC = "events"

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 from raftctl.localcluster.cluster import ClusterSpec
 from tests.bench.kafka.clusters import kafka_cluster, kafka_jars
 from tests.integration.clusters import ANY_TIMESTAMP, running_cluster
-from tests.peers.tools import CACHE, KAFKA_VERSION, need
+from tests.peers.tools import CACHE, KAFKA_VERSION, installing, need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +25,7 @@ SPEC = ClusterSpec(
     brokers=1,
     overrides={
         "broker.session.timeout.ms": "60000",
+        "group.initial.rebalance.delay.ms": "0",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
@@ -71,9 +72,13 @@ def new_topic(bootstrap: str) -> Callable[[str, int], str]:
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The bootstrap servers of one controller and one broker of Apache Kafka."""
+    """The bootstrap servers of one controller and one broker of Apache Kafka.
+
+    Tests that use it are of one `xdist_group`, so that it is started once.
+    """
     need("java", "mvn")
-    jars = kafka_jars(KAFKA_VERSION, CACHE)
+    with installing():
+        jars = kafka_jars(KAFKA_VERSION, CACHE)
     cluster = kafka_cluster(tmp_path_factory.mktemp("kafka") / "nodes", jars, SPEC)
     try:
         cluster.start()

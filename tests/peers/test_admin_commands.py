@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     Raftctl = Callable[..., Any]
 
-pytestmark = [pytest.mark.req("A1", "A3"), pytest.mark.timeout(2 * INSTALL_TIMEOUT_S)]
+pytestmark = [
+    pytest.mark.req("A1", "A3"),
+    pytest.mark.timeout(2 * INSTALL_TIMEOUT_S),
+    pytest.mark.xdist_group("apache_kafka"),
+]
 
 
 @pytest.fixture

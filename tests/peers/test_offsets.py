@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from raftctl.cli.topics import admin_client, create_topic
-from tests.integration.clusters import raftctl, wait_until
+from tests.integration.clusters import wait_until
+from tests.integration.commands import raftctl
 from tests.peers.programs import JavaTools
 from tests.peers.tools import INSTALL_TIMEOUT_S, KAFKA_VERSION
 
@@ -68,6 +69,7 @@ def test_on_our_brokers(tools: JavaTools, bootstrap: str) -> None:
     compare(tools, bootstrap)
 
 
+@pytest.mark.xdist_group("apache_kafka")
 def test_on_apache_kafka(tools: JavaTools, apache_kafka: str) -> None:
     fill(apache_kafka, 1)
     compare(tools, apache_kafka)

@@ -2,11 +2,14 @@
 
 A machine without a tool skips its tests and says which tool; continuous integration, which is
 supposed to have all of them, fails instead. Packages go to `out/peers`, kept between runs, each in
-a folder named after what it was made from.
+a folder named after what it was made from. Tests may run in several processes: one at a time
+installs.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / "out" / "peers"
@@ -38,16 +41,28 @@ def need(*tools: str) -> None:
     pytest.skip(reason)
 
 
+@contextlib.contextmanager
+def installing() -> Iterator[None]:
+    """Nobody else installs meanwhile: into the same folder, or with the same tool's own cache."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def installed(name: str, recipe: str, install: Callable[[Path], object]) -> Path:
     """The folder that `install` has filled; done once for each `recipe`, the text that decides."""
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:12]
     folder = CACHE / f"{name}-{digest}"
     done = folder / ".complete"
-    if not done.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        install(folder)
-        done.touch()
+    if done.exists():
+        return folder
+    with installing():
+        if not done.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            install(folder)
+            done.touch()
     return folder
 
 

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.determinism import run_in_subprocess
-
 if TYPE_CHECKING:
     from jepsen.env.sim.warm import WarmInterpreters
 
@@ -26,10 +24,3 @@ def test_keys_stay_linearizable(simulator: WarmInterpreters, seed: int) -> None:
 def test_keys_stay_linearizable_over_http(simulator: WarmInterpreters, seed: int) -> None:
     result = simulator.run(f"{TARGET}_over_http", seed)
     assert result.ok, result.output
-
-
-@pytest.mark.req("J1")
-def test_a_history_is_replayed_by_its_seed() -> None:
-    first, again = (run_in_subprocess(TARGET, 5) for _ in range(2))
-    assert first.ok, first.output
-    assert first.trace_hash == again.trace_hash

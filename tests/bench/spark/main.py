@@ -5,7 +5,8 @@ A figure is the time from Parquet to verdicts in Parquet, Spark running, and cou
 what the generator planted was found: then `exact` is true. `processor_s` is what this process, the
 JVM and Spark's Python workers took of the processors for it, `memory_bytes` the most that they had
 together. Where Go is, Porcupine judges registers up to a size too, in which all is well, since it
-stops at the first that is wrong; it begins with a history in memory.
+stops at the first that is wrong; it begins with a history in memory. `hot_key` is one register that
+is quiet now and then, judged on one core and on two.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.registry import LINEARIZABLE
@@ -42,6 +44,8 @@ OPERATIONS_A_KEY = 100
 LOGS = 64
 FAULTS = 100
 TIMEOUT_S = 3600
+BARRIER_EVERY = 1000
+"""Operations on the hot key."""
 GOALS = {
     (REGISTER, 100_000_000): "goal: at most 150",
     (UNIQUE_REGISTER, 100_000_000): "goal: at most 60",
@@ -55,27 +59,57 @@ def main() -> None:
     """Measures and writes JSON; exit status 1 if something was not found, or invented."""
     arguments = _arguments()
     figures: dict[str, Any] = {}
-    with (
-        tempfile.TemporaryDirectory(dir=arguments.scratch) as temporary,
-        spark_session(arguments.master, arguments.memory, Path(temporary)) as spark,
-    ):
+    with tempfile.TemporaryDirectory(dir=arguments.scratch) as temporary:
         scratch = Path(temporary)
-        porcupine = build_porcupine(scratch / "porcupine") if shutil.which("go") else None
-        for recipe in _recipes(arguments, valid=porcupine is not None):
-            name = f"{'' if recipe.faults else 'valid_'}{recipe.workload}_{recipe.operations}"
-            with _generated(recipe, scratch / name) as folder:
-                one = figures[name] = _measure(spark, recipe, folder, arguments.turns)
-                if porcupine is not None and not recipe.faults:
-                    one["porcupine"] = _judged_by(porcupine, recipe, folder)
-            _say(f"{name}: {one['median']} s, exact: {one['exact']}")
-        if arguments.stream_seconds:
-            late = lags(spark, arguments.stream_rate, arguments.stream_seconds, scratch)
-            one = figures["stream_lag"] = figure(late, "s", "goal: at most 10", 2)
-            one["operations_a_second"] = arguments.stream_rate
-            _say(f"stream_lag: {one['median']} s, at most {one['max']} s")
+        if arguments.hot:
+            one = figures["hot_key"] = _hot_key(arguments, scratch)
+            _say(f"hot_key: {one['median']} times as fast, exact: {one['exact']}")
+        with spark_session(arguments.master, arguments.memory, scratch) as spark:
+            _measure_all(spark, arguments, scratch, figures)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(report(figures), indent=2) + "\n")
     sys.exit(not all(one.get("exact", True) for one in figures.values()))
+
+
+def _measure_all(
+    spark: SparkSession, arguments: argparse.Namespace, scratch: Path, figures: dict[str, Any]
+) -> None:
+    """All figures but that of the hot key."""
+    porcupine = build_porcupine(scratch / "porcupine") if shutil.which("go") else None
+    for recipe in _recipes(arguments, valid=porcupine is not None):
+        name = f"{'' if recipe.faults else 'valid_'}{recipe.workload}_{recipe.operations}"
+        with _generated(recipe, scratch / name) as folder:
+            one = figures[name] = _measure(spark, recipe, folder, arguments.turns)
+            if porcupine is not None and not recipe.faults:
+                one["porcupine"] = _judged_by(porcupine, recipe, folder)
+        _say(f"{name}: {one['median']} s, exact: {one['exact']}")
+    if arguments.stream_seconds:
+        late = lags(spark, arguments.stream_rate, arguments.stream_seconds, scratch)
+        one = figures["stream_lag"] = figure(late, "s", "goal: at most 10", 2)
+        one["operations_a_second"] = arguments.stream_rate
+        _say(f"stream_lag: {one['median']} s, at most {one['max']} s")
+
+
+def _hot_key(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """How much faster two cores are than one, each turn; the first only warms the JVM up."""
+    recipe = Recipe(REGISTER, arguments.hot, 1, barrier_every=BARRIER_EVERY)
+    faster, times = [], []
+    with _generated(recipe, scratch / "hot") as folder:
+        for turn in range(arguments.turns + 1):
+            by_cores = []
+            for cores in (1, 2):
+                with spark_session(f"local[{cores}]", arguments.memory, scratch) as spark:
+                    by_cores.append(_measure(spark, recipe, folder, 1))
+            if turn:
+                times.append([one["median"] for one in by_cores])
+                faster.append(times[-1][0] / times[-1][1])
+    exact = all(one["exact"] and one["statistics"]["keys"] == 1 for one in by_cores)
+    return {
+        **figure(faster, "times", "goal: at least 1.6", 2),
+        "exact": exact,
+        "recipe": asdict(recipe),
+        "seconds_on_one_and_two_cores": times,
+    }
 
 
 def _arguments() -> argparse.Namespace:
@@ -84,6 +118,7 @@ def _arguments() -> argparse.Namespace:
     add("--output", type=Path, default=Path("out/bench-spark.json"))
     add("--sizes", type=int, nargs="*", default=[1_000_000, 10_000_000], help="of registers")
     add("--log-sizes", type=int, nargs="*", default=[1_000_000], help="sends; all are polled")
+    add("--hot", type=int, default=1_000_000, help="operations on the hot key; 0: none")
     add("--stream-rate", type=int, default=20_000, help="operations a second")
     add("--stream-seconds", type=int, default=30, help="how long such a stream is written")
     add("--porcupine", type=int, default=1_000_000, help="the greatest size that it judges, too")
@@ -126,8 +161,8 @@ def _measure(spark: SparkSession, recipe: Recipe, folder: Path, turns: int) -> d
 
     question = Question(KAFKA_LOG if recipe.workload == LOG else LINEARIZABLE)
     took, processor_s, memory_bytes, exact = [], [], [], True
-    for turn in range(turns):
-        found, scratch = folder / f"found-{turn}", folder / f"scratch-{turn}"
+    for _ in range(turns):
+        found, scratch = Path(mkdtemp(dir=folder)) / "found", Path(mkdtemp(dir=folder))
         with Usage() as usage:
             begin = time.perf_counter()
             files = [str(folder / "operations")]
@@ -136,6 +171,7 @@ def _measure(spark: SparkSession, recipe: Recipe, folder: Path, turns: int) -> d
         processor_s.append(round(usage.processor_s, 2))
         memory_bytes.append(usage.memory_bytes)
         exact = exact and _found(spark, found) == _expected(folder)
+        shutil.rmtree(scratch)
     operations = verdict.statistics["operations"]
     return {
         **figure(took, "s", GOALS.get((recipe.workload, recipe.operations), NO_GOAL), 2),

@@ -14,7 +14,8 @@ import (
 )
 
 // copyRecords copies from topic to topic in transactions that carry the group's offsets, until so
-// many records are copied.
+// many records are copied; less than 0 means for ever. Any failure ends it: whoever starts it again
+// goes on behind what was committed.
 func copyRecords(bootstrap, source, target, countText string) error {
 	count, err := strconv.Atoi(countText)
 	if err != nil {
@@ -32,7 +33,7 @@ func copyRecords(bootstrap, source, target, countText string) error {
 		return err
 	}
 	defer session.Close()
-	for copied := 0; copied < count; {
+	for copied := 0; count < 0 || copied < count; {
 		records := session.PollRecords(ctx, 10).Records()
 		if len(records) == 0 {
 			continue
@@ -203,15 +204,31 @@ func administerTopic(
 	if _, err := admin.AlterTopicConfigs(ctx, changes, topic); err != nil {
 		return err
 	}
-	if told.Retention, err = retention(ctx, admin, topic); err != nil {
+	if err := eventually(func() (bool, error) {
+		told.Retention, err = retention(ctx, admin, topic)
+		return told.Retention == wanted, err
+	}); err != nil {
 		return err
 	}
 	if _, err := admin.DeleteTopics(ctx, topic); err != nil {
 		return err
 	}
-	topics, err := admin.ListTopics(ctx)
-	told.IsThere = topics.Has(topic)
-	return err
+	return eventually(func() (bool, error) {
+		topics, err := admin.ListTopics(ctx)
+		told.IsThere = topics.Has(topic)
+		return !told.IsThere, err
+	})
+}
+
+// eventually asks until it is so or fails: who answers may be another broker than the one that was
+// told to change something, and learn of it later.
+func eventually(isSo func() (bool, error)) error {
+	for {
+		if so, err := isSo(); so || err != nil {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 func retention(ctx context.Context, admin *kadm.Client, topic string) (string, error) {

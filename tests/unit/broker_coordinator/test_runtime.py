@@ -247,6 +247,28 @@ async def test_what_is_due_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -
         await coordinators.stop()
 
 
+@pytest.mark.req("G2")
+async def test_requests_share_a_batch_while_another_is_on_its_way() -> None:
+    async with World(2, listen=True) as world:
+        coordinators = Coordinators(world)
+        world.create_topic(leader=1)
+        await coordinators.loaded(1)
+        shard = next(coordinators.of[1].shards())
+        core = shard.core
+        assert isinstance(core, Counter)
+        first = shard.ask(("gather", b"a"))
+        await asyncio.sleep(0)
+        assert core.gathered == [1]
+        second = shard.ask(("gather", b"b"))
+        await asyncio.sleep(0)
+        third = shard.ask(("gather", b"c"))
+        assert not first.done(), "its batch is on its way"
+        answers = await asyncio.wait_for(asyncio.gather(first, second, third), 5)
+        assert [*answers] == [b"a", b"b", b"c"]
+        assert core.gathered == [1, 2]
+        await coordinators.stop()
+
+
 async def test_a_refused_write_changes_nothing() -> None:
     async with World(2, min_insync_replicas="2") as world:
         coordinators = Coordinators(world)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +11,15 @@ import pytest
 from jepsen.cli.main import run
 from jepsen.history import to_json, write_edn
 from jepsen.spark.generate.recipe import Recipe
-from tests import spark_logs
-from tests.spark_equality import compare, generated, random_histories, write_table
+from tests import spark_logs, spark_txns
+from tests.spark_equality import (
+    CHUNK_OPERATIONS,
+    HOT_OPERATIONS,
+    compare,
+    generated,
+    random_histories,
+    write_table,
+)
 from tests.unit.jepsen.histories import KNOWN, history, known
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
@@ -27,6 +35,26 @@ GOOD = history(
     (1, "ok", "read", 1),
 )
 BAD = [*GOOD[:3], history(*[(1, "ok", "read", 2)] * 4)[3]]
+
+_MS = 1_000_000
+_LINES = (
+    (0, "invoke", "write", 1, 0),
+    (0, "ok", "write", 1, 400),
+    (1, "invoke", "read", None, 600),
+    (2, "invoke", "read", None, 800),
+    (1, "ok", "read", 1, 900),
+    (2, "ok", "read", 1, 1300),
+    (3, "invoke", "cas", [5, 6], 1600),
+    (3, "fail", "cas", [5, 6], 2000),
+    (4, "invoke", "write", 2, 2400),
+    (4, "info", "write", 2, 2800),
+    (5, "invoke", "write", 9, 3200),
+)
+TIMED = [
+    replace(op, time=line[-1] * _MS)
+    for op, line in zip(history(*(line[:-1] for line in _LINES)), _LINES, strict=True)
+]
+"""Lines with their milliseconds; the last operation never ends."""
 
 # A machine that is busy with other things gives a JVM its time late.
 pytestmark = pytest.mark.timeout(600)
@@ -52,13 +80,21 @@ def _lines(path: Path, lines: list[Any]) -> str:
     return str(path)
 
 
+def _series(path: Path, name: str) -> list[tuple[Any, ...]]:
+    """The rows of a history, without its name."""
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(path).to_pylist()
+    return [tuple(row.values())[1:] for row in rows if row["history"] == name]
+
+
 @pytest.mark.req("J7")
 def test_random_histories_get_the_verdicts_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Small histories have hot keys, too.
-    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", 20)
-    monkeypatch.setattr("jepsen.spark.segments.CHUNK_OPERATIONS", 4)
+    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", HOT_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.segments.CHUNK_OPERATIONS", CHUNK_OPERATIONS)
     made = {
         recipe.workload: generated(recipe, tmp_path)
         for recipe in (
@@ -99,6 +135,21 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("J7")
+def test_random_transactions_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
+    reads = [["r", "x", None]], [["r", "x", []]]
+    histories = {
+        **spark_txns.many_txns(100, 0),
+        "unread": history(*((0, kind, "txn", [["append", "x", 1]]) for kind in ("invoke", "ok"))),
+        "other": history(*((0, kind, "read", None) for kind in ("invoke", "ok"))),
+        "read": history((0, "invoke", "txn", reads[0]), (0, "ok", "txn", reads[1])),
+    }
+    differing, kinds = spark_txns.compare(histories, tmp_path)
+    assert differing == []
+    assert min(kinds[kind] for kind in ("G0", "G1c", "G-single", "G2-item", "internal")) > 10
+    assert kinds["G1c-realtime"] + kinds["G0-realtime"] + kinds["G-single-realtime"] > 0
+
+
+@pytest.mark.req("J7")
 def test_checkers_of_whole_histories_judge_many_at_a_time(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,7 +185,7 @@ def test_every_form_is_read_and_what_is_found_is_kept(
     (run_folder / "test.json").write_text("{}")
     _lines(run_folder / "history.jsonl", GOOD)
     table = tmp_path / "table.parquet"
-    write_table({"a": GOOD, "b": BAD}, table)
+    write_table({"a": TIMED, "b": BAD}, table)
     assert run(["check", bad, "--output", "json"]) == 1
     (in_one_process,) = json.loads(capsys.readouterr().out)
     kept = tmp_path / "kept"
@@ -152,6 +203,20 @@ def test_every_form_is_read_and_what_is_found_is_kept(
     assert on_spark[bad]["anomalies"] == in_one_process["anomalies"]
     assert pq.read_table(kept / "anomalies").column("name").to_pylist() == ["nonlinearizable"] * 3
     assert "nonlinearizable" in (kept / "report.html").read_text()
+    assert _series(kept / "latency", f"{table}:a") == [
+        ("read", "ok", 0, 2, 300 * _MS, 500 * _MS, 500 * _MS, 500 * _MS),
+        ("write", "ok", 0, 1, *[400 * _MS] * 4),
+        ("cas", "fail", 1, 1, *[400 * _MS] * 4),
+        ("write", "info", 2, 1, *[400 * _MS] * 4),
+    ]
+    assert _series(kept / "availability", f"{table}:a") == [
+        ("read", 0, 1, 0, 0),
+        ("write", 0, 1, 0, 0),
+        ("read", 1, 1, 0, 0),
+        ("cas", 2, 0, 1, 0),
+        ("write", 2, 0, 0, 1),
+        ("write", 3, 0, 0, 1),
+    ]
     assert run(["spark", "check", bad, "--output", str(kept)]) == 254
     assert "is there already" in capsys.readouterr().err
 

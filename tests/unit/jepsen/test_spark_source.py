@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -122,3 +123,40 @@ def test_what_may_still_come_is_not_missing() -> None:
     assert so_far(Verdict(False, (lost, unseen))) == Verdict(False, (lost,))
     for as_it_is in (dark, Verdict(False), Verdict(True)):
         assert so_far(as_it_is) == as_it_is
+
+
+class _Stream:
+    """What Spark says of a query each time it is asked, and how late it is then."""
+
+    def __init__(self, judging: SimpleNamespace) -> None:
+        self.asked = 0
+        self._judging = judging
+        self._told = [
+            *[("Initializing sources", False, False)] * 9,
+            *[("Getting offsets", False, True)] * 9,
+            *[("Waiting for next trigger", False, False)] * 3,
+            *[("Processing new data", True, True)] * 9,
+        ]
+
+    def monotonic(self) -> float:
+        return float(self.asked)
+
+    def awaitTermination(self, seconds: float) -> None:
+        self.asked += 1
+        if self.asked == len(self._told):
+            self._judging.last_s = self.monotonic()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        told = self._told[self.asked : self.asked + 1] or [("Waiting for data", False, False)]
+        return dict(zip(("message", "isDataAvailable", "isTriggerActive"), told[0], strict=True))
+
+
+def test_a_stream_that_is_slow_to_start_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    from jepsen.spark import watch
+
+    judging = SimpleNamespace(goes_on=True, last_s=0.0)
+    stream = _Stream(judging)
+    monkeypatch.setattr(watch, "time", stream)
+    watch._follow(cast("Any", stream), cast("Any", judging), 4.0)
+    assert stream.asked == 30 + 5

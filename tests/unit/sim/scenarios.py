@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import struct
 import time
 import uuid
@@ -134,7 +135,7 @@ async def failing(world: World) -> None:
 async def endless(world: World) -> None:
     """Never gives the loop a turn."""
     while True:
-        pass
+        signal.pause()
 
 
 def text(value: str) -> bytes:

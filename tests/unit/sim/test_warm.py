@@ -29,14 +29,21 @@ def target(scenario: str) -> str:
     return f"{scenarios.__name__}:{scenario}"
 
 
+OURS = [target(name) for name in ("websocket", "chaos", "kafka", "chance")]
+
+
 @pytest.mark.req("J1")
-@pytest.mark.parametrize("scenario", [*map(target, ("websocket", "kafka", "chance")), CHAOS, KV])
+@pytest.mark.parametrize("scenario", [*OURS, CHAOS, KV])
 def test_a_warm_interpreter_replays_what_a_cold_one_ran(
     warm: WarmInterpreters, scenario: str
 ) -> None:
-    """The second run of a seed finds more imported than the first, the third follows another."""
+    """And so the same seed is the same run, also with libraries that reach past the seams.
+
+    The second run of a seed finds more imported than the first, the third follows another.
+    """
     cold = run_in_subprocess(scenario, 3)
     assert cold.ok, cold.output
+    assert len(cold.trace_hash) == 64
     runs = [warm.run(scenario, seed) for seed in (3, 3, 4, 3)]
     assert [run.output for run in runs if run.seed == 3] == [cold.output] * 3
     assert runs[2].trace_hash != cold.trace_hash
@@ -48,7 +55,9 @@ def test_a_warm_interpreter_replays_what_a_cold_one_ran(
 @pytest.mark.req("J1")
 def test_options_reach_the_run(warm: WarmInterpreters) -> None:
     options = ["--faults", "0,2", "--operations", "5"]
-    assert warm.run(CHAOS, 7, options=options) == run_in_subprocess(CHAOS, 7, options=options)
+    result = warm.run(CHAOS, 7, options=options)
+    assert result.ok, result.output
+    assert result == run_in_subprocess(CHAOS, 7, options=options)
 
 
 def test_a_failing_run_tells_its_story_and_the_next_is_none_the_worse(
@@ -61,9 +70,13 @@ def test_a_failing_run_tells_its_story_and_the_next_is_none_the_worse(
 
 
 def test_a_run_that_never_ends_is_stopped_and_says_where_it_was(warm: WarmInterpreters) -> None:
-    stuck = warm.run(target("endless"), 1, timeout_s=0.5)
-    assert not stuck.ok
-    assert "in endless" in stuck.output
+    # On a busy machine it may have to be given longer to get there.
+    for timeout_s in (0.5, 5, 50):
+        stuck = warm.run(target("endless"), 1, timeout_s=timeout_s)
+        assert not stuck.ok
+        if "in endless" in stuck.output:
+            return
+    pytest.fail(stuck.output)
 
 
 def test_whoever_is_interrupted_leaves_no_answer_to_the_next(warm: WarmInterpreters) -> None:
