@@ -7,7 +7,6 @@ new leader epoch is a new shard, also on the same broker.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.group_core import GroupCore
@@ -20,6 +19,7 @@ from broker.types import CONSUMER_OFFSETS, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterator
 
     from structlog.typing import FilteringBoundLogger
