@@ -14,6 +14,7 @@ import enum
 import json
 import os
 import re
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -135,16 +136,25 @@ def _plain(value: Any) -> Any:
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_plain).encode
 
 
+_decode = json.JSONDecoder().decode
+_TYPES = {one.value: one for one in OpType}
+
+
+def _interned(f: Any) -> Any:
+    """The same text for all lines with the same function, of which there are a few."""
+    return sys.intern(f) if isinstance(f, str) else f
+
+
 def from_json(line: str) -> Op:
     """The line's operation. Raises HistoryError."""
     try:
-        fields = json.loads(line)
+        fields = _decode(line)
         return Op(
             fields["index"],
             fields["time"],
             fields["process"],
-            OpType(fields["type"]),
-            fields["f"],
+            _TYPES[fields["type"]],
+            _interned(fields["f"]),
             fields["value"],
             fields.get("key"),
             fields.get("error"),

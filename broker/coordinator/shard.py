@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from broker.coordinator.core import Core, Effect, Journal, KeyValue
+    from broker.coordinator.linger import Linger
+    from broker.coordinator.turns import Turns
     from broker.types import Appendable, AppendResult, TopicPartition
 
 RETRY_S = 0.1
 """How long a shard waits before it tries again to load, or looks again what is committed."""
+_GATHERED_MAX = 1_000
+"""Requests that share a batch."""
 
 _AS_CLIENTS_KNOW_THEM = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -60,6 +64,10 @@ class Settings(Protocol):
     def offsets_load_buffer_size(self) -> int:
         """The bytes read at a time."""
 
+    @property
+    def group_coordinator_append_linger_ms(self) -> int:
+        """See `Linger`."""
+
 
 class Shard:
     """One leader epoch of one partition. `run` it; `close` it when the leadership goes."""
@@ -71,10 +79,14 @@ class Shard:
         make_core: Callable[[Journal, int], Core],
         replicas: Replicas,
         settings: Settings,
+        linger: Linger,
         wall_ms: Callable[[], int],
+        turns: Turns,
         log: FilteringBoundLogger,
     ) -> None:
-        """`make_core` is given the journal and the leader epoch."""
+        """`make_core` is given the journal and the leader epoch; `linger` and `turns` are those of
+        all shards of the coordinator.
+        """
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.core = make_core(self, leader_epoch)
@@ -85,12 +97,14 @@ class Shard:
         self._make_core = make_core
         self._replicas = replicas
         self._settings = settings
+        self._linger = linger
         self._wall_ms = wall_ms
+        self._turns = turns
         self._log = log.bind(partition=str(partition), leader_epoch=leader_epoch)
         self._loop = asyncio.get_running_loop()
         self._tickets: dict[int, asyncio.Future[Any]] = {}
         self._gathered: list[tuple[int, Any]] = []
-        """Requests with their tickets that wait for others of the same turn of the loop."""
+        """Requests with their tickets that are to share a batch."""
         self._next_ticket = 0
         self._written = 0
         """How many batches were appended, and how many of these are committed."""
@@ -101,6 +115,8 @@ class Shard:
         """The batches that were not committed in time, until they turn out to be."""
         self._unsettled: deque[tuple[int, Effect]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
+        """Whether the core's deadline has come, and it waits for its turn."""
         self._closed: KafkaError | None = None
 
     # --- the life of a shard --------------------------------------------------------------------
@@ -131,6 +147,7 @@ class Shard:
             self._settings.offsets_load_buffer_size,
             self._replay,
             lambda producer_id, commit: self.core.ended(producer_id, commit=commit),
+            self._turns,
         )
 
     def close(self, error: KafkaError) -> None:
@@ -138,6 +155,7 @@ class Shard:
         self._closed = error
         if self._timer is not None:
             self._timer.cancel()
+        self._linger.closed(self)
         self._unsettled.clear()
         for ticket in list(self._tickets):
             self._refuse(ticket, error)
@@ -169,9 +187,11 @@ class Shard:
         elif not self.is_loaded:
             self._refuse(ticket, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         elif self.core.may_gather(request):
-            if not self._gathered:
-                self._loop.call_soon(self._handle_gathered)
             self._gathered.append((ticket, request))
+            if len(self._gathered) == 1:
+                self._linger.gathered(self, self._handle_gathered)
+            elif len(self._gathered) == _GATHERED_MAX:
+                self._handle_gathered()
         else:
             # What came before is done before.
             self._handle_gathered()
@@ -226,13 +246,21 @@ class Shard:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline_ms = None if self._closed is not None else self.core.deadline_ms()
+        if self._is_due or self._closed is not None:
+            return
+        deadline_ms = self.core.deadline_ms()
         if deadline_ms is not None:
-            self._timer = self._loop.call_at(deadline_ms / 1000, self._tick)
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._due)
+
+    def _due(self) -> None:
+        self._timer, self._is_due = None, True
+        self._turns.take(self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
-        self._take(self.core.tick(self._now()))
+        self._is_due = False
+        if self._closed is None:
+            self._handle_gathered()
+            self._take(self.core.tick(self._now()))
 
     def _now(self) -> Now:
         # Rounded: a timer that has come must not find itself a fraction too early.
@@ -251,6 +279,7 @@ class Shard:
             _check(done[0])
         self._written += 1
         number = self._written
+        self._linger.written(self)
         for record in records:
             self.core.replay(*record, producer[0])
         if isinstance(done, list):
@@ -272,6 +301,8 @@ class Shard:
         self._committed = max(self._committed, number)
         while self._unsettled and self._unsettled[0][0] <= self._committed:
             self._release(self._unsettled.popleft()[1])
+        if self._committed == self._written:
+            self._linger.settled(self)
 
     def _doubt(self, number: int, base_offset: int) -> None:
         """What was written stands in the log and may yet be committed: until then nobody is told

@@ -98,7 +98,7 @@ def check(
         held_against = model_named(name, lenient=lenient, initial=initial)
         return checker_named(checker, held_against, budget, **options)
 
-    sources = {file: _read(file) for file in files}
+    sources = {file: source_of(file) for file in files}
     verdicts = {}
     for file, source in sources.items():
         verdicts[file] = _judge(file, source, form, checker_of)
@@ -122,7 +122,7 @@ def _judge(
     file: str, source: str | Path, form: Format, checker_of: Callable[[bool], Checker]
 ) -> Verdict:
     try:
-        history, lenient = _history(source, form)
+        history, lenient = history_of(source, form)
         verdict: Verdict = checker_of(lenient)(history)
     except HistoryError as error:
         raise InputError(f"{file}: {error}") from None
@@ -143,15 +143,15 @@ def show(file: str, verdict: Verdict) -> None:
         tell(f"  {verdict.why_unknown}")
 
 
-def _history(source: str | Path, form: Format) -> tuple[list[Op], bool]:
-    """(the history, whether in its form failed cas and reads of nil say nothing)."""
+def history_of(source: str | Path, form: Format) -> tuple[list[Op], bool]:
+    """(the history, whether in its form failed cas and reads of nil say nothing). HistoryError."""
     if isinstance(source, Path):
         return read_parquet(source)
     return read_text(source, form), detect(source) is Format.EDN
 
 
-def _read(file: str) -> str | Path:
-    """The text; of Parquet the path."""
+def source_of(file: str) -> str | Path:
+    """The text of a file; of Parquet the path. InputError."""
     try:
         if is_parquet(Path(file)):
             return Path(file)

@@ -93,6 +93,12 @@ class GroupKeys(Section):
     group_max_size: int = key(
         INT_MAX, "The members that a group of the classic protocol may have.", at_least=1
     )
+    group_coordinator_append_linger_ms: int = key(
+        -1,
+        "How long commits of offsets wait for others to share a batch with; -1: only while others "
+        "are on their way to the followers, and no more than 5 ms.",
+        at_least=-1,
+    )
     group_coordinator_rebalance_protocols: RebalanceProtocols = key(
         ("classic", "consumer"),
         "The protocols of groups: `classic`, which is always served, and `consumer` (KIP-848).",

@@ -24,7 +24,6 @@ _EXPLAINED = {
     "num.replica.alter.log.dirs.threads": _THREADS,
     "group.coordinator.threads": _THREADS,
     "group.coordinator.new.enable": "there is one coordinator, and it knows both protocols",
-    "group.coordinator.append.linger.ms": "appends share a flush without waiting for each other",
     "group.consumer.regex.refresh.interval.ms": "expressions are looked at when topics change",
 }
 

@@ -1,7 +1,7 @@
 """Plants bugs and has `jepsen test --env sim` find them: `make bugs-found`.
 
 A bug is found when a run of its workload and faults is invalid that is valid without it. Seeds are
-tried one after the other. With `--write` the table goes to docs/reference/bugs-found.md.
+tried one after the other. With `--write` their rows go to docs/reference/bugs-found.md.
 `python -m jepsen.env.sim run tests.mutants.harness:<mutant>_by_<workload>` runs a bug with a seed.
 """
 
@@ -26,7 +26,7 @@ from jepsen.store import RunFolder
 from tests.mutants.node_catalog import NODE_MUTANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
     from jepsen.env.sim.determinism import RunResult
@@ -171,9 +171,8 @@ class Hunter:
             self._sound.add(run)
 
 
-def page(found: Sequence[Found]) -> str:
-    """The table of what was found."""
-    breaks = {one.name: one.breaks for one in NODE_MUTANTS}
+def page(rows: Mapping[Hunt, str]) -> str:
+    """The table of what was found; hunts without a row have not been gone on."""
     lines = [
         "# Bugs found",
         "",
@@ -187,28 +186,46 @@ def page(found: Sequence[Found]) -> str:
         "| bug | what the code does | workload | faults | found by | seed | virtual s | cpu s |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for one in found:
-        hunt = one.hunt
-        cells = (
-            f"`{hunt.mutant}`",
-            breaks[hunt.mutant],
-            f"`{hunt.workload}`",
-            ", ".join(f"`{name}`" for name in hunt.nemesis) or "none",
-            one.by.replace("|", "&#124;") or "not found",
-            str(one.seed or "-"),
-            f"{one.simulated_s:.0f}",
-            f"{one.processor_s:.0f}",
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(rows[hunt] for hunt in HUNTS if hunt in rows)]) + "\n"
+
+
+def row(one: Found) -> str:
+    """The line of the table."""
+    breaks = {mutant.name: mutant.breaks for mutant in NODE_MUTANTS}
+    cells = (
+        *_named(one.hunt, breaks[one.hunt.mutant]),
+        one.by.replace("|", "&#124;") or "not found",
+        str(one.seed or "-"),
+        f"{one.simulated_s:.0f}",
+        f"{one.processor_s:.0f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _named(hunt: Hunt, breaks: str) -> tuple[str, ...]:
+    """The first cells of a hunt's line."""
+    faults = ", ".join(f"`{name}`" for name in hunt.nemesis) or "none"
+    return f"`{hunt.mutant}`", breaks, f"`{hunt.workload}`", faults
+
+
+def rows_of(text: str) -> dict[Hunt, str]:
+    """The lines of a page by their hunts, of those that there are still."""
+    breaks = {mutant.name: mutant.breaks for mutant in NODE_MUTANTS}
+    begins = {f"| {' | '.join(_named(hunt, breaks[hunt.mutant]))} |": hunt for hunt in HUNTS}
+    return {
+        hunt: line
+        for line in text.splitlines()
+        for begin, hunt in begins.items()
+        if line.startswith(begin)
+    }
 
 
 def main() -> int:
     """Hunts, prints a line a bug, and returns the exit status: 0 if all were found."""
     parser = argparse.ArgumentParser(prog="tests.mutants.harness", description=__doc__)
-    parser.add_argument("names", nargs="*", help="only these mutants")
+    parser.add_argument("names", nargs="*", help="only these mutants, or <mutant>_by_<workload>")
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--write", action="store_true", help="the page, too")
+    parser.add_argument("--write", action="store_true", help="their rows of the page, too")
     options = parser.parse_args()
     chosen = set(options.names)
     hunts = [one for one in HUNTS if not chosen or chosen & {one.mutant, one.scenario}]
@@ -226,7 +243,8 @@ def main() -> int:
             sys.stdout.write(f"{one.hunt.scenario}: {told}, {one.processor_s:.0f} s\n")
             sys.stdout.flush()
     if options.write:
-        PAGE.write_text(page(found), encoding="utf-8")
+        kept = rows_of(PAGE.read_text(encoding="utf-8"))
+        PAGE.write_text(page(kept | {one.hunt: row(one) for one in found}), encoding="utf-8")
     return 0 if all(one.by for one in found) else 1
 
 

@@ -12,7 +12,7 @@ from tests.mutants import node_scenarios
 from tests.mutants.catalog import CATALOG
 from tests.mutants.core_scenarios import SCENARIOS as CORE_SCENARIOS
 from tests.mutants.core_scenarios import broken_property, try_mutant
-from tests.mutants.harness import HUNTS, Hunter, finding
+from tests.mutants.harness import HUNTS, PAGE, Found, Hunter, finding, page, row, rows_of
 from tests.mutants.node_scenarios import SCENARIOS as NODE_SCENARIOS
 
 if TYPE_CHECKING:
@@ -96,6 +96,22 @@ def test_a_planted_bug_is_found_by_a_test_of_the_harness(simulator: WarmInterpre
 def test_hunts_are_for_bugs_of_the_catalogue() -> None:
     known = {mutant.name for mutant in CATALOG if mutant.level == "node"}
     assert {hunt.mutant for hunt in HUNTS} <= known
+
+
+@pytest.mark.req("J9")
+def test_every_hunt_has_its_row_on_the_page_and_found_its_bug() -> None:
+    rows = rows_of(PAGE.read_text(encoding="utf-8"))
+    assert [hunt.scenario for hunt in HUNTS if hunt not in rows] == []
+    assert [row for row in rows.values() if "not found" in row] == []
+    assert page(rows) == PAGE.read_text(encoding="utf-8")
+
+
+def test_a_hunt_gone_on_again_replaces_its_row_alone() -> None:
+    rows = rows_of(PAGE.read_text(encoding="utf-8"))
+    found = Found(HUNTS[1], "a|b", 3, 12.0, 4.0)
+    lines = page(rows | {HUNTS[1]: row(found)}).splitlines()
+    assert sum(" | a&#124;b | 3 | 12 | 4 |" in line for line in lines) == 1
+    assert rows_of("\n".join(lines)) == rows | {HUNTS[1]: row(found)}
 
 
 def test_a_run_that_was_cut_short_has_found_nothing() -> None:

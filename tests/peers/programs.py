@@ -62,5 +62,19 @@ class JavaTools:
 
     def __call__(self, tool: str, *arguments: str, stdin: str = "") -> str:
         """Runs a tool and returns what it printed."""
-        command = ["java", *_QUICK_JAVA, *_UTF_8, "-cp", f"{self._jars}/*", f"{TOOLS}.{tool}"]
-        return run([*command, *arguments], stdin=stdin)
+        return run([*self._java(str(self._jars)), f"{TOOLS}.{tool}", *arguments], stdin=stdin)
+
+    def copier(self) -> list[str]:
+        """The command of `java/Copy.java`, compiled for this release."""
+        need("javac")
+        source = _JAVA / "Copy.java"
+        recipe = source.read_text() + self.version
+
+        def compile_it(folder: Path) -> None:
+            run(["javac", "-cp", f"{self._jars}/*", "-d", folder, source])
+
+        compiled = installed("java-copy", recipe, compile_it)
+        return [*self._java(f"{compiled}:{self._jars}"), "Copy"]
+
+    def _java(self, jars: str) -> list[str]:
+        return ["java", *_QUICK_JAVA, *_UTF_8, "-cp", f"{jars}/*"]

@@ -14,7 +14,8 @@ import (
 )
 
 // copyRecords copies from topic to topic in transactions that carry the group's offsets, until so
-// many records are copied.
+// many records are copied; less than 0 means for ever. Any failure ends it: whoever starts it again
+// goes on behind what was committed.
 func copyRecords(bootstrap, source, target, countText string) error {
 	count, err := strconv.Atoi(countText)
 	if err != nil {
@@ -32,7 +33,7 @@ func copyRecords(bootstrap, source, target, countText string) error {
 		return err
 	}
 	defer session.Close()
-	for copied := 0; copied < count; {
+	for copied := 0; count < 0 || copied < count; {
 		records := session.PollRecords(ctx, 10).Records()
 		if len(records) == 0 {
 			continue

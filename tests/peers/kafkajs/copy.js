@@ -1,5 +1,7 @@
-// Copies a topic in transactions that carry the group's offsets, until so many records are copied.
-// Any failure ends it: whoever starts it again goes on behind what was committed.
+// Copies a topic in transactions that carry the group's offsets, for ever, or as a module until so
+// many records are copied. Any failure ends it: whoever starts it again goes on behind what was
+// committed. Usage: node copy.js BOOTSTRAP SOURCE TARGET
+const { Kafka, logLevel } = require('kafkajs')
 
 // Brings one batch and the offset behind it, both or neither.
 async function copyBatch(producer, groupId, target, batch) {
@@ -53,4 +55,18 @@ function transactionalProducer(kafka, transactionalId) {
   return kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1 })
 }
 
+async function main([bootstrap, source, target]) {
+  const kafka = new Kafka({ brokers: bootstrap.split(','), logLevel: logLevel.NOTHING })
+  const producer = transactionalProducer(kafka, `copy-${target}`)
+  await producer.connect()
+  await copy(kafka, producer, `copy-${target}`, source, target, Infinity)
+}
+
 module.exports = { copy, transactionalProducer }
+
+if (require.main === module) {
+  main(process.argv.slice(2)).catch((error) => {
+    console.error(error)
+    process.exit(1)
+  })
+}

@@ -1,0 +1,70 @@
+"""`jepsen convert`: a history in another form, for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jepsen.cli.check import history_of, source_of
+from jepsen.errors import InputError
+from jepsen.formats import Format
+from jepsen.history import HistoryError, to_json, write_edn
+from jepsen.parquet import available, write_parquet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from jepsen.history import Op
+
+
+def convert(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A history.")],
+    target: Annotated[
+        str, typer.Argument(metavar="NEW", help="Named *.edn, *.jsonl or *.parquet.")
+    ],
+    form: Annotated[
+        Format, typer.Option("--format", metavar="auto|json|edn|log", help="Of the file.")
+    ] = Format.AUTO,
+) -> None:
+    """Writes a history as EDN, which Jepsen's tools read, as JSON lines or as Parquet.
+
+    Lines are numbered anew, from 0. Parquet has what clients did, not what the nemesis did. A file
+    that is there is not written over.
+    """
+    path = Path(target)
+    writer = _WRITERS.get(path.suffix)
+    if writer is None:
+        raise InputError(f"{target}: name it *{', *'.join(_WRITERS)}")
+    if path.exists():
+        raise InputError(f"{target}: it is there already: choose another name")
+    try:
+        lines, _ = history_of(source_of(file), form)
+        writer(path, [replace(op, index=index) for index, op in enumerate(lines)])
+    except HistoryError as error:
+        raise InputError(f"{file}: {error}") from None
+    except OSError as error:
+        raise InputError(f"{target}: cannot be written: {error.strerror}") from None
+
+
+def _edn(path: Path, history: Sequence[Op]) -> None:
+    path.write_text(write_edn(history), encoding="utf-8")
+
+
+def _json_lines(path: Path, history: Sequence[Op]) -> None:
+    path.write_text("".join(f"{to_json(op)}\n" for op in history), encoding="utf-8")
+
+
+def _parquet(path: Path, history: Sequence[Op]) -> None:
+    if not available():
+        raise InputError(f"{path}: Parquet needs pyarrow: pip install 'raftctl[parquet]'")
+    write_parquet(path, path.stem, history)
+
+
+_WRITERS: dict[str, Callable[[Path, Sequence[Op]], None]] = {
+    ".edn": _edn,
+    ".jsonl": _json_lines,
+    ".parquet": _parquet,
+}
