@@ -23,7 +23,9 @@ from broker.coordinator.coordinator import Coordinator
 from broker.coordinator.group_core import GroupCore
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.coordinator.transaction_verifier import TransactionVerifier
+from broker.log.record_batch import parse_header
 from broker.protocol import codec
+from broker.replication.hosted import EARLIEST
 from broker.server.admission import Admission
 from broker.server.listeners import Listeners
 from broker.types import (
@@ -112,6 +114,14 @@ class MemoryLog:
         """The batches from the one that holds `offset` on."""
         return [data for end, data in self.batches if end > offset]
 
+    def offset_of(self, timestamp: int) -> int:
+        """-1 if no record is so new."""
+        if timestamp < 0:
+            return 0 if timestamp == EARLIEST else self.end
+        headers = (parse_header(batch, 0) for _, batch in self.batches)
+        found = (one.base_offset for one in headers if one.max_timestamp >= timestamp)
+        return next(found, -1)
+
 
 class FakeReplicas:
     """Leads every partition of the topics it is given. `hold` makes acks=all wait."""
@@ -166,7 +176,7 @@ class FakeReplicas:
         return [self._fetch_one(p) for p in partitions]
 
     def list_offsets(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
-        """Earliest is 0, all else is the end."""
+        """Earliest is 0; a time's is that of the first batch with a record so new."""
         del replica_id
         results = []
         for lookup in lookups:
@@ -174,8 +184,8 @@ class FakeReplicas:
             if log is None:
                 results.append(OffsetResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
-                offset = 0 if lookup.timestamp == -2 else log.end
-                results.append(OffsetResult(ErrorCode.NONE, offset, -1, 0))
+                offset = log.offset_of(lookup.timestamp)
+                results.append(OffsetResult(ErrorCode.NONE, offset, max(lookup.timestamp, -1), 0))
         return results
 
     def offsets_for_leader_epoch(
