@@ -6,7 +6,6 @@ import asyncio
 import random
 import struct
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -23,9 +22,7 @@ from broker.coordinator.coordinator import Coordinator
 from broker.coordinator.group_core import GroupCore
 from broker.coordinator.transaction_coordinator import TransactionCoordinator
 from broker.coordinator.transaction_verifier import TransactionVerifier
-from broker.log.record_batch import parse_header
 from broker.protocol import codec
-from broker.replication.hosted import EARLIEST
 from broker.server.admission import Admission
 from broker.server.listeners import Listeners
 from broker.types import (
@@ -64,6 +61,7 @@ from raftctl.metadata.requests import (
     TopicResult,
 )
 from raftctl.runtime.real_sending import make_sender
+from tests.unit.broker_server.memory_log import LAST_OFFSET_DELTA_AT, MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -73,9 +71,6 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.runtime.api import Buffer
-
-_BASE_OFFSET = struct.Struct(">q")
-_LAST_OFFSET_DELTA_AT = 23
 
 
 class Publishing(MetadataCache):
@@ -93,34 +88,6 @@ class Publishing(MetadataCache):
             self.groups.publish(image)
         if self.transactions is not None:
             self.transactions.publish(image)
-
-
-@dataclass
-class MemoryLog:
-    """The batches of one partition, each with the offset after it."""
-
-    batches: list[tuple[int, bytes]] = field(default_factory=list)
-    end: int = 0
-
-    def append(self, records: Buffer) -> int:
-        """Takes one batch; returns the offset it got."""
-        base = self.end
-        (delta,) = struct.unpack_from(">i", records, _LAST_OFFSET_DELTA_AT)
-        self.end += delta + 1
-        self.batches.append((self.end, _BASE_OFFSET.pack(base) + bytes(records[8:])))
-        return base
-
-    def read(self, offset: int) -> list[Buffer]:
-        """The batches from the one that holds `offset` on."""
-        return [data for end, data in self.batches if end > offset]
-
-    def offset_of(self, timestamp: int) -> int:
-        """-1 if no record is so new."""
-        if timestamp < 0:
-            return 0 if timestamp == EARLIEST else self.end
-        headers = (parse_header(batch, 0) for _, batch in self.batches)
-        found = (one.base_offset for one in headers if one.max_timestamp >= timestamp)
-        return next(found, -1)
 
 
 class FakeReplicas:
@@ -484,7 +451,7 @@ def batch(count: int = 1, filler: bytes = b"x") -> bytes:
     """Bytes that look like a record batch where the fake log looks at them."""
     header = bytearray(61)
     header[16] = 2
-    struct.pack_into(">i", header, _LAST_OFFSET_DELTA_AT, count - 1)
+    struct.pack_into(">i", header, LAST_OFFSET_DELTA_AT, count - 1)
     return bytes(header) + filler
 
 
