@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """3 controllers and 3 brokers, as real processes, for all tests of a module."""
     directory = tmp_path_factory.mktemp("nodes") / "cluster"
-    with running_cluster(directory, overrides=ANY_TIMESTAMP) as running:
+    # Groups do not wait for members that may come.
+    overrides = {**ANY_TIMESTAMP, "group.initial.rebalance.delay.ms": "0"}
+    with running_cluster(directory, overrides=overrides) as running:
         yield running
 
 

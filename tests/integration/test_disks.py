@@ -38,6 +38,9 @@ class Controller:
             "process.roles=controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
             f"controller.quorum.voters=1@127.0.0.1:{self.port}\n"
             f"listeners=CONTROLLER://127.0.0.1:{self.port}\nlog.dirs={directory}/data\n"
+            # There is nobody else to wait for.
+            "controller.quorum.election.timeout.ms=100\n"
+            "controller.quorum.fetch.timeout.ms=100\n"
         )
         chosen = raftctl("storage", "random-uuid").stdout.strip()
         raftctl("storage", "format", "--config", str(self.config), "--cluster-id", chosen)

@@ -8,7 +8,6 @@ import itertools
 import random
 import threading
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -210,101 +209,6 @@ class Writer:
                 # The outcome is known after all: not committed.
                 producer.abort_transaction(TIMEOUT_S)
             raise
-
-
-class Copier:
-    """Consumes, transforms and produces from a thread, exactly once: offsets in transactions."""
-
-    def __init__(self, bootstrap: str, source: str, target: str) -> None:
-        self._bootstrap, self._source, self._target = bootstrap, source, target
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        # After an error it begins anew, from the offsets that were committed.
-        while not self._stopping.is_set():
-            consumer = Consumer(
-                {
-                    "bootstrap.servers": self._bootstrap,
-                    "group.id": f"copy-{self._source}",
-                    "isolation.level": "read_committed",
-                    "enable.auto.commit": False,
-                    "auto.offset.reset": "earliest",
-                    "log_level": 0,
-                }
-            )
-            producer = Producer(
-                {
-                    "bootstrap.servers": self._bootstrap,
-                    "transactional.id": f"copy-{self._source}",
-                    "transaction.timeout.ms": 20_000,
-                    "reconnect.backoff.max.ms": 200,
-                    "log_level": 0,
-                }
-            )
-            with contextlib.suppress(KafkaException):
-                producer.init_transactions(TIMEOUT_S)
-                consumer.subscribe([self._source])
-                while not self._stopping.is_set():
-                    self._copy(consumer, producer)
-            consumer.close()
-
-    def _copy(self, consumer: Consumer, producer: Producer) -> None:
-        messages = [one for one in consumer.consume(50, 0.5) if one.error() is None]
-        if not messages:
-            return
-        producer.begin_transaction()
-        try:
-            for one in messages:
-                producer.produce(self._target, one.value(), partition=one.partition() or 0)
-            offsets = consumer.position(consumer.assignment())
-            group = consumer.consumer_group_metadata()
-            producer.send_offsets_to_transaction(offsets, group, TIMEOUT_S)
-            producer.commit_transaction(TIMEOUT_S)
-        except KafkaException as error:
-            if error.args[0].txn_requires_abort():
-                producer.abort_transaction(TIMEOUT_S)
-            raise
-
-
-@pytest.mark.req("T2", "T4")
-@pytest.mark.timeout(300)
-def test_every_record_is_copied_exactly_once_while_brokers_are_killed(
-    cluster: LocalCluster, bootstrap: str, topic: str
-) -> None:
-    target = f"{topic}-copy"
-    safe = {"min.insync.replicas": "2"}
-    create_topic(admin_client(bootstrap), target, PARTITIONS, 3, safe, 30)
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-    numbers = itertools.count()
-
-    def produce(count: int) -> None:
-        for number in itertools.islice(numbers, count):
-            producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-        assert producer.flush(TIMEOUT_S) == 0
-
-    def copied(least: int) -> bool:
-        return len(read(bootstrap, target)) >= least
-
-    produce(300)
-    copier = Copier(bootstrap, topic, target)
-    try:
-        wait_until(partial(copied, 50), "the first copies", 90)
-        for produced, broker in zip((600, 900), cluster.layout.brokers, strict=False):
-            cluster.kill(broker)
-            produce(300)
-            wait_until(partial(copied, produced), "every copy without it", 90)
-            cluster.start(broker)
-            wait_healthy(cluster)
-    finally:
-        copier.stop()
-    counts = Counter(read(bootstrap, target))
-    assert counts == {str(number): 1 for number in range(900)}
 
 
 @contextlib.contextmanager

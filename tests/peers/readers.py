@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
 TIMEOUT_S = 60
+AT_ONCE_S = 0.2
 
 
 def _consumer(bootstrap: str, topics: Sequence[str], partitions: int, *, eof: bool) -> Consumer:
@@ -28,10 +30,14 @@ def records(bootstrap: str, topics: Sequence[str], partitions: int) -> Iterator[
     """Every record up to where each partition ends for readers of committed records."""
     consumer = _consumer(bootstrap, topics, partitions, eof=True)
     ended = set[tuple[str | None, int | None]]()
+    deadline_s = time.monotonic() + TIMEOUT_S
     with contextlib.closing(consumer):
         while len(ended) < len(topics) * partitions:
-            messages = consumer.consume(1000, TIMEOUT_S)
-            assert messages, f"nothing for {TIMEOUT_S} s; ended: {sorted(map(str, ended))}"
+            # It returns early only when it has as many as it was asked for.
+            messages = consumer.consume(1000, AT_ONCE_S)
+            if messages:
+                deadline_s = time.monotonic() + TIMEOUT_S
+            assert time.monotonic() < deadline_s, f"ended: {sorted(map(str, ended))}"
             for one in messages:
                 error = one.error()
                 if error is None:
@@ -51,7 +57,7 @@ class Progress:
 
     def read(self) -> dict[str, int]:
         """The numbers, with what has come since."""
-        for one in self._consumer.consume(1000, 0.1):
+        for one in self._consumer.consume(1000, AT_ONCE_S):
             topic = one.topic()
             if one.error() is None and topic is not None:
                 self._values[topic].add(one.value() or b"")

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
@@ -146,12 +147,18 @@ def test_clients_copy_exactly_once_while_they_and_the_brokers_are_killed(
         with contextlib.closing(Progress(bootstrap, targets, PARTITIONS)) as progress:
 
             def wait_for(count: int) -> None:
+                began, last = time.monotonic(), list[str]()
+
                 def are_there() -> bool:
                     for one in running:
                         one.keep_running()
-                    return min(progress.read().values()) >= count
+                    behind = [name for name, copied in progress.read().items() if copied < count]
+                    last[:] = behind or last
+                    return not behind
 
                 wait_until(are_there, lambda: f"{count} of {progress.read()}", TIMEOUT_S)
+                seconds = time.monotonic() - began
+                sys.stdout.write(f"{count} of each after {seconds:.0f} s, last {last}\n")
 
             # Between them the brokers coordinate and lead everything.
             for done, broker in enumerate(cluster.layout.brokers):

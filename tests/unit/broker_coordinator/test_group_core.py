@@ -15,7 +15,6 @@ from broker.coordinator.group_requests import (
     FetchOffsets,
     ForgetTopics,
     Leave,
-    ListGroups,
 )
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
@@ -359,7 +358,7 @@ def test_offsets_of_an_empty_group_expire(bench: Bench) -> None:
     assert bench.state() is None
     assert [one.value for one in bench.log[-2:]] == [None, None]
     bench.fail_over()
-    assert bench.ask(ListGroups(frozenset(), frozenset())) == []
+    assert bench.listed() == []
 
 
 @pytest.mark.req("G3")
@@ -407,7 +406,7 @@ def test_groups_are_listed_by_state_and_type(bench: Bench) -> None:
     bench.commit("", -1, 5, group="alone")
 
     def listed(states: set[str], types: set[str]) -> list[str]:
-        found = bench.ask(ListGroups(frozenset(states), frozenset(types)))
+        found = bench.listed(states, types)
         return [one["group_id"] for one in found]
 
     assert sorted(listed(set(), set())) == ["alone", "g"]

@@ -24,6 +24,7 @@ from broker.coordinator.group_records import (
     offset_record,
 )
 from broker.coordinator.loading import RECORDS_AT_ONCE, replay_log
+from broker.coordinator.turns import Turns
 from broker.log.record_batch import HEADER_BYTES, parse_header
 from broker.log.records import keys_and_values, opened, value_of
 from broker.types import FetchResult, OffsetResult, TopicPartition
@@ -133,7 +134,11 @@ async def test_others_have_their_turn_while_a_partition_is_loaded() -> None:
     count = 5 * RECORDS_AT_ONCE + 1
     partition = TopicPartition("__consumer_offsets", 0)
     log = OneBatch(count)
-    assert await replay_log(log, partition, 1, 1_000, replay, lambda *_: None) == count == seen
+    assert (
+        await replay_log(log, partition, 1, 1_000, replay, lambda *_: None, Turns())
+        == count
+        == seen
+    )
     task.cancel()
     gaps = [after - before for before, after in pairwise(turns)]
     assert max(gaps) <= RECORDS_AT_ONCE

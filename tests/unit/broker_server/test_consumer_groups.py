@@ -22,11 +22,14 @@ pytestmark = pytest.mark.req("G4", "N1")
 
 
 def quick() -> AbstractAsyncContextManager[FakeBroker]:
-    """A broker whose members report ten times a second."""
+    """A broker whose members report ten times a second; none are waited for that may come."""
     keys = {"group_consumer_min_heartbeat_interval_ms", "group_consumer_heartbeat_interval_ms"}
     sessions = {"group_consumer_min_session_timeout_ms", "group_consumer_session_timeout_ms"}
     return running(
-        opened=True, **dict.fromkeys(sorted(keys), "100"), **dict.fromkeys(sorted(sessions), "2000")
+        opened=True,
+        group_initial_rebalance_delay_ms="0",
+        **dict.fromkeys(sorted(keys), "100"),
+        **dict.fromkeys(sorted(sessions), "2000"),
     )
 
 

@@ -1,0 +1,115 @@
+"""What `format("raftctl-topic")` is asked, and which offsets follow, without Spark or a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jepsen.errors import InputError
+from jepsen.spark.topic_options import (
+    TopicOptions,
+    as_document,
+    end_offsets,
+    first_offsets,
+    limited,
+    of_document,
+)
+
+pytestmark = pytest.mark.req("J7")
+
+SERVERS = {"kafka.bootstrap.servers": "a:1,b:2"}
+BOUNDS = {("x", 0): (2, 9), ("x", 1): (0, 0)}
+
+
+def _options(**given: str) -> TopicOptions:
+    return TopicOptions.of({**SERVERS, "subscribe": "x,y", **given}, starting="earliest")
+
+
+def test_options_are_understood_however_they_are_written() -> None:
+    options = _options(
+        subscribe="x, y,x", STARTINGOFFSETS='{"x": {"0": 5, "1": -1}}', failOnDataLoss="False"
+    )
+    assert options.topics == ("x", "y")
+    assert options.starting == {("x", 0): 5, ("x", 1): -1}
+    assert options.ending == "latest"
+    assert options.servers == "a:1,b:2"
+    assert options.offsets_max is None
+    assert not options.fail_on_data_loss
+    assert _options(maxOffsetsPerTrigger="7").offsets_max == 7
+    assert dict(_options(**{"kafka.fetch.min.bytes": "1"}).client)["fetch.min.bytes"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"subscribe": " ,"}, "subscribe names no topic"),
+        ({"subcribe": "x"}, "subcribe is no option: use subscribe, startingOffsets"),
+        ({"path": "x"}, "path is no option"),
+        ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
+        ({"kafka.group.id": "mine"}, "kafka.group.id is what the source decides"),
+        ({"endingOffsets": "earliest"}, "endingOffsets would leave nothing"),
+        ({"startingOffsets": "first"}, "startingOffsets is neither"),
+        ({"startingOffsets": "[1]"}, "startingOffsets is neither"),
+        ({"startingOffsets": '{"x": {"one": 1}}'}, "startingOffsets is neither"),
+        ({"startingOffsets": '{"z": {"0": 1}}'}, "names the topic z"),
+        ({"endingOffsets": '{"x": {"0": -3}}'}, "x/0: -3 is no offset"),
+        ({"endingOffsets": '{"x": {"0": true}}'}, "x/0: True is no offset"),
+        ({"maxOffsetsPerTrigger": "0"}, "'0' is no number above 0"),
+        ({"kafkaConsumer.pollTimeoutMs": "1.5"}, "'1.5' is no number above 0"),
+        ({"failOnDataLoss": "no"}, "'no' is neither true nor false"),
+    ],
+)
+def test_what_is_wrong_is_named(given: dict[str, str], why: str) -> None:
+    with pytest.raises(InputError, match=f"raftctl-topic: .*{why}"):
+        _options(**given)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "first", "end"),
+    [
+        ("earliest", (2, 0), (2, 0)),
+        ("latest", (9, 0), (9, 0)),
+        ({("x", 0): 4}, (4, 0), (4, 0)),
+        ({("x", 0): -1}, (9, 0), (9, 0)),
+        ({("x", 0): -2}, (2, 0), (2, 0)),
+        ({("x", 1): 0}, (2, 0), (9, 0)),
+    ],
+)
+def test_offsets_follow_from_what_is_there(
+    wanted: Any, first: tuple[int, int], end: tuple[int, int]
+) -> None:
+    assert tuple(first_offsets(wanted, BOUNDS).values()) == first
+    assert tuple(end_offsets(wanted, BOUNDS).values()) == end
+
+
+def test_offsets_that_are_not_there_are_refused() -> None:
+    with pytest.raises(InputError, match="endingOffsets names partition 2, which x does not have"):
+        end_offsets({("x", 2): 1}, BOUNDS)
+    with pytest.raises(InputError, match="startingOffsets 10 of x/0 is beyond the end of the log"):
+        first_offsets({("x", 0): 10}, BOUNDS)
+
+
+@pytest.mark.parametrize(
+    ("most", "found"),
+    [
+        (None, (20, 3, 0, 7)),
+        (100, (20, 3, 0, 7)),
+        (9, (13, 3, 0, 3)),
+        (1, (11, 0, 0, 0)),
+        (16, (17, 3, 0, 6)),
+    ],
+)
+def test_a_micro_batch_takes_of_all_logs(most: int | None, found: tuple[int, ...]) -> None:
+    begin = {("x", 0): 10, ("x", 1): 0, ("y", 0): 0}
+    end = {("x", 0): 20, ("x", 1): 3, ("y", 0): 0, ("y", 1): 7}
+    assert limited(begin, end, most) == dict(zip(end, found, strict=True))
+    assert of_document(as_document(end)) == end
+
+
+def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = pytest.importorskip("jepsen.spark.topic_reads", reason="needs raftctl[spark]")
+    monkeypatch.setattr(reads, "ASKED_S", 0.1)
+    nobody = _options(**{"kafka.bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(InputError, match=r"kafka.bootstrap.servers 127.0.0.1:1: .* reached"):
+        reads.ends_of(nobody)
