@@ -14,7 +14,9 @@ from broker.coordinator.group_requests import (
     DescribeGroup,
     FetchOffsets,
     ForgetTopics,
+    Heartbeat,
     Leave,
+    Sync,
 )
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
@@ -190,6 +192,27 @@ def test_a_static_member_keeps_its_place_and_fences_its_former_self(bench: Bench
     assert bench.heartbeat(first, 1) == ErrorCode.UNKNOWN_MEMBER_ID
     bench.fail_over()
     assert bench.heartbeat(again["member_id"], 1) == ErrorCode.NONE
+
+
+@pytest.mark.req("G2", "G3")
+def test_whoever_was_replaced_is_told_so_and_changes_nothing(bench: Bench) -> None:
+    """Each request names the instance; the member that it had is another's now."""
+    first = bench.ask(bench.join(instance_id="i"))["member_id"]
+    bench.ask(bench.sync(first, 1, {first: b"mine"}))
+    again = bench.ask(bench.join(instance_id="i"))["member_id"]
+    before = (bench.ask(DescribeGroup("g")), list(bench.log))
+    replaced = Caller(first, "i", 1)
+    committed = CommittedOffset(5, -1, "", bench.now.wall_ms)
+    for request in (
+        Heartbeat("g", replaced, bench.topics),
+        Sync("g", replaced, "consumer", "range", ()),
+        Commit("g", replaced, ((P0, committed),)),
+    ):
+        assert bench.ask(request) == ErrorCode.FENCED_INSTANCE_ID
+    (left,) = bench.ask(Leave("g", (replaced,)))["members"]
+    assert left["error_code"] == ErrorCode.FENCED_INSTANCE_ID
+    assert (bench.ask(DescribeGroup("g")), bench.log) == before
+    assert bench.heartbeat(again, 1) == ErrorCode.NONE
 
 
 @pytest.mark.req("G2")
