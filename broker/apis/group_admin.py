@@ -6,12 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.groups import ask
+from broker.coordinator.chores import AT_ONCE
 from broker.coordinator.group import State
-from broker.coordinator.group_requests import DeleteGroup, DescribeGroup, ListGroups
+from broker.coordinator.group_requests import DeleteGroup, DescribeGroup, FindGroups, ListGroups
+from broker.protocol.encoder import EncodedArray
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
     from broker.apis.context import Answer, ApiContext
+    from broker.coordinator.shard import Shard
     from broker.protocol.codec import Request
 
 ALL_GROUP_OPERATIONS = 0b1_0100_1000
@@ -63,14 +68,26 @@ async def handle_list(context: ApiContext, request: Request) -> Answer:
     While a partition is still loaded COORDINATOR_LOAD_IN_PROGRESS: the client asks again.
     """
     body = request.body
-    wanted = ListGroups(
-        frozenset(state.lower() for state in body.get("states_filter", ())),
-        frozenset(kind.lower() for kind in body.get("types_filter", ())),
-    )
-    asked = [shard.ask(wanted) for shard in context.groups.shards()]
-    found = await asyncio.gather(*asked)
-    groups = sorted((one for part in found for one in part), key=lambda one: str(one["group_id"]))
+    states = frozenset(state.lower() for state in body.get("states_filter", ()))
+    types = frozenset(kind.lower() for kind in body.get("types_filter", ()))
+    groups = EncodedArray(request.api_key, request.version, "groups")
+    for shard in list(context.groups.shards()):
+        try:
+            async for group_ids in _some_at_a_time(context, shard):
+                groups.add(await shard.ask(ListGroups(group_ids, states, types)))
+        except KafkaError as error:
+            # The partition moved meanwhile: its new coordinator tells of its groups.
+            if error.code is not ErrorCode.NOT_COORDINATOR:
+                raise
     return {"error_code": ErrorCode.NONE, "groups": groups}
+
+
+async def _some_at_a_time(context: ApiContext, shard: Shard) -> AsyncIterator[Sequence[str]]:
+    """The ids of a partition's groups, some in each turn of the event loop."""
+    group_ids = await shard.ask(FindGroups())
+    for start in range(0, len(group_ids), AT_ONCE):
+        await context.groups.turns.mine()
+        yield group_ids[start : start + AT_ONCE]
 
 
 def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:

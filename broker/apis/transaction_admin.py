@@ -6,12 +6,13 @@ WriteTxnMarkers ends it in a partition, and is what coordinators send.
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.context import Pending
-from broker.coordinator.topic_patterns import matching
+from broker.coordinator.chores import AT_ONCE
+from broker.coordinator.topic_patterns import check_pattern, matching
 from broker.coordinator.transaction_state import Transaction, TransactionState
+from broker.protocol.encoder import EncodedArray
 from broker.replication.hosted import ALL_IN_SYNC
 from broker.types import CONSUMER_OFFSETS, EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
@@ -131,6 +132,14 @@ def _described(context: ApiContext, name: str) -> dict[str, Any]:
     }
 
 
+def _listed(name: str, found: Transaction) -> dict[str, Any]:
+    return {
+        "transactional_id": name,
+        "producer_id": found.producer_id,
+        "transaction_state": found.state.text,
+    }
+
+
 def _unknown(name: str, error: ErrorCode) -> dict[str, Any]:
     return {
         "error_code": error,
@@ -144,24 +153,23 @@ def _unknown(name: str, error: ErrorCode) -> dict[str, Any]:
     }
 
 
-def handle_list(context: ApiContext, request: Request) -> Answer:
-    """The ids of the partitions that this broker holds, as far as the filters let them pass."""
+async def handle_list(context: ApiContext, request: Request) -> Answer:
+    """The ids of the partitions that this broker holds, as far as the filters let them pass; some
+    are looked at in each turn of the event loop.
+    """
     body = request.body
     passes = _filter(body, context.wall_ms())
-    known = [one for core in context.transactions.cores() for one in core.known.items()]
     pattern = body.get("transactional_id_pattern")
-    named = {name for name, _ in known}
     if pattern:
-        named = set(matching(pattern, named))
-    found = [
-        {
-            "transactional_id": name,
-            "producer_id": one.producer_id,
-            "transaction_state": one.state.text,
-        }
-        for name, one in sorted(known, key=itemgetter(0))
-        if name in named and passes(one)
-    ]
+        check_pattern(pattern)
+    found = EncodedArray(request.api_key, request.version, "transaction_states")
+    for core in context.transactions.cores():
+        known = list(core.known.items())
+        for start in range(0, len(known), AT_ONCE):
+            await context.transactions.shards.turns.mine()
+            part = {name: one for name, one in known[start : start + AT_ONCE] if passes(one)}
+            named = matching(pattern, part) if pattern else part
+            found.add([_listed(name, part[name]) for name in named])
     return {
         "error_code": ErrorCode.NONE,
         "unknown_state_filters": [one for one in body["state_filters"] if one not in _STATES],

@@ -9,10 +9,13 @@ from broker.log.record_batch import MAGIC, NO_SEQUENCE, TRANSACTIONAL, BatchHead
 from broker.log.records import varint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from broker.coordinator.core import KeyValue
 
+_RECORDS_MAX = 1_000
+_BYTES_MAX = 500_000
+"""Of keys and values in a batch: about half of what a batch may have unless configured."""
 _NULL = varint(-1)
 _NO_HEADERS = varint(0)
 
@@ -32,6 +35,20 @@ def batch_of(
     )
     body = b"".join(_record(number, record) for number, record in enumerate(records))
     return assembled(header, body)[0]
+
+
+def in_batches(records: Sequence[KeyValue]) -> Iterator[list[KeyValue]]:
+    """The records in order, in batches that take neither long to write nor too much room."""
+    batch: list[KeyValue] = []
+    size = 0
+    for record in records:
+        size += len(record.key) + len(record.value or b"")
+        if batch and (len(batch) == _RECORDS_MAX or size > _BYTES_MAX):
+            yield batch
+            batch, size = [], len(record.key) + len(record.value or b"")
+        batch.append(record)
+    if batch:
+        yield batch
 
 
 def _record(offset_delta: int, record: KeyValue) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,18 +12,20 @@ if TYPE_CHECKING:
 
 CHORES = ("chores",)
 """The timer at which the next step is due."""
+AT_ONCE = 1_000
+"""Offsets, or whatever takes as long, looked at in one step; and offsets in one batch."""
 PAUSE_MS = 1
 """Between two steps: a shell gives others their turn when it waits for a timer."""
 
 
 class Chores:
-    """Work that comes in steps, each of some milliseconds at most. The oldest is done first."""
+    """Work that comes in steps, each of some milliseconds at most. Chores take turns."""
 
     def __init__(self, timers: Timers[Hashable]) -> None:
         self._timers = timers
-        self._under_way: dict[str, Iterator[None]] = {}
+        self._under_way: dict[Hashable, Iterator[None]] = {}
 
-    def begin(self, name: str, steps: Iterator[None], now_ms: int) -> None:
+    def begin(self, name: Hashable, steps: Iterator[None], now_ms: int) -> None:
         """Makes the first step at once if nothing else is under way; no new chore if one of this
         name is.
         """
@@ -34,9 +37,9 @@ class Chores:
     def go_on(self, now_ms: int) -> None:
         """Makes one step. To be called when the timer is due."""
         name, steps = next(iter(self._under_way.items()))
-        try:
+        del self._under_way[name]
+        with contextlib.suppress(StopIteration):
             next(steps)
-        except StopIteration:
-            del self._under_way[name]
+            self._under_way[name] = steps
         if self._under_way:
             self._timers.set(CHORES, now_ms + PAUSE_MS)

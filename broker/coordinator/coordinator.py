@@ -7,18 +7,19 @@ new leader epoch is a new shard, also on the same broker.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.group_core import GroupCore
 from broker.coordinator.internal_topics import partition_of
 from broker.coordinator.linger import Linger
 from broker.coordinator.shard import Shard
+from broker.coordinator.turns import Turns
 from broker.replication.background import Background
 from broker.types import CONSUMER_OFFSETS, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterator
 
     from structlog.typing import FilteringBoundLogger
@@ -51,11 +52,12 @@ class Coordinator:
         self._make_core = make_core
         self._replicas = replicas
         self._settings = settings
-        linger_ms = settings.group_coordinator_append_linger_ms
-        self._linger = Linger(asyncio.get_running_loop(), linger_ms)
+        self._linger = Linger(settings.group_coordinator_append_linger_ms)
         self._wall_ms = wall_ms
         self._log = log
         self._background = Background(fail)
+        self.turns = Turns()
+        """Whatever has to look at many groups or transactional ids does it in these."""
         self._image: TopicImage | None = None
         self._shards: dict[int, Shard] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
@@ -133,6 +135,7 @@ class Coordinator:
             self._settings,
             self._linger,
             self._wall_ms,
+            self.turns,
             self._log,
         )
         shard.on_errand = self.on_errand

@@ -41,6 +41,7 @@ from broker.coordinator.group_requests import (
     DescribeConsumerGroup,
     DescribeGroup,
     FetchOffsets,
+    FindGroups,
     ForgetTopics,
     Heartbeat,
     Join,
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
 BIDIRECTIONAL = "bidirectional"
 _MINUTE_MS = 60_000
 _EXPIRY = ("expiry",)
+_OF_A_GROUP = (Join, Sync, Heartbeat, Leave, ConsumerHeartbeat, DeleteOffsets, DeleteGroup)
+"""Requests that may write something of a group; commits, which may come together, do too."""
 _WATCHED_AT_ONCE = 100
 """Groups whose members are given the time of a session, in one turn."""
 
@@ -112,6 +115,8 @@ class GroupCore:
         self._mixed = ClassicMembers(self._consumers, self._timers, new_uuid)
         self._chores = Chores(self._timers)
         self._upkeep = GroupUpkeep(self._directory, self._offsets)
+        self._going: dict[str, int] = {}
+        """Groups that are being deleted, each with the ticket of who asked for it."""
 
     # --- records --------------------------------------------------------------------------------
 
@@ -163,6 +168,8 @@ class GroupCore:
     def handle(self, ticket: int, request: GroupRequest, now: Now) -> list[Effect]:
         """Begins a request."""
         self._members.now = now
+        if isinstance(request, _OF_A_GROUP):
+            self._check_stays(request.group_id)
         match request:
             case Join() | Sync() | Heartbeat() | Leave():
                 self._handle_classic(ticket, request)
@@ -178,10 +185,15 @@ class GroupCore:
             case DescribeConsumerGroup(group_id, topics):
                 described = self._consumers.describe(group_id, topics)
                 self._answer(ticket, described, settled=False)
-            case ListGroups():
-                self._answer(ticket, self._directory.listed(request), settled=False)
-            case DeleteOffsets() | ForgetTopics() | DeleteGroup():
-                self._answer(ticket, self._handle_deletion(request))
+            case FindGroups() | ListGroups():
+                self._answer(ticket, self._handle_listing(request), settled=False)
+            case DeleteGroup(group_id):
+                self._delete(ticket, group_id)
+            case DeleteOffsets():
+                self._answer(ticket, self._delete_offsets(request))
+            case ForgetTopics():
+                self._forget_topics(request)
+                self._answer(ticket, None)
         return self._taken()
 
     def may_gather(self, request: GroupRequest) -> bool:
@@ -237,17 +249,10 @@ class GroupCore:
             case Leave():
                 return self._mixed.leave(request)
 
-    def _handle_deletion(
-        self, request: DeleteOffsets | ForgetTopics | DeleteGroup
-    ) -> dict[Any, ErrorCode] | None:
-        match request:
-            case DeleteOffsets():
-                return self._delete_offsets(request)
-            case ForgetTopics():
-                self._forget_topics(request)
-            case DeleteGroup():
-                self._delete(request.group_id)
-        return None
+    def _handle_listing(self, request: FindGroups | ListGroups) -> list[Any]:
+        if isinstance(request, FindGroups):
+            return list(self._directory.ids())
+        return self._directory.listed(request)
 
     def _answer(self, ticket: int, response: Any, *, settled: bool = True) -> None:
         self._members.effects.append(Answer(ticket, response, settled))
@@ -339,6 +344,7 @@ class GroupCore:
     def _check_commit(self, request: Commit) -> None:
         """Refuses whoever is no member, or not of this generation or epoch."""
         group_id, caller = request.group_id, request.caller
+        self._check_stays(group_id)
         consumers = self._consumers.groups.get(group_id)
         if consumers is not None:
             transactional = request.producer != NOBODY
@@ -398,11 +404,23 @@ class GroupCore:
         now = self._members.now
         self._chores.begin("forget", self._upkeep.forget(request.topics, now.wall_ms), now.ms)
 
-    def _delete(self, group_id: str) -> None:
+    def _delete(self, ticket: int, group_id: str) -> None:
         group = self._directory.known(group_id)
         if group.state.value != State.EMPTY.value:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-        self._directory.forget(group, list(self._offsets.partitions(group_id)), with_group=True)
+        self._going[group_id] = ticket
+        steps = self._upkeep.delete(group_id, self._deleted)
+        self._chores.begin(("delete", group_id), steps, self._members.now.ms)
+
+    def _deleted(self, group_id: str, error: KafkaError | None) -> None:
+        ticket = self._going.pop(group_id)
+        self._answer(ticket, error, settled=error is None)
+
+    def _check_stays(self, group_id: str) -> None:
+        """While a group is deleted nothing may be written of it: clients try again."""
+        if group_id in self._going:
+            text = f"group {group_id} is just being deleted"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
     def _describe(self, group_id: str) -> dict[str, Any] | None:
         group = self._directory.find(group_id)

@@ -61,7 +61,8 @@ class GroupDirectory:
 
     def listed(self, request: ListGroups) -> list[dict[str, Any]]:
         """The groups that pass the filters, as ListGroups tells them."""
-        found = (_message(group) for one in self.ids() if (group := self.find(one)) is not None)
+        groups = map(self.find, request.group_ids)
+        found = (_message(group) for group in groups if group is not None)
         return [
             one
             for one in found

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.coordinator.batches import in_batches
 from broker.coordinator.core import NOBODY
 from broker.coordinator.group_records import (
     NO_EXPIRY,
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from broker.coordinator.group_records import CommittedOffset
     from broker.types import TopicPartition
 
-_BATCH_RECORDS = 1_000
-"""Tombstones written at a time."""
 Committed = Sequence[tuple["TopicPartition", "CommittedOffset"]]
 Owner = tuple[str, "TopicPartition"]
 """A group, and a partition that it reads."""
@@ -172,8 +171,8 @@ class GroupOffsets:
         known = self.partitions(group_id)
         keys = [OffsetKey(group_id, *one) for one in partitions if one in known]
         records = [*(offset_record(key, None) for key in keys), *last]
-        for start in range(0, len(records), _BATCH_RECORDS):
-            self._journal.append(records[start : start + _BATCH_RECORDS])
+        for batch in in_batches(records):
+            self._journal.append(batch)
 
     def expired(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,9 +162,17 @@ class DescribeConsumerGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ListGroups:
-    """ListGroups, of this partition; filters in lower case, empty: no filter."""
+class FindGroups:
+    """Which groups there are in this partition. The response is a list of their ids."""
 
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """ListGroups, of those of these groups that exist; filters in lower case, empty: no filter.
+    The response is a list of messages.
+    """
+
+    group_ids: Sequence[str]
     states: frozenset[str]
     types: frozenset[str]
 
@@ -181,5 +190,6 @@ GroupRequest = (
     | DeleteGroup
     | DescribeGroup
     | DescribeConsumerGroup
+    | FindGroups
     | ListGroups
 )

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from broker.coordinator.chores import AT_ONCE
 from broker.coordinator.group_directory import is_over
 from raftctl.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from broker.coordinator.consumer_group import ConsumerGroup
     from broker.coordinator.group import Group
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from broker.coordinator.group_offsets import GroupOffsets
     from broker.types import TopicPartition
 
-AT_ONCE = 1_000
-"""Offsets, or whatever takes as long, looked at in one step; and offsets in one batch."""
 _MEMBER = 10
 """To look at what a member reads takes as long as so many offsets."""
 
@@ -67,6 +66,25 @@ class GroupUpkeep:
         with contextlib.suppress(KafkaError):
             self._directory.forget(group, expired, with_group=with_group)
         return True
+
+    def delete(
+        self, group_id: str, tell: Callable[[str, KafkaError | None], None]
+    ) -> Iterator[None]:
+        """A group that is nobody's goes: its offsets, and with the last of them the group itself.
+
+        `tell` hears when it is done, or what kept it; what is gone by then stays so.
+        """
+        parts = list(_parts(self._offsets.partitions(group_id)))
+        try:
+            for part in parts[:-1]:
+                self._offsets.delete(group_id, part)
+                yield
+            if (group := self._directory.find(group_id)) is not None:
+                self._directory.forget(group, parts[-1], with_group=True)
+        except KafkaError as error:
+            tell(group_id, error)
+        else:
+            tell(group_id, None)
 
     def forget(self, topics: Collection[str], wall_ms: int) -> Iterator[None]:
         """Offsets that were committed before their topics were deleted go: one of that name may

@@ -8,10 +8,10 @@ kept waiting.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Hashable
 
 ADAPTIVE = -1
@@ -22,8 +22,7 @@ _ADAPTIVE_MAX_MS = 5
 class Linger:
     """Of all the shards of one coordinator."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, linger_ms: int) -> None:
-        self._loop = loop
+    def __init__(self, linger_ms: int) -> None:
         self._linger_ms = linger_ms
         # Dicts for their order.
         self._gathered: dict[Hashable, Callable[[], None]] = {}
@@ -59,7 +58,7 @@ class Linger:
         self.settled(shard)
 
     def _write_in(self, delay_ms: int) -> None:
-        self._handle = self._loop.call_later(delay_ms / 1000, self._write)
+        self._handle = asyncio.get_running_loop().call_later(delay_ms / 1000, self._write)
 
     def _write_soon(self) -> None:
         """Not at once: others of this turn of the loop come along."""
@@ -68,7 +67,7 @@ class Linger:
         if self._handle is not None:
             self._handle.cancel()
         self._is_soon = True
-        self._handle = self._loop.call_soon(self._write)
+        self._handle = asyncio.get_running_loop().call_soon(self._write)
 
     def _write(self) -> None:
         self._handle, self._is_soon = None, False

@@ -6,7 +6,6 @@ shows what may yet be cut off; what is cold comes through the broker's cold read
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from broker.log import markers
@@ -18,8 +17,10 @@ from broker.types import CONSUMER, FetchParams, FetchPartition, OffsetLookup
 from raftctl.errors import ErrorCode
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
+    from broker.coordinator.turns import Turns
     from broker.types import FetchResult, OffsetResult, TopicPartition
     from raftctl.runtime.api import Piece
 
@@ -74,6 +75,7 @@ async def replay_log(
     slice_bytes: int,
     replay: Callable[[Sequence[tuple[bytes | None, bytes | None]], int], None],
     ended: Callable[[int, bool], None],
+    turns: Turns,
 ) -> int:
     """Replays what the log holds now, once that is committed; returns how many records these are.
 
@@ -101,7 +103,7 @@ async def replay_log(
                 turn += len(part)
                 if turn >= RECORDS_AT_ONCE:
                     count, turn = count + turn, 0
-                    await asyncio.sleep(0)
+                    await turns.mine()
         count += turn
     return count
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
     from broker.coordinator.core import Core, Effect, Journal, KeyValue
     from broker.coordinator.linger import Linger
+    from broker.coordinator.turns import Turns
     from broker.types import Appendable, AppendResult, TopicPartition
 
 RETRY_S = 0.1
 """How long a shard waits before it tries again to load, or looks again what is committed."""
-_GATHERED_MAX = 1_000
+_GATHERED_MAX = 100
 """Requests that share a batch."""
 
 _AS_CLIENTS_KNOW_THEM = {
@@ -80,10 +81,11 @@ class Shard:
         settings: Settings,
         linger: Linger,
         wall_ms: Callable[[], int],
+        turns: Turns,
         log: FilteringBoundLogger,
     ) -> None:
-        """`make_core` is given the journal and the leader epoch; `linger` is that of all shards of
-        the coordinator.
+        """`make_core` is given the journal and the leader epoch; `linger` and `turns` are those of
+        all shards of the coordinator.
         """
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -97,6 +99,7 @@ class Shard:
         self._settings = settings
         self._linger = linger
         self._wall_ms = wall_ms
+        self._turns = turns
         self._log = log.bind(partition=str(partition), leader_epoch=leader_epoch)
         self._loop = asyncio.get_running_loop()
         self._tickets: dict[int, asyncio.Future[Any]] = {}
@@ -112,6 +115,8 @@ class Shard:
         """The batches that were not committed in time, until they turn out to be."""
         self._unsettled: deque[tuple[int, Effect]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
+        """Whether the core's deadline has come, and it waits for its turn."""
         self._closed: KafkaError | None = None
 
     # --- the life of a shard --------------------------------------------------------------------
@@ -142,6 +147,7 @@ class Shard:
             self._settings.offsets_load_buffer_size,
             self._replay,
             lambda producer_id, commit: self.core.ended(producer_id, commit=commit),
+            self._turns,
         )
 
     def close(self, error: KafkaError) -> None:
@@ -240,14 +246,21 @@ class Shard:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline_ms = None if self._closed is not None else self.core.deadline_ms()
+        if self._is_due or self._closed is not None:
+            return
+        deadline_ms = self.core.deadline_ms()
         if deadline_ms is not None:
-            self._timer = self._loop.call_at(deadline_ms / 1000, self._tick)
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._due)
+
+    def _due(self) -> None:
+        self._timer, self._is_due = None, True
+        self._turns.take(self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
-        self._handle_gathered()
-        self._take(self.core.tick(self._now()))
+        self._is_due = False
+        if self._closed is None:
+            self._handle_gathered()
+            self._take(self.core.tick(self._now()))
 
     def _now(self) -> Now:
         # Rounded: a timer that has come must not find itself a fraction too early.

@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.coordinator import transaction_records
+from broker.coordinator.chores import CHORES, Chores
 from broker.coordinator.core import Answer, Effect, Errand, Journal, Now
+from broker.coordinator.transaction_ids import TransactionIds
+from broker.coordinator.transaction_records import written
 from broker.coordinator.transaction_state import (
     EPOCH_MAX,
     NO_ID,
@@ -20,15 +22,16 @@ from broker.coordinator.transaction_state import (
     Transaction,
     TransactionState,
 )
+from broker.coordinator.transaction_upkeep import TransactionUpkeep
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
-_EXPIRED_AT_ONCE = 1_000
-"""How many ids are forgotten in one call."""
-_AGAIN_MS = 1
+_ABORTS = ("aborts",)
+_EXPIRY = ("expiry",)
 
 
 class Settings(NamedTuple):
@@ -150,14 +153,18 @@ class TransactionCore:
         self._journal = journal
         self._coordinator_epoch = coordinator_epoch
         self._settings = settings
-        self._known: dict[str, Transaction] = {}
-        self._ongoing: dict[str, None] = {}
-        """The ids whose transaction is ongoing, in the order in which they were seen."""
+        self._ids = TransactionIds()
+        self._known = self._ids.known
         self._renewals: dict[str, int] = {}
         """The epoch that the producer gave with which an id was renewed last: it may ask again."""
         self._waiting: dict[str, _Waiting] = {}
         """By transactional id, in order of their ends."""
-        self._abort_due_ms = self._expire_due_ms = 0
+        self._timers: Timers[Hashable] = Timers()
+        self._chores = Chores(self._timers)
+        self._upkeep = TransactionUpkeep(self._ids, journal, self._ask_for_markers, self._abort_now)
+        self._now = Now(0, 0)
+        self._effects: list[Effect] = []
+        """Of what was due."""
         self._handlers: Mapping[type, Callable[[Any, Now], tuple[Any, list[Effect]]]] = {
             InitProducer: self._init,
             AddPartitions: self._add,
@@ -186,24 +193,17 @@ class TransactionCore:
     def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_ID) -> None:
         """See `core.Core`. Nothing here belongs to a transaction itself."""
         del producer_id
-        transactional_id, found = transaction_records.read(key, value)
-        self._renewals.pop(transactional_id, None)
-        self._ongoing.pop(transactional_id, None)
-        if found is None:
-            self._known.pop(transactional_id, None)
-            return
-        self._known[transactional_id] = found
-        if found.state is TransactionState.ONGOING:
-            self._ongoing[transactional_id] = None
+        self._renewals.pop(self._ids.replay(key, value), None)
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
         """See `core.Core`."""
 
     def loaded(self, now: Now) -> list[Effect]:
         """Asks for the markers of all that was decided and may not have them."""
-        self._abort_due_ms = now.ms + self._settings.abort_interval_ms
-        self._expire_due_ms = now.ms + self._settings.expiration_interval_ms
-        return [self._markers(name) for name, one in self._known.items() if one.state.is_prepared]
+        self._timers.set(_ABORTS, now.ms + self._settings.abort_interval_ms)
+        self._timers.set(_EXPIRY, now.ms + self._settings.expiration_interval_ms)
+        self._chores.begin("resume", self._upkeep.resume(), now.ms)
+        return self._taken()
 
     def handle(self, ticket: int, request: Request, now: Now) -> list[Effect]:
         """See `core.Core`. The response to InitProducer may be an error that rests on records, that
@@ -230,23 +230,36 @@ class TransactionCore:
         if not self._known:
             return None
         first = next(iter(self._waiting.values()), None)
-        due_ms = min(self._abort_due_ms, self._expire_due_ms)
-        return due_ms if first is None else min(due_ms, first.until_ms)
+        due_ms = self._timers.next_ms()
+        if first is None or due_ms is None:
+            return due_ms
+        return min(due_ms, first.until_ms)
 
     def tick(self, now: Now) -> list[Effect]:
         """Aborts what takes too long, forgets ids that nobody uses."""
-        effects = self._out_of_patience(now)
-        if now.ms >= self._abort_due_ms:
-            self._abort_due_ms = now.ms + self._settings.abort_interval_ms
-            for name in [one for one in self._ongoing if self._known[one].ends_ms <= now.wall_ms]:
-                try:
-                    effects += self._abort(name, now)
-                except KafkaError:
-                    # The log takes nothing now: the next round tries again.
-                    break
-        if now.ms >= self._expire_due_ms:
-            self._expire(now)
+        self._now = now
+        self._effects += self._out_of_patience(now)
+        for key in self._timers.due(now.ms):
+            if key == CHORES:
+                self._chores.go_on(now.ms)
+            elif key == _ABORTS:
+                self._timers.set(_ABORTS, now.ms + self._settings.abort_interval_ms)
+                self._chores.begin("abort", self._upkeep.abort_late(now.wall_ms), now.ms)
+            elif key == _EXPIRY:
+                self._timers.set(_EXPIRY, now.ms + self._settings.expiration_interval_ms)
+                before_ms = now.wall_ms - self._settings.expiration_ms
+                self._chores.begin("expire", self._upkeep.expire(before_ms), now.ms)
+        return self._taken()
+
+    def _taken(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
         return effects
+
+    def _ask_for_markers(self, name: str) -> None:
+        self._effects.append(self._markers(name))
+
+    def _abort_now(self, name: str) -> None:
+        self._effects += self._abort(name, self._now)
 
     # --- producers ------------------------------------------------------------------------------
 
@@ -418,7 +431,7 @@ class TransactionCore:
     def _force_abort(self, request: ForceAbort, now: Now) -> tuple[None, list[Effect]]:
         if request.transactional_id not in self._known:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        if request.transactional_id not in self._ongoing:
+        if request.transactional_id not in self._ids.ongoing:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is ongoing")
         return None, self._abort(request.transactional_id, now)
 
@@ -458,26 +471,8 @@ class TransactionCore:
             return None, self._go_on(request.transactional_id, now)
         return None, []
 
-    def _expire(self, now: Now) -> None:
-        before_ms = now.wall_ms - self._settings.expiration_ms
-        due = list(self._silent(before_ms))
-        self._expire_due_ms = now.ms + self._settings.expiration_interval_ms
-        try:
-            for name in due[:_EXPIRED_AT_ONCE]:
-                self._write(name, None)
-        except KafkaError:
-            return
-        if len(due) > _EXPIRED_AT_ONCE:
-            self._expire_due_ms = now.ms + _AGAIN_MS
-
-    def _silent(self, before_ms: int) -> Iterator[str]:
-        for name, found in self._known.items():
-            idle = found.state is not TransactionState.ONGOING and not found.state.is_prepared
-            if idle and found.updated_ms < before_ms:
-                yield name
-
     def _write(self, name: str, found: Transaction | None) -> None:
-        self._journal.append([transaction_records.written(name, found)])
+        self._journal.append([written(name, found)])
         invariant(self._known.get(name) == found, "a record says what it was made from")
 
 

@@ -183,7 +183,7 @@ def _rows(mine: list[Operation]) -> Iterator[dict[str, Any]]:
         return
     try:
         found = infer(mine)
-    except (ValueError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
         yield {"what": REFUSED, "detail": str(error) or "its values are others"}
         return
     begun = {vertex: invoked for invoked, vertex in found.vertices.items()}

@@ -36,7 +36,8 @@ class Findings:
 def kept(table: DataFrame, path: Path) -> DataFrame:
     """The table as a file, so that it is computed once."""
     table.write.parquet(str(path))
-    return table.sparkSession.read.parquet(str(path))
+    # With its schema, or a job would look it up in the file.
+    return table.sparkSession.read.schema(table.schema).parquet(str(path))
 
 
 def refuse(rows: DataFrame) -> None:

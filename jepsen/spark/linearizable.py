@@ -20,9 +20,16 @@ from jepsen.spark.zones import check_zones
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyspark.sql import Row
+
     from jepsen.spark.loading import Histories
 
 _KEY = ["history", "key"]
+_KEYS = """
+SELECT history, key, count(*) AS operations, every(f IN ('read', 'write')) AS plain,
+    every(f IN ('read', 'write', 'cas')) AS register
+FROM {operations} GROUP BY history, key
+"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,8 @@ def check_linearizable(
     operations = histories.operations
     if not isinstance(model_named(model), Register):
         return searched(operations)
-    zones = kept(check_zones(operations, text_of(initial)), scratch / "zones")
+    keys = kept(operations.sparkSession.sql(_KEYS, operations=operations), scratch / "keys")
+    zones = kept(check_zones(operations, keys, text_of(initial)), scratch / "zones")
     counts = zones.where("valid").agg(sql.sum("operations")).first()
     settled = (counts and counts[0]) or 0
     by_zones = _valid(zones.where("valid"), "zones")
@@ -61,12 +69,18 @@ def check_linearizable(
         return by_zones
     done = [by_zones] if settled else []
     rest = operations.join(by_zones, _KEY, "left_anti") if settled else operations
-    if histories.rows > segments.HOT_OPERATIONS:
-        hot = segments.settled_by_segments(rest, model, initial, limits)
-        if hot is not None:
-            done.append(_valid(hot, "segments"))
-            rest = rest.join(hot, _KEY, "left_anti")
+    hot = _hot(keys, by_zones) if histories.rows > segments.HOT_OPERATIONS else []
+    cut = segments.settled_by_segments(rest, hot, model, initial, limits) if hot else None
+    if cut is not None:
+        done.append(_valid(cut, "segments"))
+        rest = rest.join(cut, _KEY, "left_anti")
     return reduce(DataFrame.unionByName, [*done, _confirmed(searched(rest), zones)])
+
+
+def _hot(keys: DataFrame, by_zones: DataFrame) -> list[Row]:
+    """The keys that are to be cut, and how many operations each has."""
+    large = keys.where(sql.col("operations") > segments.HOT_OPERATIONS).where("register")
+    return list(large.join(by_zones, _KEY, "left_anti").select(*_KEY, "operations").collect())
 
 
 def _valid(keys: DataFrame, method: str) -> DataFrame:

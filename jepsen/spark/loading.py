@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from jepsen.errors import InputError
-from jepsen.spark.schema import ADDED, OPERATIONS
+from jepsen.spark.schema import ADDED, OPERATIONS, ddl
 from jepsen.spark.staging import stage
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def load(spark: SparkSession, files: Sequence[str], failures: str, scratch: Path
     if texts:
         staged = scratch / "operations"
         stage(texts, failures, staged)
-        parts.append(spark.read.parquet(str(staged)))
+        parts.append(spark.read.schema(ddl(OPERATIONS)).parquet(str(staged)))
         rows += _row_count(str(staged))
     operations = parts[0]
     for part in parts[1:]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from jepsen.checkers.linearizable import Budget, check_key, nonlinearizable
+from jepsen.checkers.linearizable import STATES_SHARED_MAX, check_key, nonlinearizable
+from jepsen.checkers.machine import Budget, Machine
 from jepsen.checkers.registry import model_named
 from jepsen.checkers.verdict import Anomaly, plain, with_text_keys
 from jepsen.edn import hashable
@@ -106,11 +107,15 @@ def _checked(
     models = {
         lenient: model_named(model, lenient=lenient, initial=initial) for lenient in (True, False)
     }
+    machines = {lenient: Machine(one) for lenient, one in models.items()}
     rows = []
     for (history, lenient, key), mine in grouped(batches):
+        if len(machines[lenient].states) > STATES_SHARED_MAX:
+            machines[lenient] = Machine(models[lenient])
         budget = Budget(memory_bytes, time.monotonic() + time_limit_s, time.monotonic)
         try:
-            result = check_key(hashable(value_of(key)), mine, models[lenient], budget)
+            subject = hashable(value_of(key))
+            result = check_key(subject, mine, models[lenient], budget, machines[lenient])
             rows.append(_row(history, key, result))
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
             rows.append(_refused(history, key, len(mine), str(error)))

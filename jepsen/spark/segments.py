@@ -24,7 +24,7 @@ from jepsen.spark.schema import READ_COLUMNS, operations_of, text_of, value_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
     from jepsen.checkers.models import Register
     from jepsen.history import Operation
@@ -57,10 +57,6 @@ SELECT {", ".join(READ_COLUMNS)}, max(CASE WHEN quiet THEN place DIV :chunk END)
     ) AS chunk
 FROM placed
 """
-_HOT = """
-SELECT history, key, count(*) AS operations FROM {operations}
-GROUP BY history, key HAVING count(*) > :hot AND every(f IN ('read', 'write', 'cas'))
-"""
 _HOT_SQL = "history string, key string, operations long"
 RELATIONS = pa.schema(
     [
@@ -79,16 +75,13 @@ _Group = tuple[str, str, int, bool]
 
 
 def settled_by_segments(
-    operations: DataFrame, model: str, initial: Any, limits: Limits
+    operations: DataFrame, keys: list[Row], model: str, initial: Any, limits: Limits
 ) -> DataFrame | None:
-    """(history, key, operations: how many) of hot keys that are linearizable; None without any.
+    """Of these keys (history, key, operations: how many) those that are linearizable, or None.
 
     Those that are not, and those whose search ran into its limits, are for others to explain.
     """
     spark = operations.sparkSession
-    keys = spark.sql(_HOT, args={"hot": HOT_OPERATIONS}, operations=operations).collect()
-    if not keys:
-        return None
     hot = spark.createDataFrame(keys, _HOT_SQL)
     chunks = spark.sql(_CHUNKS, args={"chunk": CHUNK_OPERATIONS}, operations=operations, hot=hot)
     order = ("history", "key", "chunk")

@@ -72,7 +72,8 @@ class TopicOptions:
         options = {key.lower(): value for key, value in given.items()}
         client = {key: options.pop(key) for key in list(options) if _is_clients(key)}
         _refuse_unknown(options, client)
-        topics = tuple(filter(None, map(str.strip, options.get("subscribe", "").split(","))))
+        names = map(str.strip, options.get("subscribe", "").split(","))
+        topics = tuple(dict.fromkeys(filter(None, names)))
         if not topics:
             raise _refused("subscribe", "names no topic: give one, or several with commas")
         ending = _wanted("endingOffsets", options.get("endingoffsets", LATEST), topics)

@@ -119,8 +119,9 @@ def _places(admin: AdminClient, options: TopicOptions) -> list[Place]:
 
 def _no_answer(options: TopicOptions, error: KafkaException) -> InputError:
     return InputError(
-        f"{NAME}: kafka.bootstrap.servers {options.servers}: {error.args[0].str()}: "
-        "name a broker that can be reached, and what it asks of its clients as kafka.* options"
+        f"{NAME}: kafka.bootstrap.servers {options.servers}: {error.args[0].str()}: name brokers "
+        "that can be reached, give what they ask of clients as kafka.* options, and see that each "
+        "partition has a leader"
     )
 
 

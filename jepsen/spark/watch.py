@@ -20,7 +20,7 @@ from jepsen.checkers.verdict import merge_valid
 from jepsen.errors import InputError
 from jepsen.spark.check import judge
 from jepsen.spark.loading import Histories
-from jepsen.spark.schema import OPERATIONS
+from jepsen.spark.schema import OPERATIONS, ddl
 from jepsen.spark.source import NAME, HistorySource
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class _Judge:
         self.last_s = time.monotonic()
 
     def _judged(self, spark: SparkSession, number: int) -> Seen:
-        rows = spark.read.parquet(str(self._scratch / "came"))
+        came = spark.read.schema(f"{ddl(OPERATIONS)}, n int")
+        rows = came.parquet(str(self._scratch / "came"))
         ended = rows.where(_ENDED).count()
         mine = rows.where(f"{_ENDED} OR n = {number}")
         if self._question.by_key:

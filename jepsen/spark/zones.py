@@ -21,10 +21,7 @@ _NEVER = "9223372036854775807L"
 
 # Every comparison with what may be null is wrapped: a null is no verdict.
 _QUERY = f"""
-WITH plain AS (
-    SELECT history, key, count(*) AS operations FROM {{operations}}
-    GROUP BY history, key HAVING every(f IN ('read', 'write'))
-), mine AS (
+WITH mine AS (
     SELECT history, key, f, type, invoke_index AS invoked,
         CASE WHEN type = 'info' OR complete_index IS NULL THEN {_NEVER}
             ELSE complete_index END AS returned,
@@ -62,16 +59,18 @@ WITH plain AS (
             OR (forward AND coalesce(low < forward_high, false))) AS valid
     FROM beside GROUP BY history, key
 )
-SELECT plain.history, plain.key, plain.operations, coalesce(judged.valid, true) AS valid
-FROM plain LEFT JOIN judged ON plain.history = judged.history AND plain.key = judged.key
-WHERE coalesce(judged.qualifies, true)
+SELECT keys.history, keys.key, keys.operations, coalesce(judged.valid, true) AS valid
+FROM {{keys}} keys LEFT JOIN judged ON keys.history = judged.history AND keys.key = judged.key
+WHERE keys.plain AND coalesce(judged.qualifies, true)
 """
 
 
-def check_zones(operations: DataFrame, initial: str) -> DataFrame:
+def check_zones(operations: DataFrame, keys: DataFrame, initial: str) -> DataFrame:
     """(history, key, operations, valid) of all keys that qualify: only `read` and `write`, every
     value written once at most and never the `initial` one (as text), values with one spelling.
+
+    `keys`: (history, key, operations: how many, plain: whether only `read` and `write`) of all.
     """
     spark = operations.sparkSession
     arguments = {"initial": initial, "atom": ATOM}
-    return spark.sql(_QUERY, args=arguments, operations=operations)
+    return spark.sql(_QUERY, args=arguments, operations=operations, keys=keys)

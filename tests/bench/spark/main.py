@@ -103,11 +103,11 @@ def _hot_key(arguments: argparse.Namespace, scratch: Path) -> dict[str, Any]:
             if turn:
                 times.append([one["median"] for one in by_cores])
                 faster.append(times[-1][0] / times[-1][1])
-    exact = all(one["exact"] and one["statistics"]["keys"] == 1 for one in by_cores)
     return {
         **figure(faster, "times", "goal: at least 1.6", 2),
-        "exact": exact,
+        "exact": all(one["exact"] for one in by_cores),
         "recipe": asdict(recipe),
+        "statistics": by_cores[-1]["statistics"],
         "seconds_on_one_and_two_cores": times,
     }
 

@@ -8,13 +8,18 @@ from uuid import UUID
 
 import pytest
 
+from broker.apis import group_admin
+from broker.coordinator.group_requests import ListGroups
 from broker.protocol.versions import SERVED, ApiKey
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import ConfigRecord
 from tests.unit.broker_apis.asking import TOPIC_ID, ask, asked, new_broker
 from tests.unit.broker_server.fakes import publish, topic_records
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.coordinator.group_requests import GroupRequest
     from tests.unit.broker_server.fakes import FakeBroker
 
 
@@ -29,7 +34,7 @@ async def find(broker: FakeBroker, version: int = 4, key: str = "g") -> dict[str
     return found
 
 
-async def commit(broker: FakeBroker, version: int, offset: int = 5) -> Any:
+async def commit(broker: FakeBroker, version: int, offset: int = 5, group: str = "g") -> Any:
     topic = {
         "name": "t",
         "topic_id": TOPIC_ID,
@@ -39,7 +44,7 @@ async def commit(broker: FakeBroker, version: int, offset: int = 5) -> Any:
         ],
     }
     request = {
-        "group_id": "g",
+        "group_id": group,
         "generation_id_or_member_epoch": -1,
         "member_id": "",
         "retention_time_ms": -1,
@@ -194,6 +199,49 @@ async def test_administration(broker: FakeBroker) -> None:
         answer = await ask(broker, ApiKey.DELETE_GROUPS, version, {"groups_names": ["g", "none"]})
         told = [one["error_code"] for one in answer["results"]]
         assert told == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+@pytest.mark.req("G3")
+async def test_many_groups_are_listed_some_in_each_turn(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await find(broker)
+    assert broker.groups is not None
+    names = [name for name in map(str, range(500)) if broker.groups.partition_of(name) == 7]
+    for name in names:
+        await commit(broker, 9, group=name)
+    monkeypatch.setattr(group_admin, "AT_ONCE", 2)
+    shard = broker.groups.shard_of(names[0])
+    whole, asked_for = shard.ask, list[int]()
+
+    def ask_shard(request: GroupRequest) -> asyncio.Future[Any]:
+        if isinstance(request, ListGroups):
+            asked_for.append(len(request.group_ids))
+        return whole(request)
+
+    monkeypatch.setattr(shard, "ask", ask_shard)
+    turns = broker.groups.turns
+    listing = asyncio.ensure_future(ask(broker, ApiKey.LIST_GROUPS, 4, {"states_filter": []}))
+    seen = 0
+    while not listing.done():
+        await turns.mine()
+        assert len(asked_for) <= seen + 1
+        seen = len(asked_for)
+    assert sum(asked_for) == len(names) > 5
+    assert max(asked_for) == 2
+    assert [one["group_id"] for one in listing.result()["groups"]] == names
+    # A partition that moves away meanwhile is its new coordinator's to tell of.
+    monkeypatch.setattr(shard, "ask", lambda request: _gone(whole, request))
+    assert (await ask(broker, ApiKey.LIST_GROUPS, 4, {"states_filter": []}))["groups"] == []
+    await broker.groups.stop()
+
+
+def _gone(
+    whole: Callable[[GroupRequest], asyncio.Future[Any]], request: GroupRequest
+) -> asyncio.Future[Any]:
+    if isinstance(request, ListGroups):
+        raise KafkaError(ErrorCode.NOT_COORDINATOR)
+    return whole(request)
 
 
 @pytest.mark.req("G1")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.apis import transaction_admin
 from broker.coordinator.transactions import MarkersWritten
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
@@ -113,6 +114,30 @@ async def described(broker: FakeBroker, *names: str) -> list[dict[str, Any]]:
     answer = await ask(broker, ApiKey.DESCRIBE_TRANSACTIONS, 0, message)
     states: list[dict[str, Any]] = answer["transaction_states"]
     return states
+
+
+@pytest.mark.req("T3")
+async def test_many_transactions_are_listed_some_in_each_turn(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"x", "y", "z"}
+    for name in names:
+        await begin(broker, name)
+    monkeypatch.setattr(transaction_admin, "AT_ONCE", 1)
+    assert broker.transactions is not None
+    turns = broker.transactions.shards.turns
+    mine, taken = turns.mine, 0
+
+    async def count() -> None:
+        nonlocal taken
+        taken += 1
+        await mine()
+
+    monkeypatch.setattr(turns, "mine", count)
+    answer = await ask(broker, ApiKey.LIST_TRANSACTIONS, 1, {**NO_FILTER, "duration_filter": -1})
+    assert {one["transactional_id"] for one in answer["transaction_states"]} == names
+    assert taken == len(names)
+    await broker.transactions.stop()
 
 
 @pytest.mark.req("T3", "N1")

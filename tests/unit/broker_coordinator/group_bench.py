@@ -13,8 +13,10 @@ from broker.coordinator.group_requests import (
     Commit,
     DescribeGroup,
     FetchOffsets,
+    FindGroups,
     Heartbeat,
     Join,
+    ListGroups,
     Sync,
 )
 from broker.types import TopicPartition
@@ -23,10 +25,11 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import EMPTY_IMAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from raftctl.metadata.image import TopicsImage
 
+BYTES_MAX = 1_000_000
 WALL_MS = 1_700_000_000_000
 PROTOCOLS = (("range", subscription(["t"])), ("sticky", subscription(["t"])))
 P0 = TopicPartition("t", 0)
@@ -88,7 +91,8 @@ class Bench:
         """Part of `Journal`."""
         if self.refuse is not None:
             raise KafkaError(self.refuse)
-        if len(records) > self.records_max:
+        size = sum(len(one.key) + len(one.value or b"") for one in records)
+        if len(records) > self.records_max or size > BYTES_MAX:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
         self.log += records
         for record in records:
@@ -142,6 +146,14 @@ class Bench:
     def _new_uuid(self) -> str:
         self._uuid += 1
         return str(self._uuid)
+
+    def listed(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[dict[str, Any]]:
+        """The groups that pass the filters."""
+        group_ids = self.ask(FindGroups())
+        found: list[dict[str, Any]] = self.ask(
+            ListGroups(group_ids, frozenset(states), frozenset(types))
+        )
+        return found
 
     # --- requests -------------------------------------------------------------------------------
 

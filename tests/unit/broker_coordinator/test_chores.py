@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.coordinator import group_core
+from broker.coordinator.chores import AT_ONCE
 from broker.coordinator.core import Now
 from broker.coordinator.group_records import CommittedOffset, OffsetKey, offset_record
-from broker.coordinator.group_requests import FetchOffsets, ForgetTopics, ListGroups
-from broker.coordinator.group_upkeep import AT_ONCE
+from broker.coordinator.group_requests import DeleteGroup, FetchOffsets, ForgetTopics
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
 from tests.unit.broker_coordinator.group_bench import Bench
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("G3")
 DAY_MS = 86_400_000
 RETENTION_MS = 7 * DAY_MS
 COUNT = 2 * AT_ONCE + 10
-HOUR_MS = 3_600_000
+CHECK_MS = DAY_MS
 
 
 class Steps(Bench):
@@ -42,12 +42,12 @@ class Steps(Bench):
         return set(self.ask(FetchOffsets(group, None)))
 
     def ids(self) -> list[str]:
-        return [one["group_id"] for one in self.ask(ListGroups(frozenset(), frozenset()))]
+        return [one["group_id"] for one in self.listed()]
 
 
 @pytest.fixture
 def bench() -> Steps:
-    return Steps(offsets_retention_check_interval_ms=str(HOUR_MS))
+    return Steps(offsets_retention_check_interval_ms=str(CHECK_MS))
 
 
 def test_old_offsets_go_in_slices(bench: Steps) -> None:
@@ -67,10 +67,10 @@ def test_many_groups_are_looked_at_in_several_turns(bench: Steps) -> None:
     """With nothing to write: each turn ends after so many, and requests are handled in between."""
     for number in range(30):
         bench.fill(AT_ONCE // 10, group=f"g{number}")
-    bench.sleep(HOUR_MS - 1)
+    bench.sleep(CHECK_MS - 1)
     began = bench.ms
     turns = 0
-    while (due := bench.core.deadline_ms()) is not None and due < began + HOUR_MS:
+    while (due := bench.core.deadline_ms()) is not None and due < began + CHECK_MS:
         assert bench.turn() == 0
         turns += 1
     assert turns >= 3
@@ -89,6 +89,65 @@ def test_what_is_committed_meanwhile_stays(bench: Steps) -> None:
     assert bench.ids() == ["g"]
 
 
+def test_a_large_group_is_deleted_in_slices(bench: Steps) -> None:
+    """Meanwhile nothing is written of it, and others are heard."""
+    bench.fill(COUNT)
+    bench.fill(1, group="other")
+    ticket = bench.begin(DeleteGroup("g"))
+    assert ticket not in bench.told
+    assert len(bench.offsets()) == COUNT - AT_ONCE
+    assert bench.commit("", -1, 7) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for request in (DeleteGroup("g"), bench.join(), bench.sync("m")):
+        assert bench.ask(request) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.commit("", -1, 7, group="other") == ErrorCode.NONE
+    written = []
+    while ticket not in bench.told:
+        written.append(bench.turn())
+    assert written == [AT_ONCE, COUNT - 2 * AT_ONCE + 1]
+    assert bench.told[ticket] is None
+    assert bench.ids() == ["other"]
+    assert bench.ask(DeleteGroup("g")) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert bench.commit("", -1, 8) == ErrorCode.NONE
+    bench.fail_over()
+    assert bench.committed() == 8
+
+
+def test_a_deletion_that_is_refused_half_way_may_be_asked_for_again(bench: Steps) -> None:
+    bench.fill(COUNT)
+    ticket = bench.begin(DeleteGroup("g"))
+    bench.refuse = ErrorCode.NOT_COORDINATOR
+    bench.turn()
+    assert bench.told[ticket] == ErrorCode.NOT_COORDINATOR
+    bench.refuse = None
+    assert len(bench.offsets()) == COUNT - AT_ONCE
+    ticket = bench.begin(DeleteGroup("g"))
+    bench.sleep(1_000)
+    assert bench.told[ticket] is None
+    assert bench.ids() == []
+
+
+def test_chores_take_turns(bench: Steps) -> None:
+    """A group is deleted while all others are looked at."""
+    bench.fill(4 * AT_ONCE, group="other")
+    bench.fill(COUNT)
+    bench.sleep(CHECK_MS)
+    ticket = bench.begin(DeleteGroup("g"))
+    while ticket not in bench.told:
+        bench.turn()
+    # It did not wait until everything else had been looked at.
+    assert bench.core._chores._under_way
+
+
+def test_long_ids_make_smaller_batches(bench: Steps) -> None:
+    """All tombstones of a group's offsets would not be taken as one batch."""
+    group = "g" * 2_000
+    bench.records_max = 300
+    bench.fill(300, group=group)
+    bench.fill(300, group=group, topic="u")
+    assert bench.ask(DeleteGroup(group)) is None
+    assert bench.ids() == []
+
+
 def test_what_is_refused_goes_the_next_time(bench: Steps) -> None:
     bench.fill(3)
     bench.fill(3, group="h")
@@ -97,7 +156,7 @@ def test_what_is_refused_goes_the_next_time(bench: Steps) -> None:
     assert bench.ids() == ["g", "h"]
     bench.ask(ForgetTopics(frozenset({"t"})))
     bench.refuse = None
-    bench.sleep(HOUR_MS)
+    bench.sleep(CHECK_MS)
     assert bench.ids() == []
 
 

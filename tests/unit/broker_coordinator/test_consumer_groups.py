@@ -13,7 +13,6 @@ from broker.coordinator.group_requests import (
     DeleteOffsets,
     DescribeGroup,
     FetchOffsets,
-    ListGroups,
 )
 from broker.coordinator.record_format import version_of
 from raftctl.errors import ErrorCode
@@ -338,7 +337,7 @@ def test_offsets_in_use_stay_and_others_go_with_their_group() -> None:
     assert bench.committed() is None
     assert bench.described() == ErrorCode.GROUP_ID_NOT_FOUND
     bench.fail_over()
-    assert bench.ask(ListGroups(frozenset(), frozenset())) == []
+    assert bench.listed() == []
 
 
 # --- the two protocols ----------------------------------------------------------------------------
@@ -373,8 +372,8 @@ def test_groups_are_listed_with_their_protocol(bench: ConsumerBench) -> None:
     bench.ask(Commit("simple", Caller(""), ((P0, committed),)))
 
     def listed(states: str = "", types: str = "") -> list[tuple[str, str]]:
-        wanted = ListGroups(*(frozenset(one.split()) for one in (states, types)))
-        return [(one["group_id"], one["group_type"]) for one in bench.ask(wanted)]
+        found = bench.listed(states.split(), types.split())
+        return [(one["group_id"], one["group_type"]) for one in found]
 
     assert listed() == [("simple", "classic"), ("g", "consumer")]
     assert listed(types="consumer") == listed(states="stable") == [("g", "consumer")]

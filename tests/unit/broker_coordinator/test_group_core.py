@@ -14,8 +14,9 @@ from broker.coordinator.group_requests import (
     DescribeGroup,
     FetchOffsets,
     ForgetTopics,
+    Heartbeat,
     Leave,
-    ListGroups,
+    Sync,
 )
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
@@ -193,6 +194,27 @@ def test_a_static_member_keeps_its_place_and_fences_its_former_self(bench: Bench
     assert bench.heartbeat(again["member_id"], 1) == ErrorCode.NONE
 
 
+@pytest.mark.req("G2", "G3")
+def test_whoever_was_replaced_is_told_so_and_changes_nothing(bench: Bench) -> None:
+    """Each request names the instance; the member that it had is another's now."""
+    first = bench.ask(bench.join(instance_id="i"))["member_id"]
+    bench.ask(bench.sync(first, 1, {first: b"mine"}))
+    again = bench.ask(bench.join(instance_id="i"))["member_id"]
+    before = (bench.ask(DescribeGroup("g")), list(bench.log))
+    replaced = Caller(first, "i", 1)
+    committed = CommittedOffset(5, -1, "", bench.now.wall_ms)
+    for request in (
+        Heartbeat("g", replaced, bench.topics),
+        Sync("g", replaced, "consumer", "range", ()),
+        Commit("g", replaced, ((P0, committed),)),
+    ):
+        assert bench.ask(request) == ErrorCode.FENCED_INSTANCE_ID
+    (left,) = bench.ask(Leave("g", (replaced,)))["members"]
+    assert left["error_code"] == ErrorCode.FENCED_INSTANCE_ID
+    assert (bench.ask(DescribeGroup("g")), bench.log) == before
+    assert bench.heartbeat(again, 1) == ErrorCode.NONE
+
+
 @pytest.mark.req("G2")
 def test_an_older_client_that_is_back_does_not_take_itself_for_the_leader(bench: Bench) -> None:
     first = bench.ask(bench.join(instance_id="i"))["member_id"]
@@ -359,7 +381,7 @@ def test_offsets_of_an_empty_group_expire(bench: Bench) -> None:
     assert bench.state() is None
     assert [one.value for one in bench.log[-2:]] == [None, None]
     bench.fail_over()
-    assert bench.ask(ListGroups(frozenset(), frozenset())) == []
+    assert bench.listed() == []
 
 
 @pytest.mark.req("G3")
@@ -407,7 +429,7 @@ def test_groups_are_listed_by_state_and_type(bench: Bench) -> None:
     bench.commit("", -1, 5, group="alone")
 
     def listed(states: set[str], types: set[str]) -> list[str]:
-        found = bench.ask(ListGroups(frozenset(states), frozenset(types)))
+        found = bench.listed(states, types)
         return [one["group_id"] for one in found]
 
     assert sorted(listed(set(), set())) == ["alone", "g"]

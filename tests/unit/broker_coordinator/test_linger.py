@@ -17,7 +17,7 @@ class Shards:
     """Each has something to write; `written` says who has, in order."""
 
     def __init__(self, linger_ms: int) -> None:
-        self.linger = Linger(asyncio.get_running_loop(), linger_ms)
+        self.linger = Linger(linger_ms)
         self.written: list[str] = []
         self._some = asyncio.Event()
 

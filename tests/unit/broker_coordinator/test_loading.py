@@ -24,6 +24,7 @@ from broker.coordinator.group_records import (
     offset_record,
 )
 from broker.coordinator.loading import RECORDS_AT_ONCE, replay_log
+from broker.coordinator.turns import Turns
 from broker.log.record_batch import HEADER_BYTES, parse_header
 from broker.log.records import keys_and_values, opened, value_of
 from broker.types import FetchResult, OffsetResult, TopicPartition
@@ -55,6 +56,15 @@ def result_of(call: Callable[[], Any], *errors: type[Exception]) -> Any:
         return call()
     except errors:
         return "refused"
+
+
+@given(key=KEYS, committed=OFFSETS)
+def test_offsets_are_encoded_as_the_tables_say(key: OffsetKey, committed: CommittedOffset) -> None:
+    record = offset_record(key, committed)
+    assert record.key == OFFSET_KEY.encode(key._asdict())
+    if committed.expire_timestamp == NO_EXPIRY:
+        assert record.value == OFFSET_VALUE.encode(committed._asdict())
+    assert offset_record(key, None) == (record.key, None)
 
 
 @given(key=KEYS, committed=OFFSETS, changes=CHANGES)
@@ -133,7 +143,11 @@ async def test_others_have_their_turn_while_a_partition_is_loaded() -> None:
     count = 5 * RECORDS_AT_ONCE + 1
     partition = TopicPartition("__consumer_offsets", 0)
     log = OneBatch(count)
-    assert await replay_log(log, partition, 1, 1_000, replay, lambda *_: None) == count == seen
+    assert (
+        await replay_log(log, partition, 1, 1_000, replay, lambda *_: None, Turns())
+        == count
+        == seen
+    )
     task.cancel()
     gaps = [after - before for before, after in pairwise(turns)]
     assert max(gaps) <= RECORDS_AT_ONCE

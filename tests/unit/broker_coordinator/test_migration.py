@@ -8,7 +8,7 @@ import pytest
 
 from broker.coordinator.consumer_records import ConsumerKey, Kind, consumer_key_of
 from broker.coordinator.embedded_protocol import assignment, subscription
-from broker.coordinator.group_requests import Caller, Leave, ListGroups
+from broker.coordinator.group_requests import Caller, Leave
 from broker.coordinator.record_format import version_of
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
@@ -55,7 +55,7 @@ def classic(bench: ConsumerBench, count: int = 2, *, cooperative: bool) -> list[
 
 
 def kind(bench: ConsumerBench) -> str:
-    (found,) = bench.ask(ListGroups(frozenset(), frozenset()))
+    (found,) = bench.listed()
     return str(found["group_type"])
 
 

@@ -15,7 +15,7 @@ from raftctl.metadata.records import RemoveTopicRecord
 from tests.unit.broker_replication.world import TOPIC_ID, Node, World, config, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from broker.coordinator.shard import Shard
 
@@ -218,6 +218,32 @@ async def test_requests_of_one_turn_are_handled_together() -> None:
         world.elect(2)
         with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
             await asked[0]
+        await coordinators.stop()
+
+
+@pytest.mark.req("G1")
+async def test_what_is_due_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a broker would do at once whatever is due in all its partitions."""
+    async with World(2, listen=True) as world:
+        coordinators = Coordinators(world)
+        world.create_topic(leader=1)
+        await coordinators.loaded(1)
+        due: list[Callable[[], None]] = []
+        monkeypatch.setattr(coordinators.of[1].turns, "take", due.append)
+        shard = next(coordinators.of[1].shards())
+        late = shard.ask(("later", b"k"))
+        await eventually(lambda: bool(due))
+        assert await coordinators.ask(1, 1) == 1
+        assert not late.done()
+        (turn,) = due
+        turn()
+        assert await late == "late"
+        later = shard.ask(("later", b"k"))
+        await eventually(lambda: len(due) == 2)
+        world.elect(2)
+        due[1]()
+        with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
+            await later
         await coordinators.stop()
 
 

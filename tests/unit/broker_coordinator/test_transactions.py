@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.coordinator import transaction_records
+from broker.coordinator import transaction_records, transaction_upkeep
 from broker.coordinator.transaction_state import EPOCH_MAX, Transaction, TransactionState
 from broker.coordinator.transactions import (
     AddPartitions,
@@ -311,6 +311,90 @@ def test_ids_that_nobody_uses_are_forgotten_but_not_those_in_a_transaction() -> 
     assert rig.log[-1].value is None
     rig.fail_over()
     assert set(rig.core.known) == {"busy"}
+
+
+# --- many ids ---------------------------------------------------------------------------------
+
+AT_ONCE = 100
+COUNT = AT_ONCE + 10
+
+
+@pytest.fixture
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_upkeep, "AT_ONCE", AT_ONCE)
+
+
+def turns(rig: Rig) -> list[tuple[int, int]]:
+    """Does what is due now, turn by turn; what each wrote, and how many markers it asked for."""
+    found = []
+    until = rig.now.ms + 1_000
+    while (due := rig.core.deadline_ms()) is not None and due <= until:
+        before = len(rig.log), len(rig.errands)
+        rig.pass_time(max(due - rig.now.ms, 0))
+        found.append((len(rig.log) - before[0], len(rig.errands) - before[1]))
+    return found
+
+
+@pytest.mark.req("T2")
+@pytest.mark.usefixtures("short_turns")
+def test_who_takes_over_asks_for_some_markers_in_each_turn() -> None:
+    """Nobody who waits for these markers goes on before they are written."""
+    rig = Rig()
+    for number in range(COUNT):
+        producer = rig.init(str(number))
+        rig.add(producer, name=str(number))
+        rig.end(producer, commit=True, name=str(number))
+    rig.fail_over()
+    first = len(rig.errands)
+    assert 0 < first < COUNT / 4
+    with pytest.raises(KafkaError) as refused:
+        rig.init(str(COUNT - 1))
+    assert refused.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    each = [markers for _, markers in turns(rig)]
+    assert max(each) <= first
+    assert {one.transactional_id for one in rig.errands} == set(rig.core.known)
+    assert len(rig.write_markers()) == COUNT
+    rig.fail_over()
+    assert rig.errands == []
+
+
+@pytest.mark.req("T3")
+@pytest.mark.usefixtures("short_turns")
+def test_late_transactions_are_aborted_some_in_each_turn() -> None:
+    rig = Rig(Settings(abort_interval_ms=10_000))
+    for number in range(COUNT):
+        rig.add(rig.init(str(number), timeout_ms=5_000), name=str(number))
+    rig.pass_time(9_900)
+    each = turns(rig)
+    assert sum(written for written, _ in each) == COUNT == len(rig.errands)
+    assert max(written for written, _ in each) <= AT_ONCE / 10
+
+
+@pytest.mark.req("T3")
+@pytest.mark.usefixtures("short_turns")
+def test_what_ends_before_its_turn_is_not_aborted() -> None:
+    rig = Rig(Settings(abort_interval_ms=10_000))
+    producers = {str(number): rig.init(str(number), timeout_ms=5_000) for number in range(COUNT)}
+    for name, producer in producers.items():
+        rig.add(producer, name=name)
+    rig.pass_time(10_000)
+    last = str(COUNT - 1)
+    rig.end(producers[last], commit=True, name=last)
+    turns(rig)
+    assert [one.transactional_id for one in rig.errands if one.commit] == [last]
+    assert len(rig.errands) == COUNT
+
+
+@pytest.mark.req("T2")
+@pytest.mark.usefixtures("short_turns")
+def test_ids_are_forgotten_some_in_each_turn() -> None:
+    rig = Rig(Settings(expiration_ms=50_000, expiration_interval_ms=60_000))
+    for number in range(COUNT):
+        rig.init(str(number))
+    rig.pass_time(59_500)
+    each = [written for written, _ in turns(rig) if written]
+    assert each == [AT_ONCE, COUNT - AT_ONCE]
+    assert not rig.core.known
 
 
 @pytest.mark.req("T2")

@@ -43,6 +43,7 @@ class Rig:
         """The responses to patient requests, by their tickets."""
         self._next_ticket = _TICKET
         self.core = self._new_core()
+        self.take(self.core.loaded(self.now))
 
     def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
         assert producer == NOBODY

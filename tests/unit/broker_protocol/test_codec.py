@@ -14,6 +14,7 @@ from kio.serial import entity_reader
 
 from broker.protocol import codec
 from broker.protocol.decoder import unsigned_varint as decode_varint
+from broker.protocol.encoder import EncodedArray
 from broker.protocol.encoder import unsigned_varint as encode_varint
 from broker.protocol.schema import known_versions, load
 from tests.fakes.pieces import as_bytes
@@ -102,6 +103,18 @@ def test_missing_fields_take_their_defaults_and_required_ones_do_not() -> None:
     }
     with pytest.raises(KeyError):
         codec.encode_response_body(22, 4, {"producer_id": 7})
+
+
+@pytest.mark.parametrize("version", known_versions(16))
+@pytest.mark.parametrize("count", [0, 5, 300])
+def test_an_array_may_be_encoded_in_parts(version: int, count: int) -> None:
+    names = ("group_id", "protocol_type", "group_state", "group_type")
+    groups = [{name: f"{name}-{number}" for name in names} for number in range(count)]
+    whole = codec.encode_response_body(16, version, {"error_code": 0, "groups": groups})
+    parts = EncodedArray(16, version, "groups")
+    parts.add(groups[:3])
+    parts.add(groups[3:])
+    assert codec.encode_response_body(16, version, {"error_code": 0, "groups": parts}) == whole
 
 
 def test_records_are_neither_copied_in_nor_out() -> None:

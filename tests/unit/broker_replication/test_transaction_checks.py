@@ -141,6 +141,24 @@ async def test_clients_cannot_write_to_internal_topics(name: str) -> None:
         assert errors == [ErrorCode.INVALID_TOPIC_EXCEPTION, 0]
 
 
+def commit_of(producer: ProducerGoesOn, **changes: Any) -> dict[str, Any]:
+    """A TxnOffsetCommit of group `g`, for partition 0 of topic `t` unless it says otherwise."""
+    partition = {
+        "partition_index": 0,
+        "committed_offset": 5,
+        "committed_metadata": changes.pop("metadata", ""),
+    }
+    return {
+        "transactional_id": "x",
+        "group_id": "g",
+        **producer._asdict(),
+        "generation_id": -1,
+        "member_id": "",
+        "topics": [{"name": changes.pop("topic", "t"), "partitions": [partition]}],
+        **changes,
+    }
+
+
 @pytest.mark.req("T4")
 @pytest.mark.parametrize(
     ("version", "error"), [(3, ErrorCode.INVALID_TXN_STATE), (4, 120), (5, ErrorCode.NONE)]
@@ -149,15 +167,7 @@ async def test_offsets_belong_to_the_transaction_too(version: int, error: int) -
     async with transactions() as found:
         await eventually(lambda: found.node.groups.shard_of("g").is_loaded)
         producer = await found.begin()
-        partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
-        message = {
-            "transactional_id": "x",
-            "group_id": "g",
-            **producer._asdict(),
-            "generation_id": -1,
-            "member_id": "",
-            "topics": [{"name": "t", "partitions": [partition]}],
-        }
+        message = commit_of(producer)
         answer = await found.leader.ask(ApiKey.TXN_OFFSET_COMMIT, version, message)
         assert answer["topics"][0]["partitions"][0]["error_code"] == error
         mine = TopicPartition(OFFSETS, 0)
@@ -166,6 +176,35 @@ async def test_offsets_belong_to_the_transaction_too(version: int, error: int) -
             answer = await found.leader.ask(ApiKey.TXN_OFFSET_COMMIT, version, message)
             assert answer["topics"][0]["partitions"][0]["error_code"] == 0
         assert found.transaction().partitions == {mine}
+
+
+@pytest.mark.req("T3", "T4", "G3")
+async def test_offsets_that_may_not_be_committed_change_nothing() -> None:
+    async with transactions() as found:
+        await eventually(lambda: found.node.groups.shard_of("g").is_loaded)
+        producer = await found.begin()
+        mine, of_another_group = TopicPartition(OFFSETS, 0), TopicPartition(OFFSETS, 1)
+
+        async def error(**changes: Any) -> int:
+            message = commit_of(producer, **changes)
+            answer = await found.leader.ask(ApiKey.TXN_OFFSET_COMMIT, 3, message)
+            return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+        await found.add(producer, of_another_group)
+        assert await error() == ErrorCode.INVALID_TXN_STATE
+        await found.add(producer, mine)
+        log = found.node.hosted(mine).log
+        end = log.log_end_offset
+        assert await error(producer_epoch=1) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await error(producer_id=77) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await error(transactional_id="y") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert await error(group_id="") == ErrorCode.INVALID_GROUP_ID
+        assert await error(topic="absent") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await error(metadata="m" * 4_097) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+        assert await error(generation_id=3, member_id="m") == ErrorCode.ILLEGAL_GENERATION
+        assert log.log_end_offset == end
+        assert await error() == ErrorCode.NONE
+        assert log.log_end_offset == end + 1
 
 
 # --- what operators see ---------------------------------------------------------------------------

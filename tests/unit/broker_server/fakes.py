@@ -6,7 +6,6 @@ import asyncio
 import random
 import struct
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -62,6 +61,7 @@ from raftctl.metadata.requests import (
     TopicResult,
 )
 from raftctl.runtime.real_sending import make_sender
+from tests.unit.broker_server.memory_log import LAST_OFFSET_DELTA_AT, MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -71,9 +71,6 @@ if TYPE_CHECKING:
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.runtime.api import Buffer
-
-_BASE_OFFSET = struct.Struct(">q")
-_LAST_OFFSET_DELTA_AT = 23
 
 
 class Publishing(MetadataCache):
@@ -91,26 +88,6 @@ class Publishing(MetadataCache):
             self.groups.publish(image)
         if self.transactions is not None:
             self.transactions.publish(image)
-
-
-@dataclass
-class MemoryLog:
-    """The batches of one partition, each with the offset after it."""
-
-    batches: list[tuple[int, bytes]] = field(default_factory=list)
-    end: int = 0
-
-    def append(self, records: Buffer) -> int:
-        """Takes one batch; returns the offset it got."""
-        base = self.end
-        (delta,) = struct.unpack_from(">i", records, _LAST_OFFSET_DELTA_AT)
-        self.end += delta + 1
-        self.batches.append((self.end, _BASE_OFFSET.pack(base) + bytes(records[8:])))
-        return base
-
-    def read(self, offset: int) -> list[Buffer]:
-        """The batches from the one that holds `offset` on."""
-        return [data for end, data in self.batches if end > offset]
 
 
 class FakeReplicas:
@@ -166,7 +143,7 @@ class FakeReplicas:
         return [self._fetch_one(p) for p in partitions]
 
     def list_offsets(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
-        """Earliest is 0, all else is the end."""
+        """Earliest is 0; a time's is that of the first batch with a record so new."""
         del replica_id
         results = []
         for lookup in lookups:
@@ -174,8 +151,8 @@ class FakeReplicas:
             if log is None:
                 results.append(OffsetResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
-                offset = 0 if lookup.timestamp == -2 else log.end
-                results.append(OffsetResult(ErrorCode.NONE, offset, -1, 0))
+                offset = log.offset_of(lookup.timestamp)
+                results.append(OffsetResult(ErrorCode.NONE, offset, max(lookup.timestamp, -1), 0))
         return results
 
     def offsets_for_leader_epoch(
@@ -474,7 +451,7 @@ def batch(count: int = 1, filler: bytes = b"x") -> bytes:
     """Bytes that look like a record batch where the fake log looks at them."""
     header = bytearray(61)
     header[16] = 2
-    struct.pack_into(">i", header, _LAST_OFFSET_DELTA_AT, count - 1)
+    struct.pack_into(">i", header, LAST_OFFSET_DELTA_AT, count - 1)
     return bytes(header) + filler
 
 

@@ -101,6 +101,9 @@ async def test_a_group_is_reset_and_deleted(capsys: pytest.CaptureFixture[str]) 
         assert await commands.reset("shift=-15", "--topic", "two:0") == [25]
         assert await commands.reset("shift=-30", "--topic", "two:0") == [0]
         assert await commands.reset("shift=99") == [50, 0]
+        assert await commands.reset("time=0", "--topic", "two:0") == [0]
+        # After the newest record.
+        assert await commands.reset("time=9999999999999", "--topic", "two:0") == [50]
         assert await commands.reset("latest", "--topic", "two", "--topic", "t") == [50, 0, 0]
         for topic in ("no", "two:7"):
             refused = await commands.run("reset-offsets", "g", "--to", "latest", "--topic", topic)

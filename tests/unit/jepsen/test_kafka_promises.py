@@ -113,3 +113,44 @@ def test_what_was_aborted_or_is_not_whole_is_not_read() -> None:
             (1, "ok", "txn", [["r", "x", [1]]]),
         )
         assert {one.name for one in check_list_append(lines, "kafka").anomalies} == {name}
+
+
+_Line = tuple[int | str, str, str, Any]
+
+
+def half_read(before: list[_Line], beside: list[_Line], seen: list[int]) -> list[Op]:
+    """A transaction of two appends of which a reader sees the first; others around it."""
+    micro = [["append", "x", 1], ["append", "x", 2]]
+    return history(
+        *before,
+        (0, "invoke", "txn", micro),
+        (0, "ok", "txn", micro),
+        *beside,
+        (1, "invoke", "txn", [["r", "x", None]]),
+        (1, "ok", "txn", [["r", "x", seen]]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("other", "promised"),
+    [
+        ([["append", "x", 3]], False),
+        ([["append", "y", 3]], True),
+        ([["r", "x", []]], True),
+    ],
+)
+def test_half_a_transaction_is_read_where_another_may_lie_within_it(
+    other: list[Any], promised: bool
+) -> None:
+    """The last stable offset is that other one's first record until it has ended."""
+    lines = half_read([(2, "invoke", "txn", other)], [(2, "ok", "txn", other)], [1])
+    verdict = check_list_append(lines, "kafka")
+    assert verdict.valid is not promised
+    assert "G1b" in {one.name for one in (*verdict.anomalies, *verdict.notes)}
+    assert check_list_append(lines, "read-committed").valid is False
+
+
+def test_what_had_ended_before_does_not_lie_within_a_transaction() -> None:
+    before = [["append", "x", 0]]
+    lines = half_read([(2, "invoke", "txn", before), (2, "ok", "txn", before)], [], [0, 1])
+    assert [one.name for one in check_list_append(lines, "kafka").anomalies] == ["G1b"]

@@ -20,6 +20,7 @@ from tests.spark_equality import (
     random_histories,
     write_table,
 )
+from tests.spark_sessions import quick_session
 from tests.unit.jepsen.histories import KNOWN, history, known
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
@@ -63,16 +64,13 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module", autouse=True)
 def session() -> Iterator[Any]:
     """All commands of this file find it running, which saves each the start of a JVM."""
-    from jepsen.spark.session import java_missing, spark_session
+    from jepsen.spark.session import java_missing
 
     missing = java_missing()
     if missing:
         pytest.skip(missing)
-    with pytest.MonkeyPatch.context() as patch:
-        # A JVM that does not optimize is quicker with what takes moments.
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        with spark_session("local[1]", "1g") as spark:
-            yield spark
+    with quick_session("local[1]") as spark:
+        yield spark
 
 
 def _lines(path: Path, lines: list[Any]) -> str:

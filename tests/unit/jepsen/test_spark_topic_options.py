@@ -23,11 +23,13 @@ BOUNDS = {("x", 0): (2, 9), ("x", 1): (0, 0)}
 
 
 def _options(**given: str) -> TopicOptions:
-    return TopicOptions.of({**SERVERS, "subscribe": "x, y", **given}, starting="earliest")
+    return TopicOptions.of({**SERVERS, "subscribe": "x,y", **given}, starting="earliest")
 
 
 def test_options_are_understood_however_they_are_written() -> None:
-    options = _options(STARTINGOFFSETS='{"x": {"0": 5, "1": -1}}', failOnDataLoss="False")
+    options = _options(
+        subscribe="x, y,x", STARTINGOFFSETS='{"x": {"0": 5, "1": -1}}', failOnDataLoss="False"
+    )
     assert options.topics == ("x", "y")
     assert options.starting == {("x", 0): 5, ("x", 1): -1}
     assert options.ending == "latest"
@@ -103,3 +105,11 @@ def test_a_micro_batch_takes_of_all_logs(most: int | None, found: tuple[int, ...
     end = {("x", 0): 20, ("x", 1): 3, ("y", 0): 0, ("y", 1): 7}
     assert limited(begin, end, most) == dict(zip(end, found, strict=True))
     assert of_document(as_document(end)) == end
+
+
+def test_a_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = pytest.importorskip("jepsen.spark.topic_reads", reason="needs raftctl[spark]")
+    monkeypatch.setattr(reads, "ASKED_S", 0.1)
+    nobody = _options(**{"kafka.bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(InputError, match=r"kafka.bootstrap.servers 127.0.0.1:1: .* reached"):
+        reads.ends_of(nobody)
