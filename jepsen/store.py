@@ -113,6 +113,11 @@ def new_matrix_folder(store: Path) -> Path:
     return folder
 
 
+def store_of_matrix(folder: Path) -> Path:
+    """The store that it was made in."""
+    return folder.parent.parent
+
+
 def runs(store: Path) -> list[RunFolder]:
     """All runs of a store, the newest first."""
     found = [

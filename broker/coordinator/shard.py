@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 RETRY_S = 0.1
 """How long a shard waits before it tries again to load, or looks again what is committed."""
-_GATHERED_MAX = 1_000
+_GATHERED_MAX = 100
 """Requests that share a batch."""
 
 _AS_CLIENTS_KNOW_THEM = {

@@ -16,7 +16,7 @@ from jepsen.core import RunSpec, check_spec, faults_in, overall, workloads_in
 from jepsen.errors import InputError
 from jepsen.faults import PACKAGES
 from jepsen.matrix import Cell, Outcome, matrix, read, summary, text, write
-from jepsen.store import DEFAULT_STORE, LATEST, new_matrix_folder
+from jepsen.store import DEFAULT_STORE, LATEST, new_matrix_folder, store_of_matrix
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,9 +72,10 @@ def run(
     some unknown, 255 if a run could not be judged, 254 bad arguments, 130 interrupted.
     """
     if resume:
-        command, cells = read(Path(resume))
+        folder = Path(resume).resolve()
+        command, cells = read(folder)
         cells = [one if one.judged else one.again() for one in cells]
-        raise typer.Exit(_all(Path(resume), command, cells, Path(store), output))
+        raise typer.Exit(_all(folder, command, cells, store_of_matrix(folder), output))
     options.check_words(env, "all")
     template = RunSpec(
         "",

@@ -66,6 +66,7 @@ HUNTS = (
     Hunt("consumer_reads_uncommitted", "queue", ("partition",)),
     Hunt("fenced_broker_leads", "queue", ("kill",)),
     Hunt("leader_epoch_stays", "queue", ("kill",)),
+    Hunt("aborted_transactions_are_not_told", "queue-txn", ("kill",)),
 )
 
 

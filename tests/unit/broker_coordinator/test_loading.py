@@ -58,6 +58,15 @@ def result_of(call: Callable[[], Any], *errors: type[Exception]) -> Any:
         return "refused"
 
 
+@given(key=KEYS, committed=OFFSETS)
+def test_offsets_are_encoded_as_the_tables_say(key: OffsetKey, committed: CommittedOffset) -> None:
+    record = offset_record(key, committed)
+    assert record.key == OFFSET_KEY.encode(key._asdict())
+    if committed.expire_timestamp == NO_EXPIRY:
+        assert record.value == OFFSET_VALUE.encode(committed._asdict())
+    assert offset_record(key, None) == (record.key, None)
+
+
 @given(key=KEYS, committed=OFFSETS, changes=CHANGES)
 def test_offsets_are_decoded_as_the_tables_say(
     key: OffsetKey, committed: CommittedOffset, changes: list[tuple[int, int]]

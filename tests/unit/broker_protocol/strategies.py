@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
+from broker.protocol.schema import load
+
 if TYPE_CHECKING:
-    from broker.protocol.schema import Field, Struct
+    from broker.protocol.schema import Direction, Field, Struct
 
 _INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@cache
+def messages_of(key: int, version: int, direction: Direction) -> st.SearchStrategy[dict[str, Any]]:
+    """Any message of this version, made once: that takes longer than to draw one."""
+    return messages(load(key, version, direction))
 
 
 def messages(table: Struct) -> st.SearchStrategy[dict[str, Any]]:

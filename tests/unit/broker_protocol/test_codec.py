@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,17 +18,19 @@ from broker.protocol.encoder import EncodedArray
 from broker.protocol.encoder import unsigned_varint as encode_varint
 from broker.protocol.schema import known_versions, load
 from tests.fakes.pieces import as_bytes
-from tests.unit.broker_protocol.strategies import from_entity, messages, plain
+from tests.unit.broker_protocol.strategies import from_entity, messages_of, plain
+
+if TYPE_CHECKING:
+    from broker.protocol.schema import Direction
 
 APIS = [0, 1, 2, 3, 10, 18, 19, 20, 22, 23, 32, 60, 75]
 MESSAGES = [(key, version) for key in APIS for version in known_versions(key)]
 
 
 @st.composite
-def exchanges(draw: st.DrawFn, direction: str) -> tuple[int, int, dict[str, Any]]:
+def exchanges(draw: st.DrawFn, direction: Direction) -> tuple[int, int, dict[str, Any]]:
     key, version = draw(st.sampled_from(MESSAGES))
-    table = load(key, version, "request" if direction == "request" else "response")
-    return key, version, draw(messages(table))
+    return key, version, draw(messages_of(key, version, direction))
 
 
 @pytest.mark.req("N1")

@@ -174,7 +174,7 @@ def test_a_matrix_that_was_interrupted_goes_on_with_what_has_no_verdict(
 
     verdicts.clear()
     interrupted.clear()
-    assert run(["test-all", "--resume", latest, "--store", str(tmp_path)]) == 0
+    assert run(["test-all", "--resume", latest]) == 0
     second = kept(tmp_path)
     assert [one["verdict"] for one in second] == ["valid"] * 4
     assert second[1] == first[1]
