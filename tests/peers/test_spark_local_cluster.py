@@ -13,11 +13,12 @@ from confluent_kafka.admin import AdminClient
 
 from jepsen.cli.main import run
 from jepsen.errors import InputError
-from jepsen.spark.generate.recipe import Recipe
 from tests.integration.clusters import wait_until
 from tests.integration.kafka_clients import CLIENTS, Record
 from tests.peers.tools import need
-from tests.spark_equality import generated, write_table
+from tests.spark_equality import write_table
+from tests.spark_sessions import quick_session
+from tests.unit.jepsen.histories import history
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
 
@@ -42,16 +43,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def session(home: Path) -> Iterator[Any]:
     """Two workers of one core and 1 GiB, and their executors."""
-    from jepsen.spark.session import spark_session
     from jepsen.spark.topic import TopicSource
 
     need("java")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(home))
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        with spark_session("local-cluster[2,1,1024]", "1g") as spark:
-            # What takes moments is not worth compiling.
-            spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        with quick_session("local-cluster[2,1,1024]") as spark:
             spark.dataSource.register(TopicSource)
             yield spark
 
@@ -64,10 +61,12 @@ def test_two_executors_judge(
 
     wait_until(lambda: executors() == {"0", "1"}, lambda: f"two executors: {executors()}", 300)
     table = tmp_path / "history.parquet"
-    write_table({"made": generated(Recipe("register", 200, 10, 3), tmp_path)}, table)
-    assert run(["spark", "check", str(table), "--print", "json"]) == 1
-    (verdict,) = json.loads(capsys.readouterr().out)
-    assert verdict["statistics"]["keys_invalid"] == 3
+    asked = [(0, "invoke", "add", 1), (0, "ok", "add", 1), (1, "invoke", "read", None)]
+    reads = {f"sees {seen}": [*asked, (1, "ok", "read", seen)] for seen in ([1], [])}
+    write_table({name: history(*lines) for name, lines in reads.items()}, table)
+    assert run(["spark", "check", str(table), "--checker", "set"]) == 1
+    said = [f"{table}:sees [1] valid", f"{table}:sees [] invalid", "all invalid"]
+    assert sorted(capsys.readouterr().out.splitlines()) == sorted(said)
 
 
 def _send(bootstrap: str, topic: str, values: range, partition: int = 0, **more: Any) -> None:

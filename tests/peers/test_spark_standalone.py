@@ -17,6 +17,7 @@ from jepsen.spark.generate.recipe import Recipe
 from tests.integration.clusters import wait_until
 from tests.peers.tools import need
 from tests.spark_equality import generated, write_table
+from tests.spark_sessions import JVM_OPTIONS, SQL_SETTINGS
 
 pyspark = pytest.importorskip("pyspark", reason="needs raftctl[spark]")
 
@@ -32,8 +33,7 @@ CONF = {
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{START_TIMEOUT_S}s",
-    # What takes moments is not worth compiling.
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **SQL_SETTINGS,
 }
 
 
@@ -45,7 +45,7 @@ def _environment(folder: Path) -> dict[str, str]:
     python.chmod(0o755)
     return {
         **os.environ,
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "JAVA_TOOL_OPTIONS": JVM_OPTIONS,
         "PYSPARK_DRIVER_PYTHON": str(python),
         "PYSPARK_PYTHON": str(python),
         "PYTHONPATH": "",
