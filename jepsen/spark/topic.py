@@ -32,8 +32,6 @@ from pyspark.sql.streaming.datasource import (
 
 from jepsen.errors import InputError
 from jepsen.spark.topic_options import (
-    EARLIEST,
-    LATEST,
     NAME,
     TopicOptions,
     as_document,
@@ -70,11 +68,11 @@ class TopicSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Of what is there now. Raises InputError."""
-        return _Table(TopicOptions.of(self.options, starting=EARLIEST))
+        return _Table(TopicOptions.of(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Of what comes. Raises InputError."""
-        return _Stream(TopicOptions.of(self.options, starting=LATEST))
+        return _Stream(TopicOptions.of(self.options, stream=True))
 
 
 class _Reader:

@@ -20,13 +20,14 @@ _RELATIVE = {EARLIEST: -2, LATEST: -1}
 """As numbers, which is how JSON says it of one partition."""
 _CLIENT = "kafka."
 _SERVERS = "kafka.bootstrap.servers"
+_LIMIT = "maxOffsetsPerTrigger"
 _OPTIONS = {
     one.lower(): one
     for one in (
         "subscribe",
         "startingOffsets",
         "endingOffsets",
-        "maxOffsetsPerTrigger",
+        _LIMIT,
         "failOnDataLoss",
         "kafkaConsumer.pollTimeoutMs",
     )
@@ -67,11 +68,14 @@ class TopicOptions:
     """How long there may be no record before a task gives up."""
 
     @classmethod
-    def of(cls, given: Mapping[str, str], *, starting: str) -> TopicOptions:
-        """Understands the options; `starting` is what holds without one. Raises InputError."""
+    def of(cls, given: Mapping[str, str], *, stream: bool = False) -> TopicOptions:
+        """Understands the options of a table or a stream. Raises InputError."""
         options = {key.lower(): value for key, value in given.items()}
         client = {key: options.pop(key) for key in list(options) if _is_clients(key)}
         _refuse_unknown(options, client)
+        starting, elsewhere = (LATEST, "endingOffsets") if stream else (EARLIEST, _LIMIT)
+        if elsewhere.lower() in options:
+            raise _refused(elsewhere, f"says nothing of a {'stream' if stream else 'table'}")
         names = map(str.strip, options.get("subscribe", "").split(","))
         topics = tuple(dict.fromkeys(filter(None, names)))
         if not topics:
@@ -79,14 +83,14 @@ class TopicOptions:
         ending = _wanted("endingOffsets", options.get("endingoffsets", LATEST), topics)
         if ending == EARLIEST:
             raise _refused("endingOffsets", "would leave nothing to read: use latest or offsets")
-        most = options.get("maxoffsetspertrigger")
+        most = options.get(_LIMIT.lower())
         wait = options.get("kafkaconsumer.polltimeoutms", str(_POLL_TIMEOUT_MS))
         return cls(
             topics,
             tuple((key.removeprefix(_CLIENT), value) for key, value in sorted(client.items())),
             _wanted("startingOffsets", options.get("startingoffsets", starting), topics),
             ending,
-            None if most is None else _positive("maxOffsetsPerTrigger", most),
+            None if most is None else _positive(_LIMIT, most),
             _flag("failOnDataLoss", options.get("failondataloss", "true")),
             _positive("kafkaConsumer.pollTimeoutMs", wait) / 1000,
         )

@@ -185,7 +185,7 @@ def test_what_cannot_be_read_is_told(bootstrap: str, new_topic: Callable[[str], 
         _read(bootstrap, topic, endingOffsets=json.dumps({topic: {"0": 6}}))
     with pytest.raises(InputError, match=r'kafka\.\*: No such configuration property: "bogus"'):
         _read(bootstrap, topic, **{"kafka.bogus": "1"})
-    hasty = TopicOptions.of({**servers, "kafkaConsumer.pollTimeoutMs": "1"}, starting="earliest")
+    hasty = TopicOptions.of({**servers, "kafkaConsumer.pollTimeoutMs": "1"})
     with pytest.raises(InputError, match="no record after"):
         list(read_piece(hasty, Piece(topic, 0, 3, 9)))
     stream = TopicSource(servers).streamReader(None)

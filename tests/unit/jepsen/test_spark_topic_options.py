@@ -23,7 +23,11 @@ BOUNDS = {("x", 0): (2, 9), ("x", 1): (0, 0)}
 
 
 def _options(**given: str) -> TopicOptions:
-    return TopicOptions.of({**SERVERS, "subscribe": "x,y", **given}, starting="earliest")
+    return TopicOptions.of({**SERVERS, "subscribe": "x,y", **given})
+
+
+def _of_stream(**given: str) -> TopicOptions:
+    return TopicOptions.of({**SERVERS, "subscribe": "x,y", **given}, stream=True)
 
 
 def test_options_are_understood_however_they_are_written() -> None:
@@ -36,7 +40,8 @@ def test_options_are_understood_however_they_are_written() -> None:
     assert options.servers == "a:1,b:2"
     assert options.offsets_max is None
     assert not options.fail_on_data_loss
-    assert _options(maxOffsetsPerTrigger="7").offsets_max == 7
+    assert _of_stream(maxOffsetsPerTrigger="7").offsets_max == 7
+    assert (_options().starting, _of_stream().starting) == ("earliest", "latest")
     assert dict(_options(**{"kafka.fetch.min.bytes": "1"}).client)["fetch.min.bytes"] == "1"
 
 
@@ -55,7 +60,7 @@ def test_options_are_understood_however_they_are_written() -> None:
         ({"startingOffsets": '{"z": {"0": 1}}'}, "names the topic z"),
         ({"endingOffsets": '{"x": {"0": -3}}'}, "x/0: -3 is no offset"),
         ({"endingOffsets": '{"x": {"0": true}}'}, "x/0: True is no offset"),
-        ({"maxOffsetsPerTrigger": "0"}, "'0' is no number above 0"),
+        ({"maxOffsetsPerTrigger": "7"}, "maxOffsetsPerTrigger says nothing of a table"),
         ({"kafkaConsumer.pollTimeoutMs": "1.5"}, "'1.5' is no number above 0"),
         ({"failOnDataLoss": "no"}, "'no' is neither true nor false"),
     ],
@@ -63,6 +68,13 @@ def test_options_are_understood_however_they_are_written() -> None:
 def test_what_is_wrong_is_named(given: dict[str, str], why: str) -> None:
     with pytest.raises(InputError, match=f"raftctl-topic: .*{why}"):
         _options(**given)
+
+
+def test_what_is_wrong_with_a_stream_is_named() -> None:
+    with pytest.raises(InputError, match="maxOffsetsPerTrigger '0' is no number above 0"):
+        _of_stream(maxOffsetsPerTrigger="0")
+    with pytest.raises(InputError, match="endingOffsets says nothing of a stream"):
+        _of_stream(endingOffsets="latest")
 
 
 @pytest.mark.parametrize(
