@@ -50,6 +50,8 @@ COMMANDS = {
     "offsets": "offsets",
     "demo": "demo.command",
     "cluster-id": "cluster_id",
+    "verifiable-producer": "verifiable_producer",
+    "verifiable-consumer": "verifiable_consumer",
     "completion": "completion",
     "plugins": "info",
     "version": "info",

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.arguments import LONG_MAX, not_empty
+from raftctl.cli.arguments import LONG_MAX
 from raftctl.cli.files import client_settings
-from raftctl.cli.output import BootstrapOption, Output, OutputOption, say, say_progress, show
+from raftctl.cli.output import (
+    BootstrapOption,
+    Output,
+    OutputOption,
+    PropertyOption,
+    TopicOption,
+    say,
+    say_progress,
+    show,
+)
 from raftctl.cli.termination import terminate_as_interrupt
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 from raftctl.json_values import value_fields
@@ -34,14 +43,6 @@ _ANY_PARTITION = -1
 """To librdkafka: chosen by key, or by chance."""
 PARTITION_MAX = 2**31 - 1
 TIMEOUT_MS_MAX = 86_400_000
-
-TopicOption = Annotated[
-    str, typer.Option("--topic", metavar="TOPIC", callback=not_empty("--topic"))
-]
-PropertyOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A setting of librdkafka's client, e.g. `acks=1`."),
-]
 
 
 class Isolation(enum.StrEnum):

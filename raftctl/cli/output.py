@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import json
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.arguments import bootstrap_servers
+from raftctl.cli.arguments import bootstrap_servers, not_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,6 +39,13 @@ BootstrapOption = Annotated[
         help="Brokers to ask, of any Kafka cluster.",
         callback=bootstrap_servers,
     ),
+]
+TopicOption = Annotated[
+    str, typer.Option("--topic", metavar="TOPIC", callback=not_empty("--topic"))
+]
+PropertyOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="A setting of librdkafka's client, e.g. `acks=1`."),
 ]
 ConfigOption = Annotated[
     str, typer.Option("--config", metavar="FILE", help="The node's .properties file.")
@@ -77,6 +85,12 @@ def say(text: str) -> None:
     """Prints text to stdout at once."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     sys.stdout.flush()
+
+
+def say_event(event: str, **fields: Any) -> None:
+    """Prints an event as a line of JSON, with the time in ms since the epoch."""
+    document = {"timestamp": time.time_ns() // 1_000_000, "name": event, **fields}
+    say(json.dumps(document, separators=(",", ":")))
 
 
 def say_progress(sentence: str) -> None:

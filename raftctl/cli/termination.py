@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import FrameType
 
-    Handler = Callable[[int, FrameType | None], NoReturn] | signal.Handlers
+    Handler = Callable[[int, FrameType | None], None] | signal.Handlers
 
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -26,6 +26,25 @@ def terminate_as_interrupt() -> Iterator[None]:
 
     with _handled(_ENDING, interrupt):
         yield
+
+
+class Ending:
+    """How often this process was told to end."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+
+@contextlib.contextmanager
+def ending_when_told() -> Iterator[Ending]:
+    """Inside, Ctrl-C, SIGTERM and SIGHUP are counted only: for loops that end when they can."""
+    ending = Ending()
+
+    def count(number: int, frame: FrameType | None) -> None:
+        ending.told += 1
+
+    with _handled((signal.SIGINT, *_ENDING), count):
+        yield ending
 
 
 @contextlib.contextmanager

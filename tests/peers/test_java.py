@@ -9,6 +9,7 @@ import pytest
 
 from raftctl.cli.topics import admin_client, create_topic
 from tests.integration.clusters import wait_until
+from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import CLIENTS, Record, end_offsets
 from tests.peers.programs import JavaTools
 from tests.peers.tools import INSTALL_TIMEOUT_S
@@ -82,6 +83,13 @@ def test_verifiable_producer_and_offsets(
         if one["name"] == "producer_send_success"
     }
     assert len(sent) == 1000
+    ours = raftctl("verifiable-producer", *server, "--max-messages", "1")
+    assert shapes(ours.stdout) == shapes(printed)
+    sent |= {
+        (one["partition"], one["offset"]): one["value"].encode()
+        for one in map(json.loads, ours.stdout.splitlines())
+        if one["name"] == "producer_send_success"
+    }
     for client in CLIENTS:
         found = {
             (number, offset): record.value
@@ -94,6 +102,34 @@ def test_verifiable_producer_and_offsets(
     assert java("GetOffsetShell", *server, "--time", "-2").splitlines() == [
         f"{topic}:{number}:0" for number in range(3)
     ]
+
+
+def shapes(printed: str) -> dict[str, dict[str, object]]:
+    """The fields of each kind of event, with their types."""
+    told = [json.loads(line) for line in printed.splitlines()]
+    return {one["name"]: {field: shape(value) for field, value in one.items()} for one in told}
+
+
+def shape(value: object) -> object:
+    """The types of a value of JSON; a list is as its first."""
+    if isinstance(value, list):
+        return [shape(one) for one in value[:1]]
+    if isinstance(value, dict):
+        return {field: shape(one) for field, one in value.items()}
+    return type(value)
+
+
+def test_our_verifiable_consumer_tells_what_theirs_does(
+    bootstrap: str, new_topic: Callable[[str], str]
+) -> None:
+    java, topic = JavaTools("4.1.0"), new_topic("java-verifiable-consumer")
+    CLIENTS[0].write(bootstrap, topic, [Record(line.encode(), b"key") for line in LINES])
+    place = ["--bootstrap-server", bootstrap, "--topic", topic, "--verbose"]
+    place += ["--max-messages", "10"]
+    theirs = java("VerifiableConsumer", *place, "--group-id", "theirs")
+    ours = raftctl("verifiable-consumer", *place, "--group-id", "ours").stdout
+    assert shapes(ours) == shapes(theirs)
+    assert {"partitions_assigned", "record_data", "offsets_committed"} < set(shapes(ours))
 
 
 @pytest.mark.req("G4")

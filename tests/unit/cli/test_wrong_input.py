@@ -35,8 +35,9 @@ COMMANDS = dict(commands((), typer.main.get_command(make_app())))
 
 @pytest.mark.req("A1", "A2")
 def test_every_command_prints_tables_and_json() -> None:
-    """A node writes its log, and a shell's completion is a script."""
-    without = {("start",), ("completion",)}
+    """A node writes its log, a shell's completion is a script, and events are always JSON."""
+    events = {("verifiable-producer",), ("verifiable-consumer",)}
+    without = {("start",), ("completion",), *events}
     for words, command in COMMANDS.items():
         options = {name: one for one in command.params for name in one.opts}
         metavar = getattr(options.get("--output"), "metavar", None)
