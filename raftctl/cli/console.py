@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer, Message, Producer
 
+    Headers = list[tuple[str, str | bytes | None]]
+
 app = typer.Typer(help="Writes lines as records, and shows records as lines.", no_args_is_help=True)
 
 AT_ONCE = 500
@@ -43,6 +45,12 @@ _ANY_PARTITION = -1
 """To librdkafka: chosen by key, or by chance."""
 PARTITION_MAX = 2**31 - 1
 TIMEOUT_MS_MAX = 86_400_000
+
+
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME=VALUE", help="A header of each record; repeatable."),
+]
 
 
 class Isolation(enum.StrEnum):
@@ -81,6 +89,7 @@ def produce(
         str | None,
         typer.Option(metavar="TEXT", help="A value that is this text is null: a tombstone."),
     ] = None,
+    header: HeaderOption = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds to wait for each record's answer.", min=0.1, max=3600)
     ] = 30.0,
@@ -94,6 +103,7 @@ def produce(
     """
     if key_separator == "":
         raise ConfigError("--key-separator is empty: write the text between key and value")
+    headers = _headers(header or ())
     from confluent_kafka import Producer
 
     from raftctl.bench.clients import new_client, partitions_of
@@ -106,13 +116,25 @@ def produce(
     known = partitions_of(producer, topic)
     if partition is not None and partition not in known:
         raise _no_such_partition(topic, partition, known)
-    writing = _Writing(producer, topic, partition)
+    writing = _Writing(producer, topic, partition, headers)
     separator = None if key_separator is None else key_separator.encode()
     marker = None if null_marker is None else null_marker.encode()
     lines = typer.get_binary_stream("stdin")
     written = writing.write(_records(lines, separator, marker), timeout)
     document = {"topic": topic, "records": writing.acknowledged, "partitions": written}
     show(output, document, f"wrote {writing.acknowledged} records to {topic}")
+
+
+def _headers(items: Iterable[str]) -> Headers:
+    """In the order given; a name may come more than once, as in Kafka's records."""
+    headers: Headers = []
+    for item in items:
+        name, equals, value = item.partition("=")
+        # What the shell gave that is no UTF-8 may be a value, but no name.
+        if not (name and equals) or any("\udc80" <= one <= "\udcff" for one in name):
+            raise ConfigError(f"--header {item}: write NAME=VALUE")
+        headers.append((name, value.encode(errors="surrogateescape")))
+    return headers
 
 
 def _records(
@@ -134,10 +156,13 @@ def _records(
 class _Writing:
     """Records under way, and what became of them."""
 
-    def __init__(self, producer: Producer, topic: str, partition: int | None) -> None:
+    def __init__(
+        self, producer: Producer, topic: str, partition: int | None, headers: Headers
+    ) -> None:
         self._producer = producer
         self._topic = topic
         self._partition = _ANY_PARTITION if partition is None else partition
+        self._headers = headers
         self._refused: Any = None
         self._written: dict[int, dict[str, int]] = {}
         self.acknowledged = 0
@@ -171,7 +196,12 @@ class _Writing:
         while True:
             try:
                 self._producer.produce(
-                    self._topic, value, key, partition=self._partition, on_delivery=self._delivered
+                    self._topic,
+                    value,
+                    key,
+                    partition=self._partition,
+                    on_delivery=self._delivered,
+                    headers=self._headers,
                 )
                 self._producer.poll(0)
                 return

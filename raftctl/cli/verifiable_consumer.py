@@ -135,12 +135,11 @@ def verifiable_consumer(
         # As Java's clients; librdkafka's default is the other.
         "isolation.level": "read_uncommitted",
     }
+    consumer = new_client(Consumer, bootstrap_server, defaults, client_settings(command_property))
+    partitions_of(consumer, topic)
+    member = _Member(consumer, max_messages, commits=not enable_autocommit, verbose=verbose)
     with ending_when_told() as ending:
-        settings = client_settings(command_property)
-        consumer = new_client(Consumer, bootstrap_server, defaults, settings)
-        member = _Member(consumer, max_messages, commits=not enable_autocommit, verbose=verbose)
         try:
-            partitions_of(consumer, topic)
             member.run(topic, ending)
         finally:
             member.close()
@@ -170,7 +169,6 @@ class _Member:
         self._commits = commits
         self._verbose = verbose
         self._records: list[Message] = []
-        self._started = False
 
     def run(self, topic: str, ending: Ending) -> None:
         """Reads until it has all, or this process is told to end. KafkaError if an error ends
@@ -178,7 +176,6 @@ class _Member:
         """
         from raftctl.bench.clients import kafka_errors
 
-        self._started = True
         say_event("startup_complete")
         with kafka_errors():
             self._consumer.subscribe([topic], on_assign=_tell_assigned, on_revoke=self._revoked)
@@ -189,8 +186,7 @@ class _Member:
     def close(self) -> None:
         """Leaves the group, which takes its partitions."""
         self._consumer.close()
-        if self._started:
-            say_event("shutdown_complete")
+        say_event("shutdown_complete")
 
     def _poll(self) -> None:
         """Takes what is there already, once there is something."""

@@ -84,9 +84,9 @@ def verifiable_producer(
         "partitioner": "murmur2_random",
     }
     settings = client_settings(command_property)
+    producer = new_client(Producer, bootstrap_server, defaults, settings)
+    partitions_of(producer, topic)
     with ending_when_told() as ending:
-        producer = new_client(Producer, bootstrap_server, defaults, settings)
-        partitions_of(producer, topic)
         run = _Run(producer, topic, ending)
         run.send_all(_records(max_messages, value_prefix, repeating_keys), throughput)
         run.close(throughput)

@@ -64,7 +64,8 @@ async def test_lines_become_records_and_records_lines(
         console = Console(broker, monkeypatch, capsys)
         keyed = ("--topic", "two", "--key-separator", ": ", "--null-marker", "NULL")
         lines = b"a: 1\r\nb: NULL\n: x: y\nc: \xff"
-        wrote = await console.produce(*keyed, "--partition", "1", lines=lines)
+        headers = ("--header", "trace=a=b", "--header", "trace=")
+        wrote = await console.produce(*keyed, *headers, "--partition", "1", lines=lines)
         ends = {"partition": 1, "first_offset": 0, "last_offset": 3}
         assert wrote == {"topic": "two", "records": 4, "partitions": [ends]}
         records = await console.consume("--topic", "two", *ALL, "4")
@@ -75,6 +76,8 @@ async def test_lines_become_records_and_records_lines(
             ("c", None),
         ]
         assert records[1]["value"] is None
+        both = [{"name": "trace", "value": "a=b"}, {"name": "trace", "value": ""}]
+        assert all(one["headers"] == both for one in records)
         assert records[3]["value_base64"] == "/w=="
         assert {one["partition"] for one in records} == {1}
         assert records[0]["timestamp_ms"] > 0
@@ -115,6 +118,9 @@ async def test_what_ends_early_or_makes_no_sense_is_told(
             (("produce", *at, "--partition", "7"), 1, "t has the partitions 0 to 0"),
             (("produce", *at, "--key-separator", ""), 2, "--key-separator is empty"),
             (("produce", *at, "--command-property", "x=1"), 2, "--command-property"),
+            (("produce", *at, "--header", "x"), 2, "--header x: write NAME=VALUE"),
+            (("produce", *at, "--header", "=x"), 2, "--header =x: write NAME=VALUE"),
+            (("produce", *at, "--header", "\udcff=x"), 2, "write NAME=VALUE"),
             (("produce", "--topic", ""), 2, "--topic is empty"),
             (("consume", *at, "--partition", "7"), 1, "t has the partitions 0 to 0"),
             (("consume", "--topic", "none"), 1, "no topic none; raftctl topics create makes one"),

@@ -15,7 +15,7 @@ import pytest
 from broker.types import AppendResult
 from raftctl.cli.main import run
 from raftctl.errors import ErrorCode
-from tests.unit.broker_server.test_groups import add_topic, quick
+from tests.unit.broker_server.test_groups import add_topic, quick, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -186,7 +186,7 @@ async def started(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
         await made.wait()
 
 
-async def until(
+async def read_until(
     process: asyncio.subprocess.Process, is_it: Callable[[dict[str, Any]], bool]
 ) -> None:
     """Reads events up to the first that is it."""
@@ -211,10 +211,26 @@ async def test_both_end_cleanly_when_they_are_told() -> None:
             started("verifiable-producer", *at, "--throughput", "100") as writing,
             started(*consumer) as reading,
         ):
-            await until(reading, lambda one: one["name"] == "offsets_committed")
+            await read_until(reading, lambda one: one["name"] == "offsets_committed")
             told = await ended(writing, signal.SIGTERM)
             assert [one["name"] for one in told[-2:]] == ["shutdown_complete", "tool_data"]
             assert told[-1]["sent"] == told[-1]["acked"] > 0
             assert not named(told, "producer_send_error")
             told = await ended(reading, signal.SIGINT)
             assert [one["name"] for one in told[-2:]] == ["partitions_revoked", "shutdown_complete"]
+
+
+async def test_a_producer_told_twice_gives_up_what_is_not_answered() -> None:
+    async with quick("t") as broker:
+        broker.replicas.hold = True
+        at = ("--topic", "t", "--bootstrap-server", broker.address)
+        async with started("verifiable-producer", *at, "--max-messages", "1") as writing:
+            await until(lambda: bool(broker.replicas.held))
+            writing.send_signal(signal.SIGINT)
+            writing.send_signal(signal.SIGTERM)
+            out, _ = await writing.communicate()
+            assert writing.returncode == 1
+            told = [json.loads(line) for line in out.splitlines()]
+            (one,) = named(told, "producer_send_error")
+            assert (one["value"], one["exception"]) == ("0", "_PURGE_INFLIGHT")
+            assert (told[-1]["sent"], told[-1]["acked"]) == (1, 0)
