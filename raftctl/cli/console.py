@@ -130,9 +130,10 @@ def _headers(items: Iterable[str]) -> Headers:
     headers: Headers = []
     for item in items:
         name, equals, value = item.partition("=")
-        # What the shell gave that is no UTF-8 may be a value, but no name.
-        if not (name and equals) or any("\udc80" <= one <= "\udcff" for one in name):
-            raise ConfigError(f"--header {item}: write NAME=VALUE")
+        if not (name and equals):
+            raise ConfigError(f"--header {item!a}: write NAME=VALUE")
+        if any("\udc80" <= one <= "\udcff" for one in name):
+            raise ConfigError(f"--header {item!a}: the name is not UTF-8")
         headers.append((name, value.encode(errors="surrogateescape")))
     return headers
 
