@@ -9,6 +9,7 @@ kept waiting.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -72,5 +73,7 @@ class Linger:
     def _write(self) -> None:
         self._handle, self._is_soon = None, False
         gathered, self._gathered = self._gathered, {}
-        for write in gathered.values():
-            write()
+        with contextlib.ExitStack() as writes:
+            # Called in order when the block ends, also if one of them fails.
+            for write in reversed(gathered.values()):
+                writes.callback(write)

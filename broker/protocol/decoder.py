@@ -26,6 +26,10 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _VARINT_BYTES_MAX = 5
 _UUID_BYTES = 16
+_STRING_BYTES_MAX = 32_767
+"""As where the length has two bytes: who writes it down in such a form must not fail. Apache
+Kafka's decoders refuse more, too.
+"""
 
 
 class MalformedError(Exception):
@@ -172,6 +176,8 @@ def _string_decoder(field: Field, length: Decoder, *, nullable: bool) -> Decoder
         end = start + size
         if end > len(frame):
             raise MalformedError(f"{field.name} reaches past the end")
+        if size > _STRING_BYTES_MAX:
+            raise MalformedError(f"{field.name} has {size} bytes, and may have {_STRING_BYTES_MAX}")
         return frame[start:end].decode(), end
 
     return decode

@@ -108,3 +108,20 @@ async def test_no_time_at_all_is_a_turn_of_the_loop() -> None:
     assert await shards.in_time() == ["stuck"]
     shards.gather("a", "b")
     assert await shards.in_time() == ["a", "b"]
+
+
+@pytest.mark.req("G2")
+async def test_a_write_that_fails_keeps_no_other_shard_from_its_own() -> None:
+    told: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+
+    def fail() -> None:
+        raise ValueError("not written")
+
+    shards = Shards(-1)
+    shards.gather("a")
+    shards.linger.gathered("broken", fail)
+    shards.gather("b")
+    assert await shards.next_turn() == ["a", "b"]
+    assert told == ["not written"]

@@ -155,6 +155,18 @@ def test_an_array_is_not_believed_its_length(count: int) -> None:
             codec.decode_request(header + body)
 
 
+@pytest.mark.req("N3")
+def test_a_compact_string_is_no_longer_than_others_can_be() -> None:
+    for size, malformed in ((32_767, False), (32_768, True)):
+        message = {**_smallest(8, 9), "group_id": "g" * size}
+        frame = codec.encode_request(8, 9, 1, "c", message)[4:]
+        if malformed:
+            with pytest.raises(codec.MalformedError, match="group_id"):
+                codec.decode_request(frame)
+        else:
+            assert codec.decode_request(frame).body == message
+
+
 def test_unknown_tagged_fields_are_skipped() -> None:
     message = {"client_software_name": "n", "client_software_version": "v"}
     frame = codec.encode_request(18, 3, 5, "c", message)[4:]
