@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jepsen.checkers.verdict import WORDS
 from jepsen.core import LOG_FAULTS, LOG_WORKLOADS, RunSpec
 from jepsen.errors import InputError
 
@@ -26,12 +27,6 @@ NOT_RUN = "not run"
 CRASHED = "crashed"
 JSON_NAME = "matrix.json"
 MARKDOWN_NAME = "matrix.md"
-WORDS: Mapping[Valid | None, str] = {
-    True: "valid",
-    False: "invalid",
-    "unknown": "unknown",
-    None: CRASHED,
-}
 
 
 class Outcome(NamedTuple):
@@ -56,7 +51,9 @@ class Cell:
     @property
     def word(self) -> str:
         """For people."""
-        return NOT_RUN if self.outcome is None else WORDS[self.outcome.valid]
+        if self.outcome is None:
+            return NOT_RUN
+        return CRASHED if self.outcome.valid is None else WORDS[self.outcome.valid]
 
     @property
     def nemesis(self) -> str:
@@ -129,7 +126,7 @@ def text(cells: Sequence[Cell]) -> list[str]:
 def summary(cells: Sequence[Cell]) -> str:
     """How many there are of each verdict, in a sentence."""
     words = [one.word for one in cells]
-    kinds = [*WORDS.values(), NOT_RUN]
+    kinds = [*WORDS.values(), CRASHED, NOT_RUN]
     counted = [f"{words.count(kind)} {kind}" for kind in kinds if kind in words]
     seconds = sum(one.outcome.seconds for one in cells if one.outcome is not None)
     return f"{len(cells)} tests: {', '.join(counted)}, in {seconds / 60:.0f} minutes"

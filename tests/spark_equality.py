@@ -11,6 +11,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 HOT_OPERATIONS, CHUNK_OPERATIONS = 20, 4
 Verdicts = dict[tuple[str, str], str]
 """(history, key as text) to the verdict."""
+Comparison = Callable[..., tuple[list[str], Counter[str]]]
+"""(histories, folder, options of `jepsen spark check`) to (what differs, how many of each kind)."""
 
 
 def random_history(rng: random.Random) -> list[Op]:
@@ -147,6 +150,26 @@ def compare(
         key: (wanted.get(key), found.get(key)) for key in keys if wanted.get(key) != found.get(key)
     }
     return differing, methods
+
+
+def show_differences(
+    program: str,
+    description: str | None,
+    made: Callable[[int, int], dict[str, list[Op]]],
+    compared: Comparison,
+) -> None:
+    """A command that compares so many histories from a seed on; exit status 1 if some differ."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--master", default="local[*]")
+    arguments = parser.parse_args()
+    histories = made(arguments.count, arguments.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        differing, kinds = compared(histories, Path(folder), "--master", arguments.master)
+    sys.stdout.write(f"{arguments.count} histories: {dict(kinds)}; {len(differing)} differ\n")
+    sys.stdout.writelines(f"{line}\n" for line in differing[:20])
+    sys.exit(bool(differing))
 
 
 def main() -> None:

@@ -7,23 +7,20 @@ the two differ.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
-import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.kafka.check import check_kafka
 from jepsen.checkers.verdict import verdict_document
 from jepsen.cli.main import run
 from jepsen.history import Op, OpType
-from tests.spark_equality import write_table
+from tests.spark_equality import show_differences, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 ELSEWHERE = ("G", "committed-offset")
 """What begins so is no matter of SQL, but for G1a."""
@@ -195,21 +192,5 @@ def random_logs(count: int, seed: int) -> dict[str, list[Op]]:
     return {str(number): random_log(random.Random(number)) for number in range(seed, seed + count)}
 
 
-def main() -> None:
-    """Compares; exit status 1 if something differs."""
-    parser = argparse.ArgumentParser(prog="tests.spark_logs", description=__doc__)
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--master", default="local[*]")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        differing, kinds = compare(
-            random_logs(arguments.count, arguments.seed), Path(folder), "--master", arguments.master
-        )
-    sys.stdout.write(f"{arguments.count} histories: {dict(kinds)}; {len(differing)} differ\n")
-    sys.stdout.writelines(f"{line}\n" for line in differing[:20])
-    sys.exit(bool(differing))
-
-
 if __name__ == "__main__":
-    main()
+    show_differences("tests.spark_logs", __doc__, random_logs, compare)

@@ -7,23 +7,20 @@ the two differ.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
-import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.list_append import check_list_append
 from jepsen.checkers.verdict import verdict_document
 from jepsen.cli.main import run
 from jepsen.history import Op, OpType
-from tests.spark_equality import write_table
+from tests.spark_equality import show_differences, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 Found = list[tuple[Any, ...]]
 """(name, the rest of it as JSON, lines), in order; of a cycle how long it is."""
@@ -166,21 +163,5 @@ def many_txns(count: int, seed: int) -> dict[str, list[Op]]:
     return {str(one): random_txns(random.Random(one)) for one in range(seed, seed + count)}
 
 
-def main() -> None:
-    """Compares; exit status 1 if something differs."""
-    parser = argparse.ArgumentParser(prog="tests.spark_txns", description=__doc__)
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--master", default="local[*]")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        differing, kinds = compare(
-            many_txns(arguments.count, arguments.seed), Path(folder), "--master", arguments.master
-        )
-    sys.stdout.write(f"{arguments.count} histories: {dict(kinds)}; {len(differing)} differ\n")
-    sys.stdout.writelines(f"{line}\n" for line in differing[:20])
-    sys.exit(bool(differing))
-
-
 if __name__ == "__main__":
-    main()
+    show_differences("tests.spark_txns", __doc__, many_txns, compare)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Valid = Literal[True, False, "unknown"]
 """As it stands in results: true, false or "unknown"."""
+WORDS: Mapping[Valid, str] = {True: "valid", False: "invalid", "unknown": "unknown"}
+"""For people."""
 
 
 @dataclass(frozen=True, slots=True)

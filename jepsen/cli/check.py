@@ -12,7 +12,7 @@ from jepsen import edn
 from jepsen.checkers.linearizable import Budget
 from jepsen.checkers.list_append import CONSISTENCY
 from jepsen.checkers.registry import CHECKER_NAMES, LINEARIZABLE, MODELS, checker_named, model_named
-from jepsen.checkers.verdict import Verdict, merge_valid, verdict_document
+from jepsen.checkers.verdict import WORDS, Verdict, merge_valid, verdict_document
 from jepsen.cli.output import (
     Output,
     OutputOption,
@@ -21,7 +21,6 @@ from jepsen.cli.output import (
     say,
     say_json,
     tell,
-    word,
 )
 from jepsen.errors import InputError
 from jepsen.formats import Format, detect, read_text
@@ -136,7 +135,7 @@ def _judge(
 
 def show(file: str, verdict: Verdict) -> None:
     """Prints a history's verdict, and on stderr what was found."""
-    say(f"{file} {word(verdict.valid)}")
+    say(f"{file} {WORDS[verdict.valid]}")
     for line in anomaly_lines(verdict):
         tell(f"  {line}")
     if verdict.why_unknown:

@@ -46,11 +46,6 @@ def say_json(document: Any) -> None:
     say(json.dumps(document, indent=2, default=plain, ensure_ascii=False))
 
 
-def word(valid: Valid) -> str:
-    """The verdict in a word."""
-    return {True: "valid", False: "invalid", "unknown": "unknown"}[valid]
-
-
 def exit_status(valid: Valid) -> int:
     """The status that tells a verdict."""
     return {True: 0, False: 1, "unknown": 2}[valid]

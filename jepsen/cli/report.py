@@ -10,10 +10,11 @@ from urllib.parse import parse_qsl, quote, unquote
 
 import typer
 
+from jepsen.checkers.verdict import WORDS
 from jepsen.cli.output import say, tell
 from jepsen.errors import InputError
 from jepsen.report.index import Row, faults_of, index_page
-from jepsen.report.page import WORDS, report_page
+from jepsen.report.page import report_page
 from jepsen.running import judge_folder
 from jepsen.store import DEFAULT_STORE, RunFolder, runs
 

@@ -12,9 +12,9 @@ import typer
 
 from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
 from jepsen.checkers.registry import LINEARIZABLE, MODELS
-from jepsen.checkers.verdict import merge_valid, verdict_document
+from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
 from jepsen.cli.check import FAILURES, MIB, model_option, one_of, show
-from jepsen.cli.output import Output, exit_status, say, say_json, word
+from jepsen.cli.output import Output, exit_status, say, say_json
 from jepsen.errors import InputError
 from jepsen.spark.generate.recipe import WORKLOADS, Recipe
 from jepsen.spark.report import spark_page
@@ -121,7 +121,7 @@ def check(
             show(file, verdict)
     valid = merge_valid(one.valid for one in verdicts.values())
     if shown is Output.TABLE and len(verdicts) > 1:
-        say(f"all {word(valid)}")
+        say(f"all {WORDS[valid]}")
     raise typer.Exit(exit_status(valid))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jepsen.checkers.verdict import WORDS
 from jepsen.cli import options
 from jepsen.cli.output import (
     Output,
@@ -17,7 +18,6 @@ from jepsen.cli.output import (
     say,
     say_json,
     tell,
-    word,
 )
 from jepsen.core import WORKLOADS, RunSpec, overall
 from jepsen.faults import PACKAGES
@@ -104,7 +104,7 @@ def _show(folder: RunFolder, verdicts: dict[str, Verdict], output: Output) -> No
         say_json({"folder": str(folder.path), **(folder.results or {})})
         return
     for name, verdict in verdicts.items():
-        tell(f"{name}: {word(verdict.valid)}  {verdict.why_unknown}".rstrip())
+        tell(f"{name}: {WORDS[verdict.valid]}  {verdict.why_unknown}".rstrip())
         for line in anomaly_lines(verdict):
             tell(f"  {line}")
-    say(f"{folder.path} {word(overall(verdicts))}")
+    say(f"{folder.path} {WORDS[overall(verdicts)]}")

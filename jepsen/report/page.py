@@ -6,6 +6,7 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from jepsen.checkers.verdict import WORDS
 from jepsen.report.plots import (
     COLOURS,
     QUANTILES,
@@ -28,7 +29,6 @@ ANOMALIES_SHOWN_MAX = 20
 """Of each checker; results.json has all."""
 LINES_SHOWN_MAX = 12
 NONLINEARIZABLE = "nonlinearizable"
-WORDS = {True: "valid", False: "invalid", "unknown": "unknown"}
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px; padding: 0 1rem;
   color: #1c2330; background: #fff }

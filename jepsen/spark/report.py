@@ -6,8 +6,8 @@ import json
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.verdict import merge_valid, verdict_document
-from jepsen.report.page import LINES_SHOWN_MAX, WORDS, document
+from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
+from jepsen.report.page import LINES_SHOWN_MAX, document
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

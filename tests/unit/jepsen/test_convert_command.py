@@ -40,7 +40,7 @@ def test_it_comes_back_from_edn_as_it_was(source: str, tmp_path: Path) -> None:
 
 
 def test_parquet_keeps_what_clients_did(source: str, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow", reason="needs raftctl[parquet]")
     there, back = tmp_path / "there.parquet", tmp_path / "back.jsonl"
     assert run(["convert", source, str(there)]) == 0
     assert run(["convert", str(there), str(back)]) == 0
