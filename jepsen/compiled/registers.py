@@ -1,0 +1,479 @@
+"""Is each register's history linearizable? Just-in-time linearization, compiled.
+
+A configuration is a value and a mask of the pending operations that have taken effect, each of
+which has a slot. Where an operation returns, only configurations survive in which it has taken
+effect; the others are extended by what is pending. Four things keep the set small:
+
+* What only reads takes effect as soon as it is legal, and needs no slot if it is so everywhere.
+* Of pending operations that are equal the one that returns first takes effect first.
+* Of configurations that differ only in operations with unknown outcome the one that used fewer
+  suffices.
+* An operation with unknown outcome is forgotten as soon as nobody needs what it writes.
+
+Sources: Lowe, "Testing for linearizability"; Wing and Gong. `jepsen/checkers/visits.py` and
+`counting.py` explain more and hold more; what is too large here is theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from jepsen.compiled.compiler import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+READ, WRITE, CAS, FAILED_CAS = 0, 1, 2, 3
+"""What an operation does. FAILED_CAS: the value was another one than expected."""
+NEVER = 2**63 - 1
+"""Where an operation returns whose outcome is unknown."""
+VALID, INVALID, OPEN = 0, 1, 2
+"""Verdicts. OPEN: too large for this search."""
+CONFIGURATIONS_MAX = 4_096
+_SLOTS_MAX = 62
+_LINEAR_MAX = 16
+"""Sets up to this size are looked through; larger ones have a table."""
+_NOTHING = -1
+_MIX_VALUE, _MIX_MASK = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9
+
+_VALUE, _MASK, _TABLE, _ABOUT = 0, 1, 2, 3
+"""Rows of a set of configurations, none of which suffices in place of another: values and masks;
+places of these by hash, with the generation they belong to above 32 bits; and this about it all:"""
+_SIZE, _GENERATION, _OVERFLOWED, _ROOM = 0, 1, 2, 3
+
+_F, _A, _B, _RETURNED = 0, 1, 2, 3
+"""Rows of the pending operations, by their slots."""
+_EXPIRES, _EQUAL, _ONLY_READS, _GAINED = 4, 5, 6, 7
+"""When an unknown one is not needed any more. The slots of equal ones that return earlier. Whether
+it changes nothing. The slots of it and of reads that are legal after it, where `_gain` was called.
+"""
+_ORDER, _STATUS = 8, 9
+"""More rows: the slots by when their operations return, and this about all:"""
+_COUNT, _OCCUPIED, _UNKNOWN, _EXPIRY = 0, 1, 2, 3
+"""How many there are, masks of slots, and when the first expires."""
+
+if TYPE_CHECKING:
+    _Table: TypeAlias = "NDArray[np.int64]"
+
+
+def judge(
+    starts: NDArray[np.int64],
+    f: NDArray[np.int8],
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    invoked: NDArray[np.int64],
+    returned: NDArray[np.int64],
+    initial: int,
+    configurations_max: int = CONFIGURATIONS_MAX,
+) -> NDArray[np.int8]:
+    """The verdict on each key, by number.
+
+    Key k's operations are rows `starts[k]` up to `starts[k + 1]`, sorted by `invoked`. Values are
+    any numbers: `a` is read, written or expected, and a CAS writes `b`. `returned`: NEVER if the
+    outcome is unknown, so that the operation may take effect at any time after, or never. What
+    begins where another returns is concurrent with it. `initial` is every key's first value.
+    Operations that say nothing, as a write that failed, are left out by the caller.
+    """
+    return judge_with_peaks(starts, f, a, b, invoked, returned, initial, configurations_max)[0]
+
+
+@compiled
+def judge_with_peaks(
+    starts: NDArray[np.int64],
+    f: NDArray[np.int8],
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    invoked: NDArray[np.int64],
+    returned: NDArray[np.int64],
+    initial: int,
+    configurations_max: int,
+) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """As `judge`, and so many configurations as each key had at most."""
+    keys = len(starts) - 1
+    verdicts: NDArray[np.int8] = np.empty(keys, np.int8)
+    peaks: _Table = np.empty(keys, np.int64)
+    sets = _new_sets(configurations_max)
+    pending: _Table = np.zeros((10, _SLOTS_MAX + 2), np.int64)
+    for key in range(keys):
+        rows = slice(starts[key], starts[key + 1])
+        verdicts[key], peaks[key] = _judge_key(
+            f[rows], a[rows], b[rows], invoked[rows], returned[rows], initial, sets, pending
+        )
+    return verdicts, peaks
+
+
+@compiled
+def _judge_key(
+    f: NDArray[np.int8],
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    invoked: NDArray[np.int64],
+    returned: NDArray[np.int64],
+    initial: int,
+    sets: _Table,
+    pending: _Table,
+) -> tuple[int, int]:
+    """Goes through the history of one key: verdict, and configurations at most."""
+    current, other, seen = sets[0], sets[1], sets[2]
+    expires = _expiries(f, a, b, invoked, returned)
+    pending[_STATUS] = 0
+    pending[_STATUS, _EXPIRY] = NEVER
+    _clear(current)
+    _add(current, initial, 0, 0, 0)
+    peak = 1
+    for row in range(len(f) + 1):
+        now = invoked[row] if row < len(f) else NEVER
+        while pending[_STATUS, _COUNT] and pending[_RETURNED, pending[_ORDER, 0]] < now:
+            slot = pending[_ORDER, 0]
+            if _return(current, other, seen, pending, slot):
+                current, other = other, current
+            if current[_ABOUT, _OVERFLOWED] or seen[_ABOUT, _OVERFLOWED]:
+                return OPEN, peak
+            if not current[_ABOUT, _SIZE]:
+                return INVALID, peak
+            peak = max(peak, current[_ABOUT, _SIZE])
+            _release(pending, slot)
+        if pending[_STATUS, _EXPIRY] < now:
+            _forget(current, other, pending, now)
+            current, other = other, current
+        if row == len(f) or (returned[row] == NEVER and expires[row] < now):
+            continue
+        only_reads = _only_reads(f[row], a[row], b[row])
+        if only_reads and (returned[row] == NEVER or _legal_everywhere(current, f[row], a[row])):
+            continue
+        if pending[_STATUS, _COUNT] == _SLOTS_MAX:
+            return OPEN, peak
+        slot = _occupy(pending, f[row], a[row], b[row], returned[row], expires[row])
+        if only_reads:
+            _read_at_once(current, f[row], a[row], slot)
+    return VALID, peak
+
+
+# --- operations with unknown outcome ----------------------------------------------------------
+
+
+@compiled
+def _expiries(
+    f: NDArray[np.int8],
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    invoked: NDArray[np.int64],
+    returned: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """For each operation with unknown outcome, when the last returns that needs what it writes.
+
+    That one reads or expects the value. Where a CAS was seen to fail, any value may be needed.
+    """
+    unknown = 0
+    for row in range(len(f)):
+        unknown += returned[row] == NEVER
+    if not unknown:
+        return returned
+    places = 2
+    while places < 2 * len(f):
+        places *= 2
+    values: _Table = np.empty(places, np.int64)
+    until: _Table = np.full(places, _NOTHING)
+    failed = _NOTHING
+    for row in range(len(f)):
+        if f[row] == FAILED_CAS:
+            failed = max(failed, returned[row])
+        elif f[row] == CAS or (f[row] == READ and returned[row] != NEVER):
+            at = _place(values, until, a[row])
+            values[at] = a[row]
+            until[at] = max(until[at], returned[row])
+    expires = returned.copy()
+    for row in range(len(f)):
+        if returned[row] == NEVER:
+            written = b[row] if f[row] == CAS else a[row]
+            expires[row] = max(until[_place(values, until, written)], failed)
+    return expires
+
+
+@compiled
+def _place(values: NDArray[np.int64], until: NDArray[np.int64], value: int) -> int:
+    """Where a table has the value, or has room for it."""
+    last = len(values) - 1
+    at = _hash(value, 0) & last
+    while until[at] != _NOTHING and values[at] != value:
+        at = (at + 1) & last
+    return at
+
+
+@compiled
+def _forget(current: _Table, other: _Table, pending: _Table, now: int) -> None:
+    """Frees the slots of what nobody needs any more; the configurations go to the other set."""
+    gone = 0
+    next_expiry = NEVER
+    at = pending[_STATUS, _COUNT] - 1
+    while at >= 0:
+        slot = pending[_ORDER, at]
+        if pending[_RETURNED, slot] == NEVER:
+            if pending[_EXPIRES, slot] < now:
+                gone |= 1 << slot
+                _release(pending, slot)
+            else:
+                next_expiry = min(next_expiry, pending[_EXPIRES, slot])
+        at -= 1
+    pending[_STATUS, _EXPIRY] = next_expiry
+    _clear(other)
+    for one in range(current[_ABOUT, _SIZE]):
+        mask = current[_MASK, one] & ~gone
+        _add(other, current[_VALUE, one], mask, pending[_STATUS, _UNKNOWN], 0)
+
+
+# --- slots ------------------------------------------------------------------------------------
+
+
+@compiled
+def _occupy(pending: _Table, f: int, a: int, b: int, returned: int, expires: int) -> int:
+    """Gives the operation a slot, and its place in the order."""
+    slot = 0
+    while pending[_STATUS, _OCCUPIED] >> slot & 1:
+        slot += 1
+    pending[_F, slot], pending[_A, slot], pending[_B, slot] = f, a, b
+    pending[_ONLY_READS, slot] = _only_reads(f, a, b)
+    pending[_RETURNED, slot], pending[_EXPIRES, slot], pending[_EQUAL, slot] = returned, expires, 0
+    at = pending[_STATUS, _COUNT]
+    while at and pending[_RETURNED, pending[_ORDER, at - 1]] > returned:
+        pending[_ORDER, at] = pending[_ORDER, at - 1]
+        at -= 1
+    pending[_ORDER, at] = slot
+    pending[_STATUS, _COUNT] += 1
+    pending[_STATUS, _OCCUPIED] |= 1 << slot
+    if returned == NEVER:
+        pending[_STATUS, _UNKNOWN] |= 1 << slot
+        pending[_STATUS, _EXPIRY] = min(pending[_STATUS, _EXPIRY], expires)
+    for place in range(pending[_STATUS, _COUNT]):
+        one = pending[_ORDER, place]
+        if pending[_F, one] == f and pending[_A, one] == a and (f != CAS or pending[_B, one] == b):
+            if place < at:
+                pending[_EQUAL, slot] |= 1 << one
+            elif place > at:
+                pending[_EQUAL, one] |= 1 << slot
+    return slot
+
+
+@compiled
+def _release(pending: _Table, slot: int) -> None:
+    """Frees the slot."""
+    kept = 0
+    for place in range(pending[_STATUS, _COUNT]):
+        one = pending[_ORDER, place]
+        if one != slot:
+            pending[_ORDER, kept] = one
+            pending[_EQUAL, one] &= ~(1 << slot)
+            kept += 1
+    pending[_STATUS, _COUNT] = kept
+    pending[_STATUS, _OCCUPIED] &= ~(1 << slot)
+    pending[_STATUS, _UNKNOWN] &= ~(1 << slot)
+
+
+# --- what the operations do -------------------------------------------------------------------
+
+
+@compiled
+def _only_reads(f: int, a: int, b: int) -> bool:
+    """Whether the operation changes nothing, where it is legal."""
+    return f in (READ, FAILED_CAS) or (f == CAS and a == b)
+
+
+@compiled
+def _legal(f: int, a: int, value: int) -> bool:
+    """Whether what only reads is legal."""
+    return (value != a) if f == FAILED_CAS else (value == a)
+
+
+@compiled
+def _legal_everywhere(current: _Table, f: int, a: int) -> bool:
+    """Whether what only reads takes effect at once, however things stand: it needs no slot."""
+    size: int = current[_ABOUT, _SIZE]
+    one = 0
+    while one < size and _legal(f, a, current[_VALUE, one]):
+        one += 1
+    return one == size
+
+
+@compiled
+def _read_at_once(current: _Table, f: int, a: int, slot: int) -> None:
+    """What only reads takes effect where it is legal."""
+    for one in range(current[_ABOUT, _SIZE]):
+        if _legal(f, a, current[_VALUE, one]):
+            current[_MASK, one] |= 1 << slot
+
+
+@compiled
+def _gain(pending: _Table) -> None:
+    """Finds what comes with each operation that changes something."""
+    for place in range(pending[_STATUS, _COUNT]):
+        slot = pending[_ORDER, place]
+        if pending[_ONLY_READS, slot]:
+            continue
+        after = pending[_B, slot] if pending[_F, slot] == CAS else pending[_A, slot]
+        gained = 1 << slot
+        for reader in range(pending[_STATUS, _COUNT]):
+            one = pending[_ORDER, reader]
+            if pending[_ONLY_READS, one] and _legal(pending[_F, one], pending[_A, one], after):
+                gained |= 1 << one
+        pending[_GAINED, slot] = gained
+
+
+@compiled
+def _return(
+    current: _Table,
+    survivors: _Table,
+    seen: _Table,
+    pending: _Table,
+    slot: int,
+) -> bool:
+    """Keeps the configurations in which the slot's operation is in effect, or makes others so.
+
+    Returns whether they are among `survivors` now, not in `current`.
+    """
+    bit = 1 << slot
+    size = current[_ABOUT, _SIZE]
+    waiting = False
+    for one in range(size):
+        if not current[_MASK, one] & bit:
+            waiting = True
+            break
+    if not waiting:
+        for one in range(size):
+            current[_MASK, one] ^= bit
+        return False
+    unknown = pending[_STATUS, _UNKNOWN]
+    _clear(survivors)
+    _clear(seen)
+    for one in range(size):
+        value, mask = current[_VALUE, one], current[_MASK, one]
+        if mask & bit:
+            _add(survivors, value, mask ^ bit, unknown, 0)
+        else:
+            _add(seen, value, mask, unknown, 0)
+    _gain(pending)
+    head = 0
+    while head < seen[_ABOUT, _SIZE]:
+        head += 1
+        _extend(seen[_VALUE, head - 1], seen[_MASK, head - 1], bit, pending, seen, head, survivors)
+    return True
+
+
+@compiled
+def _extend(
+    value: int,
+    mask: int,
+    bit: int,
+    pending: _Table,
+    seen: _Table,
+    head: int,
+    survivors: _Table,
+) -> None:
+    """Lets each pending operation take effect that can and changes something or has to."""
+    unknown = pending[_STATUS, _UNKNOWN]
+    for place in range(pending[_STATUS, _COUNT]):
+        slot = pending[_ORDER, place]
+        if mask >> slot & 1 or pending[_ONLY_READS, slot] or ~mask & pending[_EQUAL, slot]:
+            continue
+        after = pending[_A, slot]
+        if pending[_F, slot] == CAS:
+            if value != after:
+                continue
+            after = pending[_B, slot]
+        if value == after and unknown >> slot & 1:
+            continue
+        new = mask | pending[_GAINED, slot]
+        if new & bit:
+            _add(survivors, after, new ^ bit, unknown, 0)
+        else:
+            _add(seen, after, new, unknown, head)
+
+
+# --- sets of configurations -------------------------------------------------------------------
+
+
+@compiled
+def _new_sets(configurations_max: int) -> _Table:
+    """Room for three sets."""
+    places = 2 * _LINEAR_MAX
+    while places < 2 * configurations_max:
+        places *= 2
+    sets: _Table = np.zeros((3, 4, places), np.int64)
+    sets[:, _ABOUT, _ROOM] = configurations_max
+    return sets
+
+
+@compiled
+def _clear(those: _Table) -> None:
+    those[_ABOUT, _SIZE] = 0
+    those[_ABOUT, _GENERATION] += 1
+    those[_ABOUT, _OVERFLOWED] = 0
+
+
+@compiled
+def _add(those: _Table, value: int, mask: int, unknown: int, fixed: int) -> None:
+    """Adds a configuration unless one suffices that used no more of the unknown operations.
+
+    It takes the place of one that used more, but not of the first `fixed` ones.
+    """
+    size = those[_ABOUT, _SIZE]
+    if size <= _LINEAR_MAX:
+        for one in range(size):
+            if _suffices(those, one, value, mask, unknown, fixed):
+                return
+        if size < _LINEAR_MAX:
+            _append(those, value, mask)
+            return
+        for one in range(size):
+            at = _vacancy(those, those[_VALUE, one], those[_MASK, one] & ~unknown)
+            those[_TABLE, at] = those[_ABOUT, _GENERATION] << 32 | one
+    last = those.shape[1] - 1
+    at = _hash(value, mask & ~unknown) & last
+    while those[_TABLE, at] >> 32 == those[_ABOUT, _GENERATION]:
+        if _suffices(those, those[_TABLE, at] & 0xFFFFFFFF, value, mask, unknown, fixed):
+            return
+        at = (at + 1) & last
+    if _append(those, value, mask):
+        those[_TABLE, at] = those[_ABOUT, _GENERATION] << 32 | size
+
+
+@compiled
+def _suffices(those: _Table, one: int, value: int, mask: int, unknown: int, fixed: int) -> bool:
+    """Whether that member makes the new one unnecessary, if need be as it takes its place."""
+    own = those[_MASK, one]
+    if those[_VALUE, one] != value or (own ^ mask) & ~unknown:
+        return False
+    if not own & ~mask:
+        return True
+    if mask & ~own or one < fixed:
+        return False
+    those[_MASK, one] = mask
+    return True
+
+
+@compiled
+def _append(those: _Table, value: int, mask: int) -> bool:
+    size = those[_ABOUT, _SIZE]
+    if size == those[_ABOUT, _ROOM]:
+        those[_ABOUT, _OVERFLOWED] = 1
+        return False
+    those[_VALUE, size], those[_MASK, size] = value, mask
+    those[_ABOUT, _SIZE] = size + 1
+    return True
+
+
+@compiled
+def _vacancy(those: _Table, value: int, known: int) -> int:
+    """The place in the table for a member that is not in it."""
+    last: int = those.shape[1] - 1
+    at = _hash(value, known) & last
+    while those[_TABLE, at] >> 32 == those[_ABOUT, _GENERATION]:
+        at = (at + 1) & last
+    return at
+
+
+@compiled
+def _hash(value: int, known: int) -> int:
+    mixed = value * _MIX_VALUE ^ known * _MIX_MASK
+    return mixed ^ mixed >> 29 ^ mixed >> 47
