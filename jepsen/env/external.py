@@ -8,7 +8,7 @@ from jepsen.errors import InputError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jepsen.env.base import ClusterSpec, KeyValues, Link, Quality
 
@@ -21,6 +21,7 @@ class ExternalEnvironment:
 
     def __init__(self, spec: ClusterSpec) -> None:
         self.bootstrap_servers = spec.bootstrap_servers
+        self.disk_faults: Mapping[str, Sequence[str]] = {}
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
         """InputError: such a cluster has no keys and values."""
