@@ -33,6 +33,9 @@ VALID, INVALID, OPEN = 0, 1, 2
 """Verdicts. OPEN: too large for this search."""
 CONFIGURATIONS_MAX = 4_096
 _SLOTS_MAX = 62
+_STEPS_MAX, _STEPS_EACH_MAX = 1 << 20, 256
+"""So many configurations are looked at for a key, and for each of its operations: no key takes
+much longer than others."""
 _LINEAR_MAX = 16
 """Sets up to this size are looked through; larger ones have a table."""
 _NOTHING = -1
@@ -141,13 +144,16 @@ def _judge_key(
 ) -> tuple[int, int]:
     """Goes through the history of one key: verdict, and configurations at most."""
     peak = 1
+    steps_left = _STEPS_MAX + _STEPS_EACH_MAX * (end - begin)
     for row in range(begin, end + 1):
         now = rows[_INVOKED, row] if row < end else NEVER
         while pending[_STATUS, _COUNT] and pending[_RETURNED, pending[_ORDER, 0]] < now:
             slot = pending[_ORDER, 0]
-            if _return(current, other, seen, pending, slot):
+            steps = _return(current, other, seen, pending, slot)
+            if steps:
                 current, other = other, current
-            if current[_ABOUT, _OVERFLOWED] or seen[_ABOUT, _OVERFLOWED]:
+            steps_left -= steps
+            if steps_left < 0 or current[_ABOUT, _OVERFLOWED] or seen[_ABOUT, _OVERFLOWED]:
                 return OPEN, peak
             if not current[_ABOUT, _SIZE]:
                 return INVALID, peak
@@ -184,12 +190,7 @@ def _begin(rows: _Table, row: int, now: int, current: _Table, pending: _Table) -
 
 @compiled
 def _expire(
-    starts: _Table,
-    f: NDArray[np.int8],
-    a: _Table,
-    b: _Table,
-    returned: _Table,
-    expires: _Table,
+    starts: _Table, f: NDArray[np.int8], a: _Table, b: _Table, returned: _Table, expires: _Table
 ) -> None:
     """For each operation with unknown outcome, when the last returns that needs what it writes.
 
@@ -350,16 +351,10 @@ def _gain(pending: _Table) -> None:
 
 
 @compiled
-def _return(
-    current: _Table,
-    survivors: _Table,
-    seen: _Table,
-    pending: _Table,
-    slot: int,
-) -> bool:
+def _return(current: _Table, survivors: _Table, seen: _Table, pending: _Table, slot: int) -> int:
     """Keeps the configurations in which the slot's operation is in effect, or makes others so.
 
-    Returns whether they are among `survivors` now, not in `current`.
+    Returns how many it has looked at; if any, all that remain are among `survivors` now.
     """
     bit = 1 << slot
     size = current[_ABOUT, _SIZE]
@@ -371,7 +366,7 @@ def _return(
     if not waiting:
         for one in range(size):
             current[_MASK, one] ^= bit
-        return False
+        return 0
     unknown = pending[_STATUS, _UNKNOWN]
     _clear(survivors)
     _clear(seen)
@@ -388,17 +383,12 @@ def _return(
         head += 1
         seen[_ABOUT, _FIXED] = head
         _extend(value, mask, bit, pending, seen, survivors)
-    return True
+    return head
 
 
 @compiled
 def _extend(
-    value: int,
-    mask: int,
-    bit: int,
-    pending: _Table,
-    seen: _Table,
-    survivors: _Table,
+    value: int, mask: int, bit: int, pending: _Table, seen: _Table, survivors: _Table
 ) -> None:
     """Lets each pending operation take effect that can and changes something or has to."""
     unknown = pending[_STATUS, _UNKNOWN]
