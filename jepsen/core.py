@@ -47,6 +47,12 @@ KAFKA_WORKLOADS = (*LOG_WORKLOADS, "topics")
 """Those that any Kafka cluster can be tested with."""
 LOG_FAULTS = ("reassign",)
 """Those that only such a topic can suffer."""
+CLUSTER_KEYS = {"group": {"group.initial.rebalance.delay.ms": "0"}}
+"""What a workload wants of nodes that are made for it, unless the user wants something else.
+
+A group whose coordinator goes before the first rebalance begins anew to wait for more members: with
+the default of 3 s, faults every few seconds leave it no time in which anybody owns anything.
+"""
 CLIENTS = ("aiokafka", "librdkafka")
 SETTLE_S = 3.0
 FINAL_S = 60.0
@@ -90,7 +96,8 @@ class RunSpec:
     @property
     def cluster(self) -> ClusterSpec:
         """What cluster it wants."""
-        return ClusterSpec(self.controllers, self.brokers, self.overrides, self.bootstrap_servers)
+        keys = {**CLUSTER_KEYS.get(self.workload, {}), **self.overrides}
+        return ClusterSpec(self.controllers, self.brokers, keys, self.bootstrap_servers)
 
     def to_json(self) -> dict[str, Any]:
         """What `from_json` reads back."""

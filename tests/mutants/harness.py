@@ -60,6 +60,7 @@ HUNTS = (
     Hunt("controller_publishes_before_commit", "register", ("partition",)),
     Hunt("controller_answers_before_commit", "register", ("partition",)),
     Hunt("controller_answers_before_commit", "topics", ("partition",)),
+    Hunt("lock_is_given_to_who_waits", "lock", ("partition",)),
     Hunt("watch_tells_the_newest_only", "watch", ("partition",)),
     Hunt("observer_reads_uncommitted", "set", ("partition",)),
     Hunt("high_watermark_of_leader_only", "queue", ("partition",)),
@@ -67,6 +68,8 @@ HUNTS = (
     Hunt("fenced_broker_leads", "queue", ("kill",)),
     Hunt("leader_epoch_stays", "queue", ("kill",)),
     Hunt("aborted_transactions_are_not_told", "queue-txn", ("kill",)),
+    Hunt("committed_reader_passes_open_transactions", "queue-txn", ("kill",)),
+    Hunt("committed_reader_passes_open_transactions", "bank", ("kill",)),
 )
 
 

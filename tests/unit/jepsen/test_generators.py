@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
@@ -200,6 +201,14 @@ def test_keys_are_independent() -> None:
         by_key.setdefault(one.key, []).append(one)
     assert all([one.value for one in mine] == [0, 1, 2, 3] for mine in list(by_key.values())[:8])
     assert all(len({int(one.thread) // 2 for one in mine}) == 1 for mine in by_key.values())
+
+
+def test_quick_operations_leave_no_group_of_threads_without_a_key() -> None:
+    keys = ConcurrentKeys(2, lambda key: Limit(100, numbers()))
+    found = run(clients(Limit(300, Stagger(0.05, keys))), threads=6, takes_s=0.0)
+    groups = Counter(int(one.thread) // 2 for one in found)
+    assert sorted(groups) == [0, 1, 2]
+    assert min(groups.values()) > 60
 
 
 @pytest.mark.req("J7")
