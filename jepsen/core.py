@@ -87,6 +87,7 @@ class RunSpec:
     brokers: int = 3
     overrides: Mapping[str, str] = field(default_factory=dict)
     bootstrap_servers: str = ""
+    control: str = ""
 
     @property
     def name(self) -> str:
@@ -97,7 +98,9 @@ class RunSpec:
     def cluster(self) -> ClusterSpec:
         """What cluster it wants."""
         keys = {**CLUSTER_KEYS.get(self.workload, {}), **self.overrides}
-        return ClusterSpec(self.controllers, self.brokers, keys, self.bootstrap_servers)
+        return ClusterSpec(
+            self.controllers, self.brokers, keys, self.bootstrap_servers, self.control
+        )
 
     def to_json(self) -> dict[str, Any]:
         """What `from_json` reads back."""
@@ -116,9 +119,9 @@ class RunSpec:
 FAULTS = {
     "local": ("kill", "pause", "restart", "rolling", "partition", "slow", "voters", "reassign"),
     "sim": tuple(PACKAGES),
-    "external": (),
+    "external": ("kill", "pause", "restart", "rolling", "reassign"),
 }
-"""What can be done to the clusters of each environment."""
+"""What can be done to the clusters of each environment; to external ones by --control alone."""
 
 
 def workloads_in(env: str) -> tuple[str, ...]:
@@ -126,9 +129,9 @@ def workloads_in(env: str) -> tuple[str, ...]:
     return KAFKA_WORKLOADS if env == "external" else tuple(WORKLOADS)
 
 
-def faults_in(env: str) -> tuple[str, ...]:
+def faults_in(env: str, control: str = "") -> tuple[str, ...]:
     """The faults that the environment's clusters can be given."""
-    return FAULTS[env]
+    return () if env == "external" and not control else FAULTS[env]
 
 
 def check_spec(spec: RunSpec) -> None:
@@ -146,8 +149,9 @@ def check_spec(spec: RunSpec) -> None:
             raise InputError("--env external: say where with --bootstrap-servers HOST:PORT,...")
         if spec.workload not in KAFKA_WORKLOADS:
             raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
-    elif spec.bootstrap_servers:
-        raise InputError(f"--bootstrap-servers: only with --env external, not {spec.env}")
+    elif spec.bootstrap_servers or spec.control:
+        option = "--bootstrap-servers" if spec.bootstrap_servers else "--control"
+        raise InputError(f"{option}: only with --env external, not {spec.env}")
     if spec.barrier_every and spec.workload != "register":
         raise InputError(f"--barrier-every: only for register, not {spec.workload}")
     if (
@@ -163,8 +167,9 @@ def _check_fault(spec: RunSpec, name: str) -> None:
         raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
     if name in LOG_FAULTS and spec.workload not in LOG_WORKLOADS:
         raise InputError(f"--nemesis {name}: only for {', '.join(LOG_WORKLOADS)}")
-    if name not in faults_in(spec.env):
-        known = ", ".join(faults_in(spec.env)) or "nothing"
+    possible = faults_in(spec.env, spec.control)
+    if name not in possible:
+        known = ", ".join(possible) or "nothing without --control"
         raise InputError(f"--nemesis {name}: in --env {spec.env} it can be {known}")
 
 

@@ -54,6 +54,7 @@ def run(
     replication: options.ReplicationOption = 3,
     client: options.ClientOption = "",
     bootstrap_servers: options.BootstrapOption = "",
+    control: options.ControlOption = "",
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
     resume: Annotated[
@@ -92,9 +93,10 @@ def run(
         brokers=brokers,
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
+        control=control,
     )
     rows = [name for words in workload or () for name in options.comma_separated(words)]
-    columns = [options.comma_separated(words) for words in nemesis or faults_in(env)]
+    columns = [options.comma_separated(words) for words in nemesis or faults_in(env, control)]
     cells = list(matrix(template, rows or workloads_in(env), columns))
     for cell in cells:
         check_spec(cell.spec)

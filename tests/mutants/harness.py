@@ -246,9 +246,9 @@ def main() -> int:
             told = f"seed {one.seed}, {one.by}" if one.by else "NOT FOUND"
             sys.stdout.write(f"{one.hunt.scenario}: {told}, {one.processor_s:.0f} s\n")
             sys.stdout.flush()
-    if options.write:
-        kept = rows_of(PAGE.read_text(encoding="utf-8"))
-        PAGE.write_text(page(kept | {one.hunt: row(one) for one in found}), encoding="utf-8")
+            if options.write:
+                kept = rows_of(PAGE.read_text(encoding="utf-8"))
+                PAGE.write_text(page(kept | {one.hunt: row(one)}), encoding="utf-8")
     return 0 if all(one.by for one in found) else 1
 
 
