@@ -68,8 +68,6 @@ HUNTS = (
     Hunt("fenced_broker_leads", "queue", ("kill",)),
     Hunt("leader_epoch_stays", "queue", ("kill",)),
     Hunt("aborted_transactions_are_not_told", "queue-txn", ("kill",)),
-    Hunt("committed_reader_passes_open_transactions", "queue-txn", ("kill",)),
-    Hunt("committed_reader_passes_open_transactions", "bank", ("kill",)),
 )
 
 
