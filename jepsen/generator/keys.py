@@ -82,7 +82,8 @@ class ConcurrentKeys:
         todo, group, rest = best
         key = current.groups[group][0]
         groups = {**current.groups, group: (key, rest)}
-        return replace(todo, key=key), replace(current, groups=groups)
+        after = ConcurrentKeys(self.threads, self.of_key, groups, current.next_key)
+        return Todo(todo.f, todo.value, key, todo.thread, todo.time), after
 
     def _ask(
         self, group: int, context: Context
@@ -111,4 +112,7 @@ class ConcurrentKeys:
         if group not in self.groups or self.groups[group][0] != event.key:
             return self
         key, inner = self.groups[group]
-        return replace(self, groups={**self.groups, group: (key, inner.updated(context, event))})
+        after = inner.updated(context, event)
+        if after is inner:
+            return self
+        return replace(self, groups={**self.groups, group: (key, after)})

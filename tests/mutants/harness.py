@@ -39,6 +39,8 @@ _CUT_SHORT = re.compile(r"^Timeout \(\d", re.MULTILINE)
 MODULE = "tests.mutants.harness"
 """By whatever name it is run."""
 SEEDS = 6
+RUN_S = 1_200.0
+"""How long a run may take where the machine has much else to do."""
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "bugs-found.md"
 FOUND = "found by "
 
@@ -155,7 +157,7 @@ class Hunter:
         """
         simulated_s = processor_s = 0.0
         for seed in seeds:
-            result = self._interpreters.run(f"{MODULE}:{hunt.scenario}", seed)
+            result = self._interpreters.run(f"{MODULE}:{hunt.scenario}", seed, timeout_s=RUN_S)
             simulated_s += result.simulated_s
             processor_s += result.processor_s
             if not result.ok:
@@ -167,7 +169,8 @@ class Hunter:
     def _check_sound(self, hunt: Hunt, seed: int) -> None:
         run = hunt.workload, hunt.nemesis, seed
         if run not in self._sound:
-            result = self._interpreters.run(f"{MODULE}:sound_{hunt.scenario}", seed)
+            scenario = f"{MODULE}:sound_{hunt.scenario}"
+            result = self._interpreters.run(scenario, seed, timeout_s=RUN_S)
             if not result.ok:
                 raise RuntimeError(f"{run}: broken without a mutant: {finding(result)}")
             self._sound.add(run)

@@ -32,7 +32,16 @@ from jepsen.generator.combinators import (
     phases,
     reserve,
 )
-from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Endless, Numbered, Thread, Todo
+from jepsen.generator.core import (
+    NEMESIS,
+    SECOND_NS,
+    Context,
+    Endless,
+    Numbered,
+    Processes,
+    Thread,
+    Todo,
+)
 from jepsen.generator.keys import ConcurrentKeys, Rounds
 from jepsen.history import Op, OpType
 from jepsen.workloads.base import WorkloadOptions
@@ -82,12 +91,12 @@ def run(
                 del busy[thread]
                 kind = ends(done)
                 free = tuple(name for name in names if name not in busy)
-                after = Context(now, free, dict(processes), rng)
+                after = Context(now, free, Processes(processes), rng)
                 generator = generator.updated(after, replace(begun, type=kind))
                 if kind is OpType.INFO and isinstance(thread, int):
                     processes[thread] = int(processes[thread]) + threads
         free = tuple(name for name in names if name not in busy)
-        answer = generator.next_op(Context(now, free, dict(processes), rng))
+        answer = generator.next_op(Context(now, free, Processes(processes), rng))
         if answer is None and not busy:
             return found
         if answer is None or not isinstance(answer[0], Todo) or answer[0].time > now:
@@ -105,7 +114,7 @@ def run(
             return found
         busy[todo.thread] = (now + int(takes_s * SECOND_NS), op, todo)
         free = tuple(name for name in names if name not in busy)
-        generator = generator.updated(Context(now, free, dict(processes), rng), op)
+        generator = generator.updated(Context(now, free, Processes(processes), rng), op)
     raise AssertionError("it never ends")
 
 
