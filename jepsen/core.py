@@ -117,7 +117,7 @@ class RunSpec:
 
 
 FAULTS = {
-    "local": ("kill", "pause", "restart", "rolling", "partition", "slow", "voters", "reassign"),
+    "local": tuple(PACKAGES),
     "sim": tuple(PACKAGES),
     "external": ("kill", "pause", "restart", "rolling", "reassign"),
 }
@@ -132,6 +132,15 @@ def workloads_in(env: str) -> tuple[str, ...]:
 def faults_in(env: str, control: str = "") -> tuple[str, ...]:
     """The faults that the environment's clusters can be given."""
     return () if env == "external" and not control else FAULTS[env]
+
+
+def faults_ready(env: str, control: str = "") -> tuple[str, ...]:
+    """`faults_in`, without what this machine lacks the means for."""
+    if env != "local":
+        return faults_in(env, control)
+    from jepsen.env.local.clocks import find_library
+
+    return tuple(one for one in faults_in(env) if one != "clock" or find_library())
 
 
 def check_spec(spec: RunSpec) -> None:
@@ -250,7 +259,8 @@ class Run:
         spec = self._spec
         work = clients(Stagger(1 / spec.rate, self._workload.generator))
         roles = spec.workload in LOG_WORKLOADS
-        faults = package(spec.nemesis, spec.interval_s, roles=roles)
+        disks = tuple(self._environment.disk_faults)
+        faults = package(spec.nemesis, spec.interval_s, roles=roles, disks=disks)
         return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
 
     def _ending(self) -> Generator:

@@ -12,13 +12,14 @@ slow        some links delay what they carry, deliver some of it late as a netwo
 voters      a controller loses its vote, and gets it back after a while
 reassign    a partition gets other replicas, or prefers another leader
 clock       the wall clocks of some nodes are off for a while
-disk        a node's disk fails, is full, or its machine loses power with what was not synced
+disk        a node's disk fails, or has lost or damaged what was written last, as each environment
+            can bring it about
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jepsen.generator.combinators import AnyOf, Cycle, Sleep, Then, TimeLimit, nemesis
 from jepsen.generator.core import NOTHING, Context, Generator, Next, Once, Plain, Todo
@@ -28,7 +29,7 @@ ROLES = ("partition-leader", "coordinator")
 """Targets of clusters that serve Kafka's clients in a test."""
 PARTITIONS = ("isolate", "isolate-leader", "halves", "ring", "bridge", "one-way")
 QUALITIES = ("delay", "loss", "bandwidth")
-DISKS = ("power_off", "sync_error", "write_error", "disk_full")
+DISK = "disk"
 HEAL = "heal-all"
 ROUND_INTERVALS = 4
 TAKES_PART = 0.6
@@ -41,6 +42,7 @@ class Package:
     begin: str
     end: str
     kinds: tuple[str, ...]
+    """Of disks: what the environment has."""
     by_role: tuple[str, ...] = ()
     """More kinds, where there are roles."""
 
@@ -57,7 +59,7 @@ PACKAGES = {
     "voters": Package("remove-voter", "add-voters", ("one", "leader")),
     "reassign": Package("reassign", "", ("one",)),
     "clock": Package("skew", "unskew", ("one", "minority", "all")),
-    "disk": Package("break-disk", "mend-disk", DISKS),
+    DISK: Package("break-disk", "mend-disk", ()),
 }
 
 
@@ -102,12 +104,16 @@ class _Round(Plain):
         return Then((broken, Once(Todo(HEAL)), rest)).next_op(context)
 
 
-def package(names: Sequence[str], interval_s: float, *, roles: bool = False) -> Generator:
+def package(
+    names: Sequence[str], interval_s: float, *, roles: bool = False, disks: Sequence[str] = ()
+) -> Generator:
     """The faults of these names, on average `interval_s` apart; several come in rounds.
 
-    `roles`: the cluster has partition leaders and coordinators that can be meant. KeyError.
+    `roles`: the cluster has partition leaders and coordinators that can be meant. `disks`: what
+    the environment can do to a disk. KeyError.
     """
-    parts = [Cycle(_of(PACKAGES[name], interval_s, roles=roles)) for name in names]
+    packages = {**PACKAGES, DISK: replace(PACKAGES[DISK], kinds=tuple(disks))}
+    parts = [Cycle(_of(packages[name], interval_s, roles=roles)) for name in names]
     if not parts:
         return NOTHING
     return nemesis(parts[0] if len(parts) == 1 else Cycle(_Round(tuple(parts), interval_s)))

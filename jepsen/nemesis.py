@@ -198,7 +198,7 @@ class Nemesis:
         """Only where all is well: what no copy has synced is lost by design with a second one."""
         if not await self._environment.settled():
             return []
-        node = self._random.choice(self._all())
+        node = self._random.choice(self._environment.disk_faults[kind])
         await self._environment.break_disk(node, kind)
         return [node, kind]
 

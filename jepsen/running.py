@@ -119,7 +119,8 @@ def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) ->
     from jepsen.env.local.environment import LocalEnvironment
 
     relayed = not {"partition", "slow"}.isdisjoint(spec.nemesis)
-    environment = LocalEnvironment(folder.nodes, spec.cluster, relayed=relayed)
+    skewed = "clock" in spec.nemesis
+    environment = LocalEnvironment(folder.nodes, spec.cluster, relayed=relayed, skewed=skewed)
     try:
         environment.start()
         return asyncio.run(_local(folder, spec, environment, tell))

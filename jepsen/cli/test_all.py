@@ -12,7 +12,7 @@ import typer
 
 from jepsen.cli import options
 from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json, tell
-from jepsen.core import RunSpec, check_spec, faults_in, overall, workloads_in
+from jepsen.core import RunSpec, check_spec, faults_ready, overall, workloads_in
 from jepsen.errors import InputError
 from jepsen.faults import PACKAGES
 from jepsen.matrix import Cell, Outcome, matrix, read, summary, text, write
@@ -96,7 +96,7 @@ def run(
         control=control,
     )
     rows = [name for words in workload or () for name in options.comma_separated(words)]
-    columns = [options.comma_separated(words) for words in nemesis or faults_in(env, control)]
+    columns = [options.comma_separated(words) for words in nemesis or faults_ready(env, control)]
     cells = list(matrix(template, rows or workloads_in(env), columns))
     for cell in cells:
         check_spec(cell.spec)

@@ -56,6 +56,10 @@ class Environment(Protocol):
     def bootstrap_servers(self) -> str:
         """Where Kafka clients begin."""
 
+    @property
+    def disk_faults(self) -> Mapping[str, Sequence[str]]:
+        """What can be done to a disk, and to those of which nodes."""
+
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
         """A client of keys and values that is not open yet."""
 
@@ -111,7 +115,7 @@ class Environment(Protocol):
         """Lets a controller vote, if it does not; False as for `remove_voter`."""
 
     async def break_disk(self, node: str, kind: str) -> None:
-        """Its disk fails in a way of `jepsen.faults.DISKS`; does nothing to one that has failed."""
+        """Its disk fails in one of the ways of `disk_faults`; nothing if it cannot do so now."""
 
     async def mend_disks(self) -> None:
         """Every disk is well, and the nodes run that ended because of theirs."""

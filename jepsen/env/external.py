@@ -12,7 +12,7 @@ from jepsen.errors import InputError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jepsen.env.base import ClusterSpec, KeyValues, Link, Quality
 
@@ -24,6 +24,7 @@ class ExternalEnvironment:
         """InputError for a program that does not control the cluster."""
         self.bootstrap_servers = spec.bootstrap_servers
         self._control = Control(spec.control) if spec.control else None
+        self.disk_faults: Mapping[str, Sequence[str]] = {}
 
     @property
     def controllers(self) -> Sequence[str]:

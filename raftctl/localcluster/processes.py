@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -62,21 +62,28 @@ class ProcessRef:
         return None
 
 
-def start_node(properties: Path, log: Path) -> ProcessRef:
-    """Starts `raftctl start` in its own session, with what it writes appended to `log`."""
-    return start_program(
-        [sys.executable, "-m", "raftctl", "start", "--config", str(properties)], log
-    )
+def start_node(
+    properties: Path, log: Path, environment: Mapping[str, str] | None = None
+) -> ProcessRef:
+    """Starts `raftctl start` in its own session, with what it writes appended to `log`.
+
+    `environment`: variables that it has besides those of this process.
+    """
+    command = [sys.executable, "-m", "raftctl", "start", "--config", str(properties)]
+    return start_program(command, log, environment)
 
 
-def start_program(command: Sequence[str], log: Path) -> ProcessRef:
-    """Starts a program that may outlive this one, with what it writes appended to `log`."""
+def start_program(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+) -> ProcessRef:
+    """Starts a program that may outlive this one; the rest as for `start_node`."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            env={**os.environ, **(environment or {})},
             start_new_session=True,
         )
     # `_reap` collects its status, so the handle must not mourn it.

@@ -33,6 +33,17 @@ def test_a_real_cluster_is_broken_and_judged(
     assert list((tmp_path / "latest" / "nodes").glob("*/node.log"))
 
 
+@pytest.mark.req("J2")
+def test_disks_and_clocks_of_real_processes_go_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = results(capsys, tmp_path, "register", "--nemesis", "disk,clock", "--seed", "4")
+    assert found["checkers"]["linearizable"]["valid"] is True, found
+    history = (tmp_path / "latest" / "history.jsonl").read_text()
+    for f in ("break-disk", "mend-disk", "skew", "unskew"):
+        assert f'"f":"{f}"' in history
+
+
 @pytest.mark.req("J1", "J3", "J5")
 @pytest.mark.parametrize(
     ("workload", "checker", "client"),

@@ -11,6 +11,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from jepsen.env.kv import RaftctlKeyValues
+from jepsen.env.local import disks
+from jepsen.env.local.clocks import Clocks
 from jepsen.env.local.relays import Relays
 from jepsen.env.voters import change_voters
 from jepsen.errors import ClusterError, InputError
@@ -28,7 +30,7 @@ from raftctl.storage.meta_properties import load_directories
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from jepsen.env.base import ClusterSpec, Link, Quality
@@ -44,12 +46,17 @@ TERMINATE_S = 20.0
 class LocalEnvironment:
     """See `jepsen.env.base.Environment`."""
 
-    def __init__(self, directory: Path, spec: ClusterSpec, *, relayed: bool) -> None:
+    def __init__(
+        self, directory: Path, spec: ClusterSpec, *, relayed: bool, skewed: bool = False
+    ) -> None:
+        """`relayed`: links can be cut and slowed; `skewed`: clocks can be set. InputError."""
         wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides)
+        self._clocks = Clocks() if skewed else None
         self._launcher = NodeLauncher()
+        launch = self._launcher.launch if self._clocks is None else self._clocks.launch
         try:
             self._cluster = local.LocalCluster.open(
-                directory, wanted, random_uuid_text, format_storage, self._launcher.launch
+                directory, wanted, random_uuid_text, format_storage, launch
             )
         except ConfigError as error:
             self._launcher.close()
@@ -59,6 +66,7 @@ class LocalEnvironment:
         self._behind: dict[str, int] = {}
         self._blocked: set[Link] = set()
         self._slow: dict[Link, Quality] = {}
+        self._broken: list[str] = []
         if relayed:
             nodes = self._cluster.layout.nodes
             self._behind = dict(
@@ -96,6 +104,16 @@ class LocalEnvironment:
     def bootstrap_servers(self) -> str:
         """See `Environment`."""
         return self._cluster.layout.bootstrap
+
+    @property
+    def disk_faults(self) -> Mapping[str, Sequence[str]]:
+        """See `Environment`."""
+        everybody, brokers = [*self.controllers, *self.brokers], self.brokers
+        return {
+            disks.WRITE_ERROR: everybody,
+            disks.TRUNCATE: brokers,
+            disks.BIT_FLIP: brokers,
+        }
 
     def start(self) -> None:
         """Starts every node."""
@@ -216,11 +234,15 @@ class LocalEnvironment:
             self._relays.set_quality({})
 
     async def skew_clock(self, node: str, by_ms: int) -> None:
-        """Real processes have the machine's clock."""
-        raise InputError("--env local: clocks of real processes cannot be changed")
+        """See `Environment`."""
+        if self._clocks is None:
+            raise InputError("--env local: clocks can be set only if the nodes were started so")
+        self._clocks.skew(node, by_ms)
 
     async def reset_clocks(self) -> None:
-        """No clock was changed."""
+        """See `Environment`."""
+        if self._clocks is not None:
+            self._clocks.reset()
 
     async def remove_voter(self, node: str) -> bool:
         """See `Environment`."""
@@ -246,8 +268,24 @@ class LocalEnvironment:
             runtime.close()
 
     async def break_disk(self, node: str, kind: str) -> None:
-        """Real processes have the machine's disks."""
-        raise InputError("--env local: disks of real processes cannot be broken")
+        """See `Environment`, and `jepsen.env.local.disks` for what is damaged."""
+        if kind == disks.WRITE_ERROR:
+            for pid in self._pids_of([node]):
+                disks.refuse_writes(pid)
+        else:
+            await self.kill(node)
+            await asyncio.to_thread(disks.damage, self._directory / node / "data", kind)
+        self._broken.append(node)
 
     async def mend_disks(self) -> None:
-        """No disk was broken."""
+        """See `Environment`."""
+        broken, self._broken = self._broken, []
+        for pid in self._pids_of(broken):
+            disks.allow_writes(pid)
+        for node in broken:
+            await self.start_node(node)
+
+    def _pids_of(self, nodes: Sequence[str]) -> list[int]:
+        """Of those that run."""
+        found = (self._cluster.process(self._cluster.layout.node(node)) for node in nodes)
+        return [one.pid for one in found if one is not None and one.is_alive()]

@@ -13,7 +13,7 @@ from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from jepsen.env.base import ClusterSpec, Link, Quality
     from jepsen.env.sim.runtime import SimRuntime
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ASK_S = 1.0
 TERMINATE_S = 20.0
+DISK_FAULTS = ("power_off", "sync_error", "write_error", "disk_full")
 OPERATOR = "operator"
 
 
@@ -50,6 +51,12 @@ class SimEnvironment:
     def bootstrap_servers(self) -> str:
         """See `Environment`."""
         return ",".join(self._cluster.bootstrap)
+
+    @property
+    def disk_faults(self) -> Mapping[str, Sequence[str]]:
+        """See `Environment`."""
+        everybody = (*self.controllers, *self.brokers)
+        return dict.fromkeys(DISK_FAULTS, everybody)
 
     def start(self) -> None:
         """Starts every node."""

@@ -76,6 +76,11 @@ class Cluster:
         self.voters |= {node} if self.voters_can_change else set()
         return self.voters_can_change
 
+    @property
+    def disk_faults(self) -> dict[str, list[str]]:
+        everybody = [*self.controllers, *self.brokers]
+        return {"power_off": everybody, "disk_full": everybody, "truncate": list(self.brokers)}
+
     async def break_disk(self, node: str, kind: str) -> None:
         self.disks[node] = kind
 
@@ -243,6 +248,15 @@ async def test_a_vote_that_may_be_lost_yet_is_given_back() -> None:
     cluster.voters.clear()
     await nemesis.invoke(op(HEAL))
     assert len(cluster.voters) == 1
+
+
+@pytest.mark.req("J2")
+async def test_a_disk_is_broken_only_where_the_environment_can() -> None:
+    cluster = Cluster()
+    for seed in range(20):
+        nemesis = Nemesis(cluster, random.Random(seed))
+        (node, _) = (await nemesis.invoke(op("break-disk", "truncate"))).value
+        assert node in cluster.brokers
 
 
 async def test_a_clock_is_off_until_it_is_reset() -> None:

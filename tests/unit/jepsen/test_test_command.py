@@ -31,7 +31,10 @@ EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
         (["register", "--nemesis", "kill,rain"], "--nemesis rain"),
         (["register", "--acks", "2"], "--acks 2"),
         (["register", "--nemesis", "reassign"], "--nemesis reassign"),
-        (["register", "--env", "local", "--nemesis", "disk"], "--nemesis disk"),
+        (
+            ["queue", "--env", "external", "--bootstrap-servers", "h:1", "--nemesis", "disk"],
+            "--nemesis disk",
+        ),
         (["register", "-o", "nonsense"], "-o nonsense"),
         (["queue", "--env", "sim", "--client", "librdkafka"], "--client librdkafka"),
         (["queue", "--client", "pigeon"], "--client pigeon"),

@@ -1,0 +1,488 @@
+"""Is each register's history linearizable? Just-in-time linearization, compiled.
+
+A configuration is a value and a mask of the pending operations that have taken effect, each of
+which has a slot. Where an operation returns, only configurations survive in which it has taken
+effect; the others are extended by what is pending. Four things keep the set small:
+
+* What only reads takes effect as soon as it is legal, and needs no slot if it is so everywhere.
+* Of pending operations that are equal the one that returns first takes effect first.
+* Of configurations that differ only in operations with unknown outcome the one that used fewer
+  suffices.
+* An operation with unknown outcome is forgotten as soon as nobody needs what it writes.
+
+Sources: Lowe, "Testing for linearizability"; Wing and Gong. `jepsen/checkers/visits.py` and
+`counting.py` explain more and hold more; what is too large here is theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from jepsen.compiled.compiler import compiled
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+READ, WRITE, CAS, FAILED_CAS = 0, 1, 2, 3
+"""What an operation does. FAILED_CAS: the value was another one than expected."""
+NEVER = 2**63 - 1
+"""Where an operation returns whose outcome is unknown."""
+VALID, INVALID, OPEN = 0, 1, 2
+"""Verdicts. OPEN: too large for this search."""
+CONFIGURATIONS_MAX = 4_096
+_SLOTS_MAX = 62
+_STEPS_MAX, _STEPS_EACH_MAX = 1 << 20, 256
+"""So many configurations are looked at for a key, and for each of its operations: no key takes
+much longer than others."""
+_LINEAR_MAX = 16
+"""Sets up to this size are looked through; larger ones have a table."""
+_NOTHING = -1
+_MIX_VALUE, _MIX_MASK = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9
+
+_VALUE, _MASK, _TABLE, _ABOUT = 0, 1, 2, 3
+"""Rows of a set of configurations, none of which suffices in place of another: values and masks;
+places of these by hash, with the generation they belong to above 32 bits; and this about it all:"""
+_SIZE, _FIXED, _GENERATION, _OVERFLOWED, _ROOM = 0, 1, 2, 3, 4
+"""So many of the first stay what they are: whatever follows from them is known."""
+
+_F, _A, _B, _INVOKED, _RETURNED, _EXPIRES = 0, 1, 2, 3, 4, 5
+"""Rows of all operations and of the pending ones, these by their slots. An operation with unknown
+outcome expires where nobody needs any more what it writes."""
+_EQUAL, _ONLY_READS, _GAINED, _ORDER, _STATUS = 6, 7, 8, 9, 10
+"""More rows of the pending ones: the slots of equal ones that return earlier; whether it changes
+nothing; the slots of it and of reads that are legal after it, where `_gain` was called; then the
+slots by when their operations return, and this about all:"""
+_COUNT, _OCCUPIED, _UNKNOWN, _EXPIRY = 0, 1, 2, 3
+"""How many there are, masks of slots, and when the first expires."""
+
+if TYPE_CHECKING:
+    _Table: TypeAlias = "NDArray[np.int64]"
+
+
+def judge(
+    starts: NDArray[np.int64],
+    f: NDArray[np.int8],
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    invoked: NDArray[np.int64],
+    returned: NDArray[np.int64],
+    initial: int,
+    configurations_max: int = CONFIGURATIONS_MAX,
+) -> NDArray[np.int8]:
+    """The verdict on each key, by number.
+
+    Key k's operations are rows `starts[k]` up to `starts[k + 1]`, sorted by `invoked`. Values are
+    any numbers: `a` is read, written or expected, and a CAS writes `b`. `returned`: NEVER if the
+    outcome is unknown, so that the operation may take effect at any time after, or never. What
+    begins where another returns is concurrent with it. `initial` is every key's first value.
+    Operations that say nothing, as a write that failed, are left out by the caller.
+    """
+    return judge_with_peaks(starts, f, a, b, invoked, returned, initial, configurations_max)[0]
+
+
+def judge_with_peaks(
+    starts: NDArray[np.int64],
+    f: NDArray[np.int8],
+    a: NDArray[np.int64],
+    b: NDArray[np.int64],
+    invoked: NDArray[np.int64],
+    returned: NDArray[np.int64],
+    initial: int,
+    configurations_max: int = CONFIGURATIONS_MAX,
+) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """As `judge`, and so many configurations as each key had at most."""
+    expires = returned
+    if (returned == NEVER).any():
+        expires = returned.copy()
+        _expire(starts, f, a, b, returned, expires)
+    rows = np.stack((f.astype(np.int64), a, b, invoked, returned, expires))
+    places = max(2 * _LINEAR_MAX, 1 << (2 * configurations_max - 1).bit_length())
+    sets: _Table = np.zeros((3, 4, places), np.int64)
+    sets[:, _ABOUT, _ROOM] = configurations_max
+    pending: _Table = np.zeros((11, _SLOTS_MAX + 2), np.int64)
+    verdicts: NDArray[np.int8] = np.empty(len(starts) - 1, np.int8)
+    peaks: _Table = np.empty(len(starts) - 1, np.int64)
+    first, second, seen = sets
+    _judge(starts, rows, initial, first, second, seen, pending, verdicts, peaks)
+    return verdicts, peaks
+
+
+@compiled
+def _judge(
+    starts: _Table,
+    rows: _Table,
+    initial: int,
+    first: _Table,
+    second: _Table,
+    seen: _Table,
+    pending: _Table,
+    verdicts: NDArray[np.int8],
+    peaks: _Table,
+) -> None:
+    for key in range(len(verdicts)):
+        pending[_STATUS, _COUNT] = pending[_STATUS, _OCCUPIED] = pending[_STATUS, _UNKNOWN] = 0
+        pending[_STATUS, _EXPIRY] = NEVER
+        _clear(seen)
+        _clear(first)
+        _append(first, initial, pending[_STATUS, _OCCUPIED])
+        verdicts[key], peaks[key] = _judge_key(
+            rows, starts[key], starts[key + 1], first, second, seen, pending
+        )
+
+
+@compiled
+def _judge_key(
+    rows: _Table,
+    begin: int,
+    end: int,
+    current: _Table,
+    other: _Table,
+    seen: _Table,
+    pending: _Table,
+) -> tuple[int, int]:
+    """Goes through the history of one key: verdict, and configurations at most."""
+    peak = 1
+    steps_left = _STEPS_MAX + _STEPS_EACH_MAX * (end - begin)
+    for row in range(begin, end + 1):
+        now = rows[_INVOKED, row] if row < end else NEVER
+        while pending[_STATUS, _COUNT] and pending[_RETURNED, pending[_ORDER, 0]] < now:
+            slot = pending[_ORDER, 0]
+            steps = _return(current, other, seen, pending, slot)
+            if steps:
+                current, other = other, current
+            steps_left -= steps
+            if steps_left < 0 or current[_ABOUT, _OVERFLOWED] or seen[_ABOUT, _OVERFLOWED]:
+                return OPEN, peak
+            if not current[_ABOUT, _SIZE]:
+                return INVALID, peak
+            peak = max(peak, current[_ABOUT, _SIZE])
+            _release(pending, slot)
+        if pending[_STATUS, _EXPIRY] < now:
+            _forget(current, other, pending, now)
+            current, other = other, current
+        if row < end and not _begin(rows, row, now, current, pending):
+            return OPEN, peak
+    return VALID, peak
+
+
+@compiled
+def _begin(rows: _Table, row: int, now: int, current: _Table, pending: _Table) -> bool:
+    """Gives the operation a slot if it needs one. Returns whether there was one for it."""
+    f, a, b = rows[_F, row], rows[_A, row], rows[_B, row]
+    returned, expires = rows[_RETURNED, row], rows[_EXPIRES, row]
+    only_reads = _only_reads(f, a, b)
+    if returned == NEVER and (only_reads or expires < now):
+        return True
+    if only_reads and _legal_everywhere(current, f, a):
+        return True
+    if pending[_STATUS, _COUNT] == _SLOTS_MAX:
+        return False
+    slot = _occupy(pending, f, a, b, returned, expires)
+    if only_reads:
+        _read_at_once(current, f, a, slot)
+    return True
+
+
+# --- operations with unknown outcome ----------------------------------------------------------
+
+
+@compiled
+def _expire(
+    starts: _Table, f: NDArray[np.int8], a: _Table, b: _Table, returned: _Table, expires: _Table
+) -> None:
+    """For each operation with unknown outcome, when the last returns that needs what it writes.
+
+    That one reads or expects the value. Where a CAS was seen to fail, any value may be needed.
+    """
+    for key in range(len(starts) - 1):
+        begin, end = starts[key], starts[key + 1]
+        unknown = 0
+        for row in range(begin, end):
+            unknown += returned[row] == NEVER
+        if not unknown:
+            continue
+        places = 2
+        while places < 2 * (end - begin):
+            places *= 2
+        values: _Table = np.empty(places, np.int64)
+        until: _Table = np.full(places, _NOTHING)
+        failed = _NOTHING
+        for row in range(begin, end):
+            if f[row] == FAILED_CAS:
+                failed = max(failed, returned[row])
+            elif f[row] == CAS or (f[row] == READ and returned[row] != NEVER):
+                at = _place(values, until, a[row])
+                values[at] = a[row]
+                until[at] = max(until[at], returned[row])
+        for row in range(begin, end):
+            if returned[row] == NEVER:
+                written = b[row] if f[row] == CAS else a[row]
+                expires[row] = max(until[_place(values, until, written)], failed)
+
+
+@compiled
+def _place(values: NDArray[np.int64], until: NDArray[np.int64], value: int) -> int:
+    """Where a table has the value, or has room for it."""
+    last = len(values) - 1
+    at = _hash(value, value) & last
+    while until[at] != _NOTHING and values[at] != value:
+        at = (at + 1) & last
+    return at
+
+
+@compiled
+def _forget(current: _Table, other: _Table, pending: _Table, now: int) -> None:
+    """Frees the slots of what nobody needs any more; the configurations go to the other set."""
+    gone = 0
+    next_expiry = NEVER
+    at = pending[_STATUS, _COUNT] - 1
+    while at >= 0:
+        slot = pending[_ORDER, at]
+        if pending[_RETURNED, slot] == NEVER:
+            if pending[_EXPIRES, slot] < now:
+                gone |= 1 << slot
+                _release(pending, slot)
+            else:
+                next_expiry = min(next_expiry, pending[_EXPIRES, slot])
+        at -= 1
+    pending[_STATUS, _EXPIRY] = next_expiry
+    _clear(other)
+    for one in range(current[_ABOUT, _SIZE]):
+        mask = current[_MASK, one] & ~gone
+        _add(other, current[_VALUE, one], mask, pending[_STATUS, _UNKNOWN])
+
+
+# --- slots ------------------------------------------------------------------------------------
+
+
+@compiled
+def _occupy(pending: _Table, f: int, a: int, b: int, returned: int, expires: int) -> int:
+    """Gives the operation a slot, and its place in the order."""
+    slot = 0
+    while pending[_STATUS, _OCCUPIED] >> slot & 1:
+        slot += 1
+    pending[_F, slot], pending[_A, slot], pending[_B, slot] = f, a, b
+    pending[_ONLY_READS, slot] = _only_reads(f, a, b)
+    pending[_RETURNED, slot], pending[_EXPIRES, slot], pending[_EQUAL, slot] = returned, expires, 0
+    at = pending[_STATUS, _COUNT]
+    while at and pending[_RETURNED, pending[_ORDER, at - 1]] > returned:
+        pending[_ORDER, at] = pending[_ORDER, at - 1]
+        at -= 1
+    pending[_ORDER, at] = slot
+    pending[_STATUS, _COUNT] += 1
+    pending[_STATUS, _OCCUPIED] |= 1 << slot
+    if returned == NEVER:
+        pending[_STATUS, _UNKNOWN] |= 1 << slot
+        pending[_STATUS, _EXPIRY] = min(pending[_STATUS, _EXPIRY], expires)
+    for place in range(pending[_STATUS, _COUNT]):
+        one = pending[_ORDER, place]
+        if pending[_F, one] == f and pending[_A, one] == a and (f != CAS or pending[_B, one] == b):
+            if place < at:
+                pending[_EQUAL, slot] |= 1 << one
+            elif place > at:
+                pending[_EQUAL, one] |= 1 << slot
+    return slot
+
+
+@compiled
+def _release(pending: _Table, slot: int) -> None:
+    """Frees the slot."""
+    kept = 0
+    for place in range(pending[_STATUS, _COUNT]):
+        one = pending[_ORDER, place]
+        if one != slot:
+            pending[_ORDER, kept] = one
+            pending[_EQUAL, one] &= ~(1 << slot)
+            kept += 1
+    pending[_STATUS, _COUNT] = kept
+    pending[_STATUS, _OCCUPIED] &= ~(1 << slot)
+    pending[_STATUS, _UNKNOWN] &= ~(1 << slot)
+
+
+# --- what the operations do -------------------------------------------------------------------
+
+
+@compiled
+def _only_reads(f: int, a: int, b: int) -> bool:
+    """Whether the operation changes nothing, where it is legal."""
+    return f in (READ, FAILED_CAS) or (f == CAS and a == b)
+
+
+@compiled
+def _legal(f: int, a: int, value: int) -> bool:
+    """Whether what only reads is legal."""
+    return (value != a) if f == FAILED_CAS else (value == a)
+
+
+@compiled
+def _legal_everywhere(current: _Table, f: int, a: int) -> bool:
+    """Whether what only reads takes effect at once, however things stand: it needs no slot."""
+    size: int = current[_ABOUT, _SIZE]
+    one = 0
+    while one < size and _legal(f, a, current[_VALUE, one]):
+        one += 1
+    return one == size
+
+
+@compiled
+def _read_at_once(current: _Table, f: int, a: int, slot: int) -> None:
+    """What only reads takes effect where it is legal."""
+    for one in range(current[_ABOUT, _SIZE]):
+        if _legal(f, a, current[_VALUE, one]):
+            current[_MASK, one] |= 1 << slot
+
+
+@compiled
+def _gain(pending: _Table) -> None:
+    """Finds what comes with each operation that changes something."""
+    for place in range(pending[_STATUS, _COUNT]):
+        slot = pending[_ORDER, place]
+        if pending[_ONLY_READS, slot]:
+            continue
+        after = pending[_B, slot] if pending[_F, slot] == CAS else pending[_A, slot]
+        gained = 1 << slot
+        for reader in range(pending[_STATUS, _COUNT]):
+            one = pending[_ORDER, reader]
+            if pending[_ONLY_READS, one] and _legal(pending[_F, one], pending[_A, one], after):
+                gained |= 1 << one
+        pending[_GAINED, slot] = gained
+
+
+@compiled
+def _return(current: _Table, survivors: _Table, seen: _Table, pending: _Table, slot: int) -> int:
+    """Keeps the configurations in which the slot's operation is in effect, or makes others so.
+
+    Returns how many it has looked at; if any, all that remain are among `survivors` now.
+    """
+    bit = 1 << slot
+    size = current[_ABOUT, _SIZE]
+    waiting = False
+    for one in range(size):
+        if not current[_MASK, one] & bit:
+            waiting = True
+            break
+    if not waiting:
+        for one in range(size):
+            current[_MASK, one] ^= bit
+        return 0
+    unknown = pending[_STATUS, _UNKNOWN]
+    _clear(survivors)
+    _clear(seen)
+    for one in range(size):
+        value, mask = current[_VALUE, one], current[_MASK, one]
+        if mask & bit:
+            _add(survivors, value, mask ^ bit, unknown)
+        else:
+            _add(seen, value, mask, unknown)
+    _gain(pending)
+    head = 0
+    while head < seen[_ABOUT, _SIZE]:
+        value, mask = seen[_VALUE, head], seen[_MASK, head]
+        head += 1
+        seen[_ABOUT, _FIXED] = head
+        _extend(value, mask, bit, pending, seen, survivors)
+    return head
+
+
+@compiled
+def _extend(
+    value: int, mask: int, bit: int, pending: _Table, seen: _Table, survivors: _Table
+) -> None:
+    """Lets each pending operation take effect that can and changes something or has to."""
+    unknown = pending[_STATUS, _UNKNOWN]
+    for place in range(pending[_STATUS, _COUNT]):
+        slot = pending[_ORDER, place]
+        if mask >> slot & 1 or pending[_ONLY_READS, slot] or ~mask & pending[_EQUAL, slot]:
+            continue
+        after = pending[_A, slot]
+        if pending[_F, slot] == CAS:
+            if value != after:
+                continue
+            after = pending[_B, slot]
+        if value == after and unknown >> slot & 1:
+            continue
+        new = mask | pending[_GAINED, slot]
+        if new & bit:
+            _add(survivors, after, new ^ bit, unknown)
+        else:
+            _add(seen, after, new, unknown)
+
+
+# --- sets of configurations -------------------------------------------------------------------
+
+
+@compiled
+def _clear(those: _Table) -> None:
+    those[_ABOUT, _SIZE] = those[_ABOUT, _FIXED] = 0
+    those[_ABOUT, _GENERATION] += 1
+    those[_ABOUT, _OVERFLOWED] = 0
+
+
+@compiled
+def _add(those: _Table, value: int, mask: int, unknown: int) -> None:
+    """Adds a configuration unless one suffices that used no more of the unknown operations.
+
+    It takes the place of one that used more, unless that is fixed.
+    """
+    size = those[_ABOUT, _SIZE]
+    if size <= _LINEAR_MAX:
+        for one in range(size):
+            if _suffices(those, one, value, mask, unknown):
+                return
+        if size < _LINEAR_MAX:
+            _append(those, value, mask)
+            return
+        for one in range(size):
+            at = _vacancy(those, those[_VALUE, one], those[_MASK, one] & ~unknown)
+            those[_TABLE, at] = those[_ABOUT, _GENERATION] << 32 | one
+    last = those.shape[1] - 1
+    at = _hash(value, mask & ~unknown) & last
+    while those[_TABLE, at] >> 32 == those[_ABOUT, _GENERATION]:
+        if _suffices(those, those[_TABLE, at] & 0xFFFFFFFF, value, mask, unknown):
+            return
+        at = (at + 1) & last
+    if _append(those, value, mask):
+        those[_TABLE, at] = those[_ABOUT, _GENERATION] << 32 | size
+
+
+@compiled
+def _suffices(those: _Table, one: int, value: int, mask: int, unknown: int) -> bool:
+    """Whether that member makes the new one unnecessary, if need be as it takes its place."""
+    own = those[_MASK, one]
+    if those[_VALUE, one] != value or (own ^ mask) & ~unknown:
+        return False
+    if not own & ~mask:
+        return True
+    if mask & ~own or one < those[_ABOUT, _FIXED]:
+        return False
+    those[_MASK, one] = mask
+    return True
+
+
+@compiled
+def _append(those: _Table, value: int, mask: int) -> bool:
+    size = those[_ABOUT, _SIZE]
+    if size == those[_ABOUT, _ROOM]:
+        those[_ABOUT, _OVERFLOWED] = 1
+        return False
+    those[_VALUE, size], those[_MASK, size] = value, mask
+    those[_ABOUT, _SIZE] = size + 1
+    return True
+
+
+@compiled
+def _vacancy(those: _Table, value: int, known: int) -> int:
+    """The place in the table for a member that is not in it."""
+    last: int = those.shape[1] - 1
+    at = _hash(value, known) & last
+    while those[_TABLE, at] >> 32 == those[_ABOUT, _GENERATION]:
+        at = (at + 1) & last
+    return at
+
+
+@compiled
+def _hash(value: int, known: int) -> int:
+    mixed = value * _MIX_VALUE ^ known * _MIX_MASK
+    return mixed ^ mixed >> 29 ^ mixed >> 47
