@@ -48,7 +48,7 @@ def refuse(rows: DataFrame) -> None:
 
 
 def refusal(history: str, why: str) -> InputError:
-    """That the history is none of the checker's."""
+    """That this is no history for the checker."""
     return InputError(
         f"{history}: no history for this checker ({why}): choose another --checker or --model"
     )
