@@ -56,7 +56,7 @@ class _Stream:
         found = [taken(rows.cast(NEEDED), asked, 0, attempt).to_pylist() for attempt in (1, 2)]
         assert found[0] == found[1]
         self._offset, self._taken = end, self._taken + 1
-        (row,) = found[0]
+        row: dict[str, Any] = found[0][0]
         return row | {"anomalies": json.loads(row["anomalies"])}
 
 
