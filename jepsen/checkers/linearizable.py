@@ -108,15 +108,26 @@ def check_key(
     model: Model,
     budget: Budget,
     machine: Machine | None = None,
+    starts: Iterable[Any] | None = None,
 ) -> KeyResult:
-    """Checks the operations on one key. A `machine` of the model may serve several keys."""
-    return _check_track(key, track_of(mine), model, budget, machine or Machine(model))
+    """Checks the operations on one key. A `machine` of the model may serve several keys.
+
+    `starts`: the states that it may begin with, if it is not the model's first.
+    """
+    return _check_track(key, track_of(mine), model, budget, machine or Machine(model), starts)
 
 
 def _check_track(
-    key: Any, track: Track, model: Model, budget: Budget, machine: Machine
+    key: Any,
+    track: Track,
+    model: Model,
+    budget: Budget,
+    machine: Machine,
+    starts: Iterable[Any] | None = None,
 ) -> KeyResult:
     search = _search(track, model, budget, machine)
+    if starts is not None:
+        search.begin_with(map(machine.state_id, starts))
     count = len(track.invokes)
     try:
         counterexample = search.run()
