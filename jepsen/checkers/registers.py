@@ -131,7 +131,8 @@ class _Rows:
                         _WRITE, values[invoke.value], 0, began, op.index, keys[invoke.key]
                     )
                     continue
-                if f == "cas" and (kind is ok or (kind is fail and observes and op.error is None)):
+                seen = kind is ok or (kind is fail and observes and op.error is None)
+                if f == "cas" and seen and isinstance(invoke.value, list | tuple):
                     expected, new = invoke.value
                     what = _CAS if kind is ok else _FAILED_CAS
                     a, b = values[expected], values[new]
