@@ -64,11 +64,11 @@ def search(history: Iterable[Op], model: Model) -> tuple[dict[Any, Found | None]
         return {}, history
     rows = _Rows(model)
     try:
-        rows.read(history)
-    except _Unfit:
-        return {}, history
-    from jepsen.compiled.rows import judge_rows
+        from jepsen.compiled.rows import judge_rows
 
+        rows.read(history)
+    except (ImportError, _Unfit):  # numba may be there and refuse the numpy that is
+        return {}, history
     keys = list(rows.keys)
     found = {
         keys[key]: Found(count, peak) if verdict == _VALID else None

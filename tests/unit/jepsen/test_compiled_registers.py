@@ -243,6 +243,16 @@ def test_what_is_wrong_is_said_as_ever(lines: list[Op], monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("eager")
+def test_a_numba_that_cannot_be_imported_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = _several(random.Random(6), 0.0)
+    model = Register(failed_cas_observes=True)
+    with monkeypatch.context() as broken:
+        broken.setitem(sys.modules, "jepsen.compiled.rows", None)
+        refused = check_linearizable(lines, model)
+    assert refused.valid is check_linearizable(lines, model).valid is True
+
+
+@pytest.mark.usefixtures("eager")
 def test_a_map_is_its_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = history(
         (0, "invoke", "write", [1, 2]),
