@@ -12,7 +12,7 @@ from jepsen.checkers.replicas import check_replicas
 from jepsen.cli.main import run
 from jepsen.dumps import Held, read_dump
 
-pytestmark = pytest.mark.req("J4", "J7")
+pytestmark = pytest.mark.req("J4")
 
 KAFKA = """Dumping /data/orders-0/00000000000000000000.log
 Log starting offset: 0

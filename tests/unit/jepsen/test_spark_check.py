@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,6 @@ GOOD = history(
     (1, "invoke", "read", None),
     (1, "ok", "read", 1),
 )
-COMMANDS = (["replicas"], ["spark", "replicas"])
 BAD = [*GOOD[:3], history(*[(1, "ok", "read", 2)] * 4)[3]]
 
 _MS = 1_000_000
@@ -324,32 +322,6 @@ def test_a_lost_write_is_told_while_the_writer_goes_on(
         file.write(to_json(GOOD[0]) + "\n")
     assert run(["spark", "watch", str(path), "--model", "kv"]) == 254
     assert "line 14 has index 0" in capsys.readouterr().err
-
-
-@pytest.mark.req("J7")
-def test_replicas_are_compared_as_in_one_process(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rng = random.Random(1)
-    dumps = [tmp_path / name for name in "abc"]
-    for path in dumps:
-        path.write_text(
-            "".join(
-                f"Dumping /data/log-{log}/0.log\n"
-                + "".join(
-                    f"| offset: {offset} payload: {offset if rng.random() < 0.98 else 'other'}\n"
-                    for offset in range(rng.randint(0, 9), rng.randint(70, 99))
-                )
-                for log in range(3)
-            )
-        )
-    arguments = [*map(str, dumps), "--output", "json"]
-    found = [(run([*command, *arguments]), capsys.readouterr().out) for command in COMMANDS]
-    assert found[0] == found[1]
-    assert found[0][0] == 1
-    dumps[0].write_text("{")
-    assert run([*COMMANDS[1], *arguments]) == 254
-    assert "a: line 1: no dump of a log" in capsys.readouterr().err
 
 
 @pytest.mark.req("J7")
