@@ -100,7 +100,9 @@ spark-equality: setup
 	$(BIN)/python -m tests.spark_txns --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 
 # Our checker beside Porcupine, which needs Go: make bench-check HISTORIES=DIR adds the logs of etcd.
+# What a run costs the harness itself goes to out/bench-harness.json.
 bench-check: setup
+	$(BIN)/python -m tests.bench.checking.running
 	$(BIN)/python -m tests.bench.checking --output out/bench-check.json $(if $(HISTORIES),--histories $(HISTORIES)) $(if $(KEYS),--keys $(KEYS))
 
 docs: setup

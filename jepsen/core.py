@@ -47,6 +47,12 @@ KAFKA_WORKLOADS = (*LOG_WORKLOADS, "topics")
 """Those that any Kafka cluster can be tested with."""
 LOG_FAULTS = ("reassign",)
 """Those that only such a topic can suffer."""
+CLUSTER_KEYS = {"group": {"group.initial.rebalance.delay.ms": "0"}}
+"""What a workload wants of nodes that are made for it, unless the user wants something else.
+
+A group whose coordinator goes before the first rebalance begins anew to wait for more members: with
+the default of 3 s, faults every few seconds leave it no time in which anybody owns anything.
+"""
 CLIENTS = ("aiokafka", "librdkafka")
 SETTLE_S = 3.0
 FINAL_S = 60.0
@@ -81,6 +87,7 @@ class RunSpec:
     brokers: int = 3
     overrides: Mapping[str, str] = field(default_factory=dict)
     bootstrap_servers: str = ""
+    control: str = ""
 
     @property
     def name(self) -> str:
@@ -90,7 +97,10 @@ class RunSpec:
     @property
     def cluster(self) -> ClusterSpec:
         """What cluster it wants."""
-        return ClusterSpec(self.controllers, self.brokers, self.overrides, self.bootstrap_servers)
+        keys = {**CLUSTER_KEYS.get(self.workload, {}), **self.overrides}
+        return ClusterSpec(
+            self.controllers, self.brokers, keys, self.bootstrap_servers, self.control
+        )
 
     def to_json(self) -> dict[str, Any]:
         """What `from_json` reads back."""
@@ -109,9 +119,9 @@ class RunSpec:
 FAULTS = {
     "local": tuple(PACKAGES),
     "sim": tuple(PACKAGES),
-    "external": (),
+    "external": ("kill", "pause", "restart", "rolling", "reassign"),
 }
-"""What can be done to the clusters of each environment."""
+"""What can be done to the clusters of each environment; to external ones by --control alone."""
 
 
 def workloads_in(env: str) -> tuple[str, ...]:
@@ -119,15 +129,15 @@ def workloads_in(env: str) -> tuple[str, ...]:
     return KAFKA_WORKLOADS if env == "external" else tuple(WORKLOADS)
 
 
-def faults_in(env: str) -> tuple[str, ...]:
+def faults_in(env: str, control: str = "") -> tuple[str, ...]:
     """The faults that the environment's clusters can be given."""
-    return FAULTS[env]
+    return () if env == "external" and not control else FAULTS[env]
 
 
-def faults_ready(env: str) -> tuple[str, ...]:
+def faults_ready(env: str, control: str = "") -> tuple[str, ...]:
     """`faults_in`, without what this machine lacks the means for."""
     if env != "local":
-        return faults_in(env)
+        return faults_in(env, control)
     from jepsen.env.local.clocks import find_library
 
     return tuple(one for one in faults_in(env) if one != "clock" or find_library())
@@ -148,8 +158,9 @@ def check_spec(spec: RunSpec) -> None:
             raise InputError("--env external: say where with --bootstrap-servers HOST:PORT,...")
         if spec.workload not in KAFKA_WORKLOADS:
             raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
-    elif spec.bootstrap_servers:
-        raise InputError(f"--bootstrap-servers: only with --env external, not {spec.env}")
+    elif spec.bootstrap_servers or spec.control:
+        option = "--bootstrap-servers" if spec.bootstrap_servers else "--control"
+        raise InputError(f"{option}: only with --env external, not {spec.env}")
     if spec.barrier_every and spec.workload != "register":
         raise InputError(f"--barrier-every: only for register, not {spec.workload}")
     if (
@@ -165,8 +176,9 @@ def _check_fault(spec: RunSpec, name: str) -> None:
         raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
     if name in LOG_FAULTS and spec.workload not in LOG_WORKLOADS:
         raise InputError(f"--nemesis {name}: only for {', '.join(LOG_WORKLOADS)}")
-    if name not in faults_in(spec.env):
-        known = ", ".join(faults_in(spec.env)) or "nothing"
+    possible = faults_in(spec.env, spec.control)
+    if name not in possible:
+        known = ", ".join(possible) or "nothing without --control"
         raise InputError(f"--nemesis {name}: in --env {spec.env} it can be {known}")
 
 

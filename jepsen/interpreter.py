@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jepsen.client import Client, Completion, failed, unknown
-from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS, Context, Thread, Todo
+from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS, Context, Processes, Thread, Todo
 from jepsen.history import Op, OpType
 
 if TYPE_CHECKING:
@@ -50,12 +50,13 @@ class Interpreter:
 
     def __post_init__(self) -> None:
         threads: list[Thread] = [*range(self.concurrency), NEMESIS]
-        self._processes: dict[Thread, int | str] = {thread: thread for thread in threads}
+        self._processes = Processes({thread: thread for thread in threads})
         self._free: dict[Thread, None] = dict.fromkeys(threads)
         self._clients: dict[Thread, Client] = {}
         self._completed: asyncio.Queue[tuple[Thread, Op, Completion]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._begin: float | None = None
+        self._clock: Callable[[], float] | None = None
+        self._begin = 0.0
 
     async def run(self, generator: Generator) -> None:
         """Runs it to its end; may be called again, with the clock and the processes going on."""
@@ -84,10 +85,13 @@ class Interpreter:
     async def _wait(self, generator: Generator, wait_s: float | None) -> Generator:
         """Until something has ended, or for so long; the generator is told."""
         try:
-            async with asyncio.timeout(wait_s):
-                thread, op, completion = await self._completed.get()
-        except TimeoutError:
-            return generator
+            thread, op, completion = self._completed.get_nowait()
+        except asyncio.QueueEmpty:
+            try:
+                async with asyncio.timeout(wait_s):
+                    thread, op, completion = await self._completed.get()
+            except TimeoutError:
+                return generator
         kind, value, error = completion
         event = self._note(op.process, kind, op.f, value, op.key, error)
         self._free[thread] = None
@@ -137,12 +141,14 @@ class Interpreter:
             return unknown(op.value, repr(error))
 
     async def _client_op(self, op: Op, thread: Thread) -> Completion:
-        try:
-            async with asyncio.timeout(self.op_timeout_s):
-                client = await self._client(thread, op)
-        except Exception as error:
-            logger.debug("whatever hindered a client to begin, nothing was asked", exc_info=True)
-            return failed(op.value, f"no client: {error!r}")
+        client = self._clients.get(thread)
+        if client is None:
+            try:
+                async with asyncio.timeout(self.op_timeout_s):
+                    client = await self._opened(thread, op)
+            except Exception as error:
+                logger.debug("what hinders a client to begin has asked nothing", exc_info=True)
+                return failed(op.value, f"no client: {error!r}")
         try:
             async with asyncio.timeout(self.op_timeout_s):
                 return await client.invoke(op)
@@ -150,20 +156,19 @@ class Interpreter:
             logger.debug("what a client does not understand may have happened", exc_info=True)
             return unknown(op.value, repr(error))
 
-    async def _client(self, thread: Thread, op: Op) -> Client:
-        client = self._clients.get(thread)
-        if client is None:
-            client = self.client_of(int(op.process))
-            try:
-                await client.open()
-            except BaseException:
-                self._spawn(_close(client))
-                raise
-            self._clients[thread] = client
+    async def _opened(self, thread: Thread, op: Op) -> Client:
+        client = self.client_of(int(op.process))
+        try:
+            await client.open()
+        except BaseException:
+            self._spawn(_close(client))
+            raise
+        self._clients[thread] = client
         return client
 
     def _retire(self, thread: Thread) -> None:
-        self._processes[thread] = int(self._processes[thread]) + self.concurrency
+        plays = int(self._processes[thread]) + self.concurrency
+        self._processes = Processes({**self._processes, thread: plays})
         client = self._clients.pop(thread, None)
         if client is not None:
             self._spawn(_close(client))
@@ -174,13 +179,13 @@ class Interpreter:
         task.add_done_callback(self._tasks.discard)
 
     def _context(self) -> Context:
-        return Context(self._now(), tuple(self._free), dict(self._processes), self.random)
+        return Context(self._now(), tuple(self._free), self._processes, self.random)
 
     def _now(self) -> int:
-        now = asyncio.get_running_loop().time()
-        if self._begin is None:
-            self._begin = now
-        return int((now - self._begin) * SECOND_NS)
+        if self._clock is None:
+            self._clock = asyncio.get_running_loop().time
+            self._begin = self._clock()
+        return int((self._clock() - self._begin) * SECOND_NS)
 
 
 async def _close(client: Client) -> None:

@@ -32,7 +32,7 @@ class Roles:
     async def broker(self, role: str) -> int | None:
         """The id of a `partition-leader`, or of a `coordinator`; None if nobody says."""
         with contextlib.suppress(*ERRORS):
-            async with asyncio.timeout(ASK_S), self._admin() as admin:
+            async with asyncio.timeout(ASK_S), _admin(self._bootstrap) as admin:
                 if role == "coordinator":
                     return await self._coordinator(admin)
                 partition = self._random.choice(await self._partitions(admin))
@@ -47,7 +47,7 @@ class Roles:
     async def reassign(self) -> list[Any] | None:
         """Gives a partition other replicas, or another order: [partition, ids]; None: refused."""
         with contextlib.suppress(*ERRORS):
-            async with asyncio.timeout(ASK_S), self._admin() as admin:
+            async with asyncio.timeout(ASK_S), _admin(self._bootstrap) as admin:
                 partition = self._random.choice(await self._partitions(admin))
                 brokers = sorted(
                     one["node_id"] for one in (await admin.describe_cluster())["brokers"]
@@ -73,13 +73,27 @@ class Roles:
             raise KafkaError(f"nobody knows the topic {self._topic}")
         return partitions
 
-    @contextlib.asynccontextmanager
-    async def _admin(self) -> AsyncIterator[AIOKafkaAdminClient]:
-        admin = AIOKafkaAdminClient(
-            bootstrap_servers=self._bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS
-        )
-        try:
-            await admin.start()
-            yield admin
-        finally:
-            await admin.close()
+
+async def all_in_sync(bootstrap: str, brokers: int) -> bool:
+    """Whether so many brokers serve, and each partition has all its replicas in sync."""
+    with contextlib.suppress(*ERRORS):
+        async with asyncio.timeout(ASK_S), _admin(bootstrap) as admin:
+            if len((await admin.describe_cluster())["brokers"]) < brokers:
+                return False
+            topics = await admin.describe_topics()
+            return all(
+                len(part["isr"]) == len(part["replicas"])
+                for topic in topics
+                for part in topic["partitions"]
+            )
+    return False
+
+
+@contextlib.asynccontextmanager
+async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+    try:
+        await admin.start()
+        yield admin
+    finally:
+        await admin.close()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jepsen.checkers import registers
 from jepsen.checkers.counting import CountingSearch
 from jepsen.checkers.machine import (
     Budget,
@@ -85,13 +86,18 @@ def check_linearizable(
     history: Iterable[Op], model: Model, budget: Budget | None = None
 ) -> LinearizabilityResult:
     """Checks each key of the history against the model. Raises HistoryError, ValueError."""
-    tracks = tracks_of(history)
+    found, rest = registers.search(history, model)
+    tracks = tracks_of(rest)
     machine = Machine(model)
     results = []
-    for key, track in tracks.items():
+    for key in found or tracks:
+        known = found.get(key)
+        if known is not None:
+            results.append(KeyResult(key, True, *known))
+            continue
         if len(machine.states) > STATES_SHARED_MAX:
             machine = Machine(model)
-        results.append(_check_track(key, track, model, budget or Budget(), machine))
+        results.append(_check_track(key, tracks[key], model, budget or Budget(), machine))
     valid = merge_valid(result.valid for result in results)
     return LinearizabilityResult(valid, tuple(results))
 
@@ -102,15 +108,26 @@ def check_key(
     model: Model,
     budget: Budget,
     machine: Machine | None = None,
+    starts: Iterable[Any] | None = None,
 ) -> KeyResult:
-    """Checks the operations on one key. A `machine` of the model may serve several keys."""
-    return _check_track(key, track_of(mine), model, budget, machine or Machine(model))
+    """Checks the operations on one key. A `machine` of the model may serve several keys.
+
+    `starts`: the states that it may begin with, if it is not the model's first.
+    """
+    return _check_track(key, track_of(mine), model, budget, machine or Machine(model), starts)
 
 
 def _check_track(
-    key: Any, track: Track, model: Model, budget: Budget, machine: Machine
+    key: Any,
+    track: Track,
+    model: Model,
+    budget: Budget,
+    machine: Machine,
+    starts: Iterable[Any] | None = None,
 ) -> KeyResult:
     search = _search(track, model, budget, machine)
+    if starts is not None:
+        search.begin_with(map(machine.state_id, starts))
     count = len(track.invokes)
     try:
         counterexample = search.run()

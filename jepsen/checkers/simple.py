@@ -88,17 +88,20 @@ def _impossible(
             yield Anomaly("duplicate", {"value": value, "count": count}, (shown_by[value],))
 
 
-def check_lock(history: Sequence[Op]) -> Verdict:
+def check_lock(history: Sequence[Op], *, guarded: bool = False) -> Verdict:
     """Locks with fencing tokens: `acquire` (ends with the token), `release`, `write` (a token).
 
     A lock granted later has a greater token, none is granted twice, and once a write with a token
-    was accepted none with a lesser one is. That two hold it at once is a note: a holder that was
-    cut off cannot know.
+    was accepted none with a lesser one is. `guarded`: who accepts writes knows who holds the lock,
+    so a write with a lesser token is refused as soon as a greater one is granted. That two hold it
+    at once is a note: a holder that was cut off cannot know.
     """
     mine = [one for one in operations(history) if one.type is not OpType.FAIL]
     granted = [one for one in mine if one.invoke.f == "acquire" and one.type is OpType.OK]
     writes = [one for one in mine if one.invoke.f == "write" and one.type is OpType.OK]
     found = [*_backwards("token-went-back", granted), *_backwards("stale-token-accepted", writes)]
+    if guarded:
+        found += _backwards("written-after-next-grant", writes, granted)
     tokens = Counter((hashable(one.invoke.key), one.value) for one in granted)
     for (key, token), count in tokens.items():
         if count > 1:
@@ -118,9 +121,11 @@ def check_lock(history: Sequence[Op]) -> Verdict:
     )
 
 
-def _backwards(name: str, mine: Sequence[Operation]) -> Iterator[Anomaly]:
-    """An operation that began after another had ended has a lesser token than that."""
-    by_end = sorted(mine, key=_end)
+def _backwards(
+    name: str, mine: Sequence[Operation], before: Sequence[Operation] | None = None
+) -> Iterator[Anomaly]:
+    """An operation that began after another (of `before`) had ended has a lesser token than it."""
+    by_end = sorted(mine if before is None else before, key=_end)
     newest: dict[Any, tuple[int, int]] = {}
     ended = 0
     for one in sorted(mine, key=lambda operation: operation.invoke.index):
@@ -159,7 +164,8 @@ def check_bank(
     """`transfer` between accounts and `read` of all balances ({account: balance}).
 
     All reads have the expected sum, or that of the first; without `negative` no balance is below 0;
-    all reads show the same accounts.
+    all reads show the same accounts. A read that failed may tell of which transfers it saw a half
+    ({"halves": [number, ...]}): of one that has failed nothing may be seen.
     """
     mine = operations(history)
     reads = [one for one in mine if one.invoke.f == "read" and one.type is OpType.OK and one.value]
@@ -178,8 +184,27 @@ def check_bank(
         below = {account: balance for account, balance in balances.items() if balance < 0}
         if below and not negative:
             found.append(Anomaly("negative-balance", {"balances": below}, where))
+    found += _halves_of_failed(mine)
     unknown = "" if reads else "no read has succeeded"
     return judge(found, why_unknown=unknown, reads=len(reads), total=total)
+
+
+def _halves_of_failed(mine: Sequence[Operation]) -> Iterator[Anomaly]:
+    transfers = {
+        one.invoke.value["number"]: one
+        for one in mine
+        if one.invoke.f == "transfer" and one.type is OpType.FAIL and "number" in one.invoke.value
+    }
+    for read in mine:
+        if read.invoke.f == "read" and read.type is OpType.FAIL and isinstance(read.value, dict):
+            for number in read.value.get("halves", ()):
+                if number in transfers:
+                    where = tuple(
+                        one.completion.index
+                        for one in (transfers[number], read)
+                        if one.completion is not None
+                    )
+                    yield Anomaly("aborted-transfer-read", {"number": number}, where)
 
 
 def check_availability(history: Sequence[Op], *, outage_s_max: float | None = None) -> Verdict:

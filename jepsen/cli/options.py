@@ -58,6 +58,13 @@ ClientOption = Annotated[
 BootstrapOption = Annotated[
     str, typer.Option(metavar="HOST:PORT,...", help="Of an external cluster.")
 ]
+ControlOption = Annotated[
+    str,
+    typer.Option(
+        metavar="COMMAND",
+        help="Of an external cluster: a program that kills and starts nodes (test-any-kafka.md).",
+    ),
+]
 OverrideOption = Annotated[
     list[str] | None,
     typer.Option("--override", "-o", metavar="KEY=VALUE", help="A configuration key of nodes."),
@@ -147,6 +154,7 @@ def _common(spec: RunSpec) -> dict[str, str]:
         "--replication": str(spec.replication),
         "--client": spec.client,
         "--bootstrap-servers": spec.bootstrap_servers,
+        "--control": spec.control,
     }
 
 

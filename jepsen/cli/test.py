@@ -52,6 +52,7 @@ def run(
     client: options.ClientOption = "",
     topic: Annotated[str, typer.Option(help="A new one on an external cluster.")] = "",
     bootstrap_servers: options.BootstrapOption = "",
+    control: options.ControlOption = "",
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
     output: OutputOption = Output.TABLE,
@@ -83,6 +84,7 @@ def run(
         brokers=brokers,
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
+        control=control,
     )
     raise typer.Exit(exit_status(_several(spec, test_count, Path(store), output)))
 

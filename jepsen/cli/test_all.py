@@ -54,6 +54,7 @@ def run(
     replication: options.ReplicationOption = 3,
     client: options.ClientOption = "",
     bootstrap_servers: options.BootstrapOption = "",
+    control: options.ControlOption = "",
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
     resume: Annotated[
@@ -92,15 +93,28 @@ def run(
         brokers=brokers,
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
+        control=control,
     )
     rows = [name for words in workload or () for name in options.comma_separated(words)]
-    columns = [options.comma_separated(words) for words in nemesis or faults_ready(env)]
-    cells = list(matrix(template, rows or workloads_in(env), columns))
+    columns = [options.comma_separated(words) for words in nemesis or ()]
+    raise typer.Exit(_new(template, rows, columns, Path(store), output))
+
+
+def _new(
+    template: RunSpec,
+    rows: Sequence[str],
+    columns: Sequence[Sequence[str]],
+    store: Path,
+    output: Output,
+) -> int:
+    """Runs a new matrix, of all there is where nothing is asked for; the exit status."""
+    env = template.env
+    faults = columns or [(name,) for name in faults_ready(env, template.control)]
+    cells = list(matrix(template, rows or workloads_in(env), faults))
     for cell in cells:
         check_spec(cell.spec)
-    command = options.matrix_command(template, rows, columns if nemesis else ())
-    folder = new_matrix_folder(Path(store))
-    raise typer.Exit(_all(folder, command, cells, Path(store), output))
+    command = options.matrix_command(template, rows, columns)
+    return _all(new_matrix_folder(store), command, cells, store, output)
 
 
 def _all(folder: Path, command: str, cells: list[Cell], store: Path, output: Output) -> int:

@@ -33,6 +33,9 @@ VALID, INVALID, OPEN = 0, 1, 2
 """Verdicts. OPEN: too large for this search."""
 CONFIGURATIONS_MAX = 4_096
 _SLOTS_MAX = 62
+_STEPS_MAX, _STEPS_EACH_MAX = 1 << 20, 256
+"""So many configurations are looked at for a key, and for each of its operations: no key takes
+much longer than others."""
 _LINEAR_MAX = 16
 """Sets up to this size are looked through; larger ones have a table."""
 _NOTHING = -1
@@ -41,16 +44,16 @@ _MIX_VALUE, _MIX_MASK = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9
 _VALUE, _MASK, _TABLE, _ABOUT = 0, 1, 2, 3
 """Rows of a set of configurations, none of which suffices in place of another: values and masks;
 places of these by hash, with the generation they belong to above 32 bits; and this about it all:"""
-_SIZE, _GENERATION, _OVERFLOWED, _ROOM = 0, 1, 2, 3
+_SIZE, _FIXED, _GENERATION, _OVERFLOWED, _ROOM = 0, 1, 2, 3, 4
+"""So many of the first stay what they are: whatever follows from them is known."""
 
-_F, _A, _B, _RETURNED = 0, 1, 2, 3
-"""Rows of the pending operations, by their slots."""
-_EXPIRES, _EQUAL, _ONLY_READS, _GAINED = 4, 5, 6, 7
-"""When an unknown one is not needed any more. The slots of equal ones that return earlier. Whether
-it changes nothing. The slots of it and of reads that are legal after it, where `_gain` was called.
-"""
-_ORDER, _STATUS = 8, 9
-"""More rows: the slots by when their operations return, and this about all:"""
+_F, _A, _B, _INVOKED, _RETURNED, _EXPIRES = 0, 1, 2, 3, 4, 5
+"""Columns of all operations, and rows of the pending ones by their slots. An operation with unknown
+outcome expires where nobody needs any more what it writes."""
+_EQUAL, _ONLY_READS, _GAINED, _ORDER, _STATUS = 6, 7, 8, 9, 10
+"""More rows of the pending ones: the slots of equal ones that return earlier; whether it changes
+nothing; the slots of it and of reads that are legal after it, where `_gain` was called; then the
+slots by when their operations return, and this about all:"""
 _COUNT, _OCCUPIED, _UNKNOWN, _EXPIRY = 0, 1, 2, 3
 """How many there are, masks of slots, and when the first expires."""
 
@@ -79,7 +82,6 @@ def judge(
     return judge_with_peaks(starts, f, a, b, invoked, returned, initial, configurations_max)[0]
 
 
-@compiled
 def judge_with_peaks(
     starts: NDArray[np.int64],
     f: NDArray[np.int8],
@@ -88,48 +90,77 @@ def judge_with_peaks(
     invoked: NDArray[np.int64],
     returned: NDArray[np.int64],
     initial: int,
-    configurations_max: int,
+    configurations_max: int = CONFIGURATIONS_MAX,
 ) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
     """As `judge`, and so many configurations as each key had at most."""
-    keys = len(starts) - 1
-    verdicts: NDArray[np.int8] = np.empty(keys, np.int8)
-    peaks: _Table = np.empty(keys, np.int64)
-    sets = _new_sets(configurations_max)
-    pending: _Table = np.zeros((10, _SLOTS_MAX + 2), np.int64)
-    for key in range(keys):
-        rows = slice(starts[key], starts[key + 1])
-        verdicts[key], peaks[key] = _judge_key(
-            f[rows], a[rows], b[rows], invoked[rows], returned[rows], initial, sets, pending
-        )
+    columns = (f.astype(np.int64), a, b, invoked, returned, returned)
+    return judge_table(starts, np.stack(columns, axis=1), initial, configurations_max)
+
+
+def judge_table(
+    starts: _Table, rows: _Table, initial: int, configurations_max: int
+) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """As `judge_with_peaks`, given (f, a, b, invoked, returned, returned) a row; the last column is
+    used up.
+    """
+    if (rows[:, _RETURNED] == NEVER).any():
+        _expire(starts, rows)
+    places = max(2 * _LINEAR_MAX, 1 << (2 * configurations_max - 1).bit_length())
+    sets: _Table = np.zeros((3, 4, places), np.int64)
+    sets[:, _ABOUT, _ROOM] = configurations_max
+    pending: _Table = np.zeros((11, _SLOTS_MAX + 2), np.int64)
+    verdicts: NDArray[np.int8] = np.empty(len(starts) - 1, np.int8)
+    peaks: _Table = np.empty(len(starts) - 1, np.int64)
+    first, second, seen = sets
+    _judge(starts, rows, initial, first, second, seen, pending, verdicts, peaks)
     return verdicts, peaks
 
 
 @compiled
-def _judge_key(
-    f: NDArray[np.int8],
-    a: NDArray[np.int64],
-    b: NDArray[np.int64],
-    invoked: NDArray[np.int64],
-    returned: NDArray[np.int64],
+def _judge(
+    starts: _Table,
+    rows: _Table,
     initial: int,
-    sets: _Table,
+    first: _Table,
+    second: _Table,
+    seen: _Table,
+    pending: _Table,
+    verdicts: NDArray[np.int8],
+    peaks: _Table,
+) -> None:
+    for key in range(len(verdicts)):
+        pending[_STATUS, _COUNT] = pending[_STATUS, _OCCUPIED] = pending[_STATUS, _UNKNOWN] = 0
+        pending[_STATUS, _EXPIRY] = NEVER
+        _clear(seen)
+        _clear(first)
+        _append(first, initial, pending[_STATUS, _OCCUPIED])
+        verdicts[key], peaks[key] = _judge_key(
+            rows, starts[key], starts[key + 1], first, second, seen, pending
+        )
+
+
+@compiled
+def _judge_key(
+    rows: _Table,
+    begin: int,
+    end: int,
+    current: _Table,
+    other: _Table,
+    seen: _Table,
     pending: _Table,
 ) -> tuple[int, int]:
     """Goes through the history of one key: verdict, and configurations at most."""
-    current, other, seen = sets[0], sets[1], sets[2]
-    expires = _expiries(f, a, b, invoked, returned)
-    pending[_STATUS] = 0
-    pending[_STATUS, _EXPIRY] = NEVER
-    _clear(current)
-    _add(current, initial, 0, 0, 0)
     peak = 1
-    for row in range(len(f) + 1):
-        now = invoked[row] if row < len(f) else NEVER
+    steps_left = _STEPS_MAX + _STEPS_EACH_MAX * (end - begin)
+    for row in range(begin, end + 1):
+        now = rows[row, _INVOKED] if row < end else NEVER
         while pending[_STATUS, _COUNT] and pending[_RETURNED, pending[_ORDER, 0]] < now:
             slot = pending[_ORDER, 0]
-            if _return(current, other, seen, pending, slot):
+            steps = _return(current, other, seen, pending, slot)
+            if steps:
                 current, other = other, current
-            if current[_ABOUT, _OVERFLOWED] or seen[_ABOUT, _OVERFLOWED]:
+            steps_left -= steps
+            if steps_left < 0 or current[_ABOUT, _OVERFLOWED] or seen[_ABOUT, _OVERFLOWED]:
                 return OPEN, peak
             if not current[_ABOUT, _SIZE]:
                 return INVALID, peak
@@ -138,65 +169,70 @@ def _judge_key(
         if pending[_STATUS, _EXPIRY] < now:
             _forget(current, other, pending, now)
             current, other = other, current
-        if row == len(f) or (returned[row] == NEVER and expires[row] < now):
-            continue
-        only_reads = _only_reads(f[row], a[row], b[row])
-        if only_reads and (returned[row] == NEVER or _legal_everywhere(current, f[row], a[row])):
-            continue
-        if pending[_STATUS, _COUNT] == _SLOTS_MAX:
+        if row < end and not _begin(rows, row, now, current, pending):
             return OPEN, peak
-        slot = _occupy(pending, f[row], a[row], b[row], returned[row], expires[row])
-        if only_reads:
-            _read_at_once(current, f[row], a[row], slot)
     return VALID, peak
+
+
+@compiled
+def _begin(rows: _Table, row: int, now: int, current: _Table, pending: _Table) -> bool:
+    """Gives the operation a slot if it needs one. Returns whether there was one for it."""
+    f, a, b = rows[row, _F], rows[row, _A], rows[row, _B]
+    returned, expires = rows[row, _RETURNED], rows[row, _EXPIRES]
+    only_reads = _only_reads(f, a, b)
+    if returned == NEVER and (only_reads or expires < now):
+        return True
+    if only_reads and _legal_everywhere(current, f, a):
+        return True
+    if pending[_STATUS, _COUNT] == _SLOTS_MAX:
+        return False
+    slot = _occupy(pending, f, a, b, returned, expires)
+    if only_reads:
+        _read_at_once(current, f, a, slot)
+    return True
 
 
 # --- operations with unknown outcome ----------------------------------------------------------
 
 
 @compiled
-def _expiries(
-    f: NDArray[np.int8],
-    a: NDArray[np.int64],
-    b: NDArray[np.int64],
-    invoked: NDArray[np.int64],
-    returned: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def _expire(starts: _Table, rows: _Table) -> None:
     """For each operation with unknown outcome, when the last returns that needs what it writes.
 
     That one reads or expects the value. Where a CAS was seen to fail, any value may be needed.
     """
-    unknown = 0
-    for row in range(len(f)):
-        unknown += returned[row] == NEVER
-    if not unknown:
-        return returned
-    places = 2
-    while places < 2 * len(f):
-        places *= 2
-    values: _Table = np.empty(places, np.int64)
-    until: _Table = np.full(places, _NOTHING)
-    failed = _NOTHING
-    for row in range(len(f)):
-        if f[row] == FAILED_CAS:
-            failed = max(failed, returned[row])
-        elif f[row] == CAS or (f[row] == READ and returned[row] != NEVER):
-            at = _place(values, until, a[row])
-            values[at] = a[row]
-            until[at] = max(until[at], returned[row])
-    expires = returned.copy()
-    for row in range(len(f)):
-        if returned[row] == NEVER:
-            written = b[row] if f[row] == CAS else a[row]
-            expires[row] = max(until[_place(values, until, written)], failed)
-    return expires
+    for key in range(len(starts) - 1):
+        begin, end = starts[key], starts[key + 1]
+        unknown = 0
+        for row in range(begin, end):
+            unknown += rows[row, _RETURNED] == NEVER
+        if not unknown:
+            continue
+        places = 2
+        while places < 2 * (end - begin):
+            places *= 2
+        values: _Table = np.empty(places, np.int64)
+        until: _Table = np.full(places, _NOTHING)
+        failed = _NOTHING
+        for row in range(begin, end):
+            f, needed, returned = rows[row, _F], rows[row, _A], rows[row, _RETURNED]
+            if f == FAILED_CAS:
+                failed = max(failed, returned)
+            elif f == CAS or (f == READ and returned != NEVER):
+                at = _place(values, until, needed)
+                values[at] = needed
+                until[at] = max(until[at], returned)
+        for row in range(begin, end):
+            if rows[row, _RETURNED] == NEVER:
+                written = rows[row, _B] if rows[row, _F] == CAS else rows[row, _A]
+                rows[row, _EXPIRES] = max(until[_place(values, until, written)], failed)
 
 
 @compiled
 def _place(values: NDArray[np.int64], until: NDArray[np.int64], value: int) -> int:
     """Where a table has the value, or has room for it."""
     last = len(values) - 1
-    at = _hash(value, 0) & last
+    at = _hash(value, value) & last
     while until[at] != _NOTHING and values[at] != value:
         at = (at + 1) & last
     return at
@@ -221,7 +257,7 @@ def _forget(current: _Table, other: _Table, pending: _Table, now: int) -> None:
     _clear(other)
     for one in range(current[_ABOUT, _SIZE]):
         mask = current[_MASK, one] & ~gone
-        _add(other, current[_VALUE, one], mask, pending[_STATUS, _UNKNOWN], 0)
+        _add(other, current[_VALUE, one], mask, pending[_STATUS, _UNKNOWN])
 
 
 # --- slots ------------------------------------------------------------------------------------
@@ -321,16 +357,10 @@ def _gain(pending: _Table) -> None:
 
 
 @compiled
-def _return(
-    current: _Table,
-    survivors: _Table,
-    seen: _Table,
-    pending: _Table,
-    slot: int,
-) -> bool:
+def _return(current: _Table, survivors: _Table, seen: _Table, pending: _Table, slot: int) -> int:
     """Keeps the configurations in which the slot's operation is in effect, or makes others so.
 
-    Returns whether they are among `survivors` now, not in `current`.
+    Returns how many it has looked at; if any, all that remain are among `survivors` now.
     """
     bit = 1 << slot
     size = current[_ABOUT, _SIZE]
@@ -342,33 +372,29 @@ def _return(
     if not waiting:
         for one in range(size):
             current[_MASK, one] ^= bit
-        return False
+        return 0
     unknown = pending[_STATUS, _UNKNOWN]
     _clear(survivors)
     _clear(seen)
     for one in range(size):
         value, mask = current[_VALUE, one], current[_MASK, one]
         if mask & bit:
-            _add(survivors, value, mask ^ bit, unknown, 0)
+            _add(survivors, value, mask ^ bit, unknown)
         else:
-            _add(seen, value, mask, unknown, 0)
+            _add(seen, value, mask, unknown)
     _gain(pending)
     head = 0
     while head < seen[_ABOUT, _SIZE]:
+        value, mask = seen[_VALUE, head], seen[_MASK, head]
         head += 1
-        _extend(seen[_VALUE, head - 1], seen[_MASK, head - 1], bit, pending, seen, head, survivors)
-    return True
+        seen[_ABOUT, _FIXED] = head
+        _extend(value, mask, bit, pending, seen, survivors)
+    return head
 
 
 @compiled
 def _extend(
-    value: int,
-    mask: int,
-    bit: int,
-    pending: _Table,
-    seen: _Table,
-    head: int,
-    survivors: _Table,
+    value: int, mask: int, bit: int, pending: _Table, seen: _Table, survivors: _Table
 ) -> None:
     """Lets each pending operation take effect that can and changes something or has to."""
     unknown = pending[_STATUS, _UNKNOWN]
@@ -385,42 +411,31 @@ def _extend(
             continue
         new = mask | pending[_GAINED, slot]
         if new & bit:
-            _add(survivors, after, new ^ bit, unknown, 0)
+            _add(survivors, after, new ^ bit, unknown)
         else:
-            _add(seen, after, new, unknown, head)
+            _add(seen, after, new, unknown)
 
 
 # --- sets of configurations -------------------------------------------------------------------
 
 
 @compiled
-def _new_sets(configurations_max: int) -> _Table:
-    """Room for three sets."""
-    places = 2 * _LINEAR_MAX
-    while places < 2 * configurations_max:
-        places *= 2
-    sets: _Table = np.zeros((3, 4, places), np.int64)
-    sets[:, _ABOUT, _ROOM] = configurations_max
-    return sets
-
-
-@compiled
 def _clear(those: _Table) -> None:
-    those[_ABOUT, _SIZE] = 0
+    those[_ABOUT, _SIZE] = those[_ABOUT, _FIXED] = 0
     those[_ABOUT, _GENERATION] += 1
     those[_ABOUT, _OVERFLOWED] = 0
 
 
 @compiled
-def _add(those: _Table, value: int, mask: int, unknown: int, fixed: int) -> None:
+def _add(those: _Table, value: int, mask: int, unknown: int) -> None:
     """Adds a configuration unless one suffices that used no more of the unknown operations.
 
-    It takes the place of one that used more, but not of the first `fixed` ones.
+    It takes the place of one that used more, unless that is fixed.
     """
     size = those[_ABOUT, _SIZE]
     if size <= _LINEAR_MAX:
         for one in range(size):
-            if _suffices(those, one, value, mask, unknown, fixed):
+            if _suffices(those, one, value, mask, unknown):
                 return
         if size < _LINEAR_MAX:
             _append(those, value, mask)
@@ -431,7 +446,7 @@ def _add(those: _Table, value: int, mask: int, unknown: int, fixed: int) -> None
     last = those.shape[1] - 1
     at = _hash(value, mask & ~unknown) & last
     while those[_TABLE, at] >> 32 == those[_ABOUT, _GENERATION]:
-        if _suffices(those, those[_TABLE, at] & 0xFFFFFFFF, value, mask, unknown, fixed):
+        if _suffices(those, those[_TABLE, at] & 0xFFFFFFFF, value, mask, unknown):
             return
         at = (at + 1) & last
     if _append(those, value, mask):
@@ -439,14 +454,14 @@ def _add(those: _Table, value: int, mask: int, unknown: int, fixed: int) -> None
 
 
 @compiled
-def _suffices(those: _Table, one: int, value: int, mask: int, unknown: int, fixed: int) -> bool:
+def _suffices(those: _Table, one: int, value: int, mask: int, unknown: int) -> bool:
     """Whether that member makes the new one unnecessary, if need be as it takes its place."""
     own = those[_MASK, one]
     if those[_VALUE, one] != value or (own ^ mask) & ~unknown:
         return False
     if not own & ~mask:
         return True
-    if mask & ~own or one < fixed:
+    if mask & ~own or one < those[_ABOUT, _FIXED]:
         return False
     those[_MASK, one] = mask
     return True

@@ -37,6 +37,8 @@ class ClusterSpec:
     """Configuration keys of all nodes."""
     bootstrap_servers: str = ""
     """Of an external cluster."""
+    control: str = ""
+    """The command of a program that breaks it."""
 
 
 class Environment(Protocol):

@@ -1,9 +1,13 @@
-"""The environment `external`: any Kafka-compatible cluster, told by its address, never broken."""
+"""The environment `external`: any Kafka-compatible cluster, told by its address.
+
+It is broken only where its owner gives a program that does it (`jepsen.env.control`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jepsen.env.control import Control
 from jepsen.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,47 +20,72 @@ if TYPE_CHECKING:
 class ExternalEnvironment:
     """See `jepsen.env.base.Environment`."""
 
-    controllers: Sequence[str] = ()
-    brokers: Sequence[str] = ()
-
     def __init__(self, spec: ClusterSpec) -> None:
+        """InputError for a program that does not control the cluster."""
         self.bootstrap_servers = spec.bootstrap_servers
+        self._control = Control(spec.control) if spec.control else None
         self.disk_faults: Mapping[str, Sequence[str]] = {}
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        """None that could be broken without a program."""
+        return self._control.names("controller") if self._control else ()
+
+    @property
+    def brokers(self) -> Sequence[str]:
+        """None that could be broken without a program."""
+        return self._control.names("broker") if self._control else ()
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
         """InputError: such a cluster has no keys and values."""
         raise InputError("--env external: it has no keys and values")
 
     async def leader(self) -> str | None:
-        """Nobody that is known."""
+        """Nobody that is known: clients of brokers are not told who is the active controller."""
         return None
 
     def broker_name(self, broker_id: int) -> str | None:
-        """There is no node to be named."""
-        return None
+        """See `Environment`."""
+        nodes = self._control.nodes if self._control else ()
+        found = [node.name for node in nodes if (node.role, node.node_id) == ("broker", broker_id)]
+        return found[0] if found else None
 
     async def settled(self) -> bool:
-        """As far as anybody knows."""
-        return True
+        """As far as clients are told."""
+        if self._control is None:
+            return True
+        # Not imported where nothing is broken.
+        from jepsen.roles import all_in_sync
+
+        return await all_in_sync(self.bootstrap_servers, len(self.brokers))
 
     async def leadership(self) -> tuple[str, int] | None:
         """Nobody that is known."""
         return None
 
+    async def _do(self, what: str, node: str) -> None:
+        if self._control is not None:
+            await self._control.do(what, node)
+
     async def kill(self, node: str) -> None:
-        """There is no node to be named."""
+        """See `Environment`."""
+        await self._do("kill", node)
 
     async def terminate(self, node: str) -> None:
-        """There is no node to be named."""
+        """See `Environment`."""
+        await self._do("stop", node)
 
     async def start_node(self, node: str) -> None:
-        """There is no node to be named."""
+        """See `Environment`."""
+        await self._do("start", node)
 
     async def pause(self, node: str) -> None:
-        """There is no node to be named."""
+        """See `Environment`."""
+        await self._do("pause", node)
 
     async def resume(self, node: str) -> None:
-        """There is no node to be named."""
+        """See `Environment`."""
+        await self._do("resume", node)
 
     async def block(self, links: Sequence[Link]) -> None:
         """There is no link to be named."""

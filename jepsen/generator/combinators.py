@@ -43,7 +43,8 @@ class Limit:
 
     def updated(self, context: Context, event: Op) -> Generator:
         """See `Generator`."""
-        return replace(self, inner=self.inner.updated(context, event))
+        inner = self.inner.updated(context, event)
+        return self if inner is self.inner else replace(self, inner=inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class TimeLimit:
 
     def updated(self, context: Context, event: Op) -> Generator:
         """See `Generator`."""
-        return replace(self, inner=self.inner.updated(context, event))
+        inner = self.inner.updated(context, event)
+        return self if inner is self.inner else replace(self, inner=inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,12 @@ class Stagger:
             return PENDING, Stagger(self.seconds, inner, at)
         at = max(at, todo.time)
         after = at + int(context.random.uniform(0, 2 * self.seconds) * SECOND_NS)
-        return replace(todo, time=at), Stagger(self.seconds, inner, after)
+        return todo.at(at), Stagger(self.seconds, inner, after)
 
     def updated(self, context: Context, event: Op) -> Generator:
         """See `Generator`."""
-        return replace(self, inner=self.inner.updated(context, event))
+        inner = self.inner.updated(context, event)
+        return self if inner is self.inner else replace(self, inner=inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +221,8 @@ class Cycle:
         """See `Generator`."""
         if self.inner is None:
             return self
-        return replace(self, inner=self.inner.updated(context, event))
+        inner = self.inner.updated(context, event)
+        return self if inner is self.inner else replace(self, inner=inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +254,9 @@ class AnyOf:
 
     def updated(self, context: Context, event: Op) -> Generator:
         """See `Generator`."""
-        return AnyOf(tuple(part.updated(context, event) for part in self.parts))
+        parts = tuple(part.updated(context, event) for part in self.parts)
+        same = all(one is other for one, other in zip(parts, self.parts, strict=True))
+        return self if same else AnyOf(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +276,8 @@ class OnThreads:
         mine = context.restricted(self.wanted)
         if mine.thread_of(event.process) is None:
             return self
-        return OnThreads(self.wanted, self.inner.updated(mine, event))
+        inner = self.inner.updated(mine, event)
+        return self if inner is self.inner else OnThreads(self.wanted, inner)
 
 
 def _is_nemesis(thread: Thread) -> bool:
@@ -358,7 +365,17 @@ class _Each:
 
 
 def _only(context: Context, thread: Thread) -> Context:
-    return context.restricted(lambda other: other == thread)
+    return context.restricted(_Thread(thread))
+
+
+@dataclass(frozen=True, slots=True)
+class _Thread:
+    """Whether it is that thread."""
+
+    thread: Thread
+
+    def __call__(self, thread: Thread) -> bool:
+        return thread == self.thread
 
 
 def each_thread(inner: Generator) -> Generator:
@@ -410,7 +427,8 @@ class ProcessLimit:
 
     def updated(self, context: Context, event: Op) -> Generator:
         """See `Generator`."""
-        return replace(self, inner=self.inner.updated(context, event))
+        inner = self.inner.updated(context, event)
+        return self if inner is self.inner else replace(self, inner=inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,7 +450,8 @@ class Mapped:
 
     def updated(self, context: Context, event: Op) -> Generator:
         """See `Generator`."""
-        return replace(self, inner=self.inner.updated(context, event))
+        inner = self.inner.updated(context, event)
+        return self if inner is self.inner else replace(self, inner=inner)
 
 
 def once(f: str, value: Any = None) -> Generator:

@@ -44,6 +44,30 @@ class Todo:
     time: int = 0
     """Nanoseconds since the test began; not to be invoked before."""
 
+    def at(self, time: int) -> Todo:
+        """The same at another time."""
+        return Todo(self.f, self.value, self.key, self.thread, time)
+
+
+class Processes(dict[Thread, int | str]):
+    """Which process each thread plays. Never changed, so what was found in it is kept."""
+
+    def __init__(self, plays: Mapping[Thread, int | str]) -> None:
+        super().__init__(plays)
+        self._parts: dict[Callable[[Thread], bool], Processes] = {}
+        self._threads = {process: thread for thread, process in plays.items()}
+
+    def restricted(self, wanted: Callable[[Thread], bool]) -> Processes:
+        """Those of some threads; of predicates that are equal it is found once."""
+        if wanted not in self._parts:
+            mine = {thread: one for thread, one in self.items() if wanted(thread)}
+            self._parts[wanted] = Processes(mine)
+        return self._parts[wanted]
+
+    def thread_of(self, process: int | str) -> Thread | None:
+        """Which thread plays the process, if one of these does."""
+        return self._threads.get(process)
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -53,25 +77,19 @@ class Context:
     """Nanoseconds since the test began."""
     free: tuple[Thread, ...]
     """The threads that have nothing to do."""
-    processes: Mapping[Thread, int | str]
+    processes: Processes
     """Which process each thread plays, of all threads that this generator may use."""
     random: random.Random
 
     def restricted(self, wanted: Callable[[Thread], bool]) -> Context:
         """The context for a generator that may use those threads only."""
-        return Context(
-            self.time,
-            tuple(thread for thread in self.free if wanted(thread)),
-            {thread: one for thread, one in self.processes.items() if wanted(thread)},
-            self.random,
-        )
+        mine = self.processes.restricted(wanted)
+        free = tuple(thread for thread in self.free if thread in mine)
+        return Context(self.time, free, mine, self.random)
 
     def thread_of(self, process: int | str) -> Thread | None:
         """Which thread plays the process, if one of these does."""
-        for thread, played in self.processes.items():
-            if played == process:
-                return thread
-        return None
+        return self.processes.thread_of(process)
 
 
 Next = tuple[Todo | Pending, "Generator"] | None
@@ -100,13 +118,14 @@ class Plain:
 
 def filled(todo: Todo, context: Context) -> Todo | Pending:
     """The operation with a free thread, and a time that is not over."""
-    if todo.thread is None:
+    thread = todo.thread
+    if thread is None:
         if not context.free:
             return PENDING
-        todo = replace(todo, thread=context.random.choice(context.free))
-    elif todo.thread not in context.free:
+        thread = context.random.choice(context.free)
+    elif thread not in context.free:
         return PENDING
-    return replace(todo, time=max(todo.time, context.time))
+    return Todo(todo.f, todo.value, todo.key, thread, max(todo.time, context.time))
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,9 @@ class Rounds:
 class ConcurrentKeys:
     """Independent keys: groups of `threads` threads, each at one key after another.
 
-    `of_key` makes the generator of the key 0, 1, 2, ...; operations get the key.
+    `of_key` makes the generator of the key 0, 1, 2, ...; operations get the key. Of groups that
+    can go on at the same time any does: were it always the first, operations that are done before
+    the next is due would all be its own.
     """
 
     threads: int
@@ -68,16 +70,20 @@ class ConcurrentKeys:
         """See `Generator`."""
         current = self
         best: tuple[Todo, int, Generator] | None = None
-        for group in sorted({self._group(thread) for thread in context.free}):
+        free = sorted({self._group(thread) for thread in context.free})
+        for group in context.random.sample(free, len(free)):
             current, found = current._ask(group, context)
             if isinstance(found[0], Todo) and (best is None or found[0].time < best[0].time):
                 best = (found[0], group, found[1])
+            if best is not None and best[0].time <= context.time:
+                break
         if best is None:
             return PENDING, current
         todo, group, rest = best
         key = current.groups[group][0]
         groups = {**current.groups, group: (key, rest)}
-        return replace(todo, key=key), replace(current, groups=groups)
+        after = ConcurrentKeys(self.threads, self.of_key, groups, current.next_key)
+        return Todo(todo.f, todo.value, key, todo.thread, todo.time), after
 
     def _ask(
         self, group: int, context: Context
@@ -106,4 +112,7 @@ class ConcurrentKeys:
         if group not in self.groups or self.groups[group][0] != event.key:
             return self
         key, inner = self.groups[group]
-        return replace(self, groups={**self.groups, group: (key, inner.updated(context, event))})
+        after = inner.updated(context, event)
+        if after is inner:
+            return self
+        return replace(self, groups={**self.groups, group: (key, after)})

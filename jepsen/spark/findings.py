@@ -44,7 +44,11 @@ def refuse(rows: DataFrame) -> None:
     """Raises InputError if there is a row (history, refused: why)."""
     row = rows.first()
     if row is not None:
-        raise InputError(
-            f"{row['history']}: no history for this checker ({row['refused']}): choose another "
-            "--checker or --model"
-        )
+        raise refusal(row["history"], row["refused"])
+
+
+def refusal(history: str, why: str) -> InputError:
+    """That this is no history for the checker."""
+    return InputError(
+        f"{history}: no history for this checker ({why}): choose another --checker or --model"
+    )

@@ -7,6 +7,7 @@ Python or in a row of Spark's.
 
 from __future__ import annotations
 
+import importlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -55,12 +56,23 @@ JUDGED = pa.schema(
 """A row a key; verdicts are those of `jepsen.compiled.registers`."""
 JUDGED_SQL = "history string, key string, operations long, verdict byte"
 VALID, INVALID, OPEN = 0, 1, 2
+"""As `jepsen.compiled.registers` has them, which is imported only where it is used."""
 
 
 def is_for_kernel(histories: Histories, initial: Any) -> bool:
     """Whether the compiled search is there, knows the first value, and is worth its start."""
     known = initial is None or (type(initial) is int and abs(initial) < _NUMBERS_MAX)
-    return known and histories.rows >= KERNEL_OPERATIONS and compiled.available()
+    return known and histories.rows >= KERNEL_OPERATIONS and _is_there()
+
+
+def _is_there() -> bool:
+    if not compiled.available():
+        return False
+    try:
+        importlib.import_module("jepsen.compiled.registers")
+    except ImportError:  # numba may be there and refuse the numpy that is
+        return False
+    return True
 
 
 def judge_all(histories: Histories, initial: Any) -> DataFrame:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 ARROW_BATCH_ROWS = 50_000
+ARROW_BATCH_BYTES = 128 << 20
+"""So much at a time, too: rows may be large."""
 BROADCAST_WAIT_S = 3600
 """A machine that is busy with other things is no reason to give up."""
 _JAVA_WAIT_S = 30
@@ -98,6 +100,7 @@ def _settings(folder: str) -> dict[str, Any]:
         "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
         "spark.sql.broadcastTimeout": BROADCAST_WAIT_S,
         "spark.sql.execution.arrow.maxRecordsPerBatch": ARROW_BATCH_ROWS,
+        "spark.sql.execution.arrow.maxBytesPerBatch": ARROW_BATCH_BYTES,
         "spark.sql.session.timeZone": "UTC",
     }
 

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -24,8 +25,9 @@ from pyspark.sql.datasource import (
 )
 
 from jepsen.errors import InputError
-from jepsen.history import HistoryError, Operation, OpType, from_json
-from jepsen.spark.schema import OPERATIONS, batch_of, ddl, row_of
+from jepsen.history import HistoryError
+from jepsen.spark.lines import lines_of, operations, paired, refuse_gaps
+from jepsen.spark.schema import OPERATIONS, batch_of, ddl
 from jepsen.spark.staging import BATCH_ROWS, history_file, rows_of
 
 if TYPE_CHECKING:
@@ -35,12 +37,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from jepsen.history import Op
-
 NAME = "jepsen-history"
 BATCH_BYTES = 64 << 20
 """A micro-batch reads so much of the file."""
 LINE_BYTES_MAX = 16 << 20
+_LINE_FEED = ord("\n")
 Offset = dict[str, Any]
 """`position` in bytes, `index` of the line there, in `open` by process where its invocation is."""
 
@@ -115,16 +116,17 @@ class _Growing(DataSourceStreamReader):
         path = history_file(Path(self._path))
         if not path.exists():
             return start
-        position, index, calls = start["position"], start["index"], dict(start["open"])
+        position, index = start["position"], start["index"]
         with path.open("rb") as file:
-            for begin, op, end in _lines(file, position, position + BATCH_BYTES):
-                position = end
-                if op.index != index:
-                    raise HistoryError(f"line {index + 1} has index {op.index}")
-                index += 1
-                if op.by_client:
-                    _follow(calls, op, begin)
-        return {"position": position, "index": index, "open": calls}
+            opened = _invocations(file, start["open"])
+            data = _complete_lines(file, position)
+        lines = _lines(data, position)
+        refuse_gaps(lines, index)
+        calls = paired(opened, lines).opened
+        begins = zip(calls["process"].to_pylist(), calls["begin"].to_pylist(), strict=True)
+        # An offset is kept as JSON, whose keys are text.
+        open_now = {str(process): begin for process, begin in begins}
+        return {"position": position + len(data), "index": index + len(lines), "open": open_now}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """One, or none if nothing has come."""
@@ -133,55 +135,42 @@ class _Growing(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a micro-batch."""
         span = partition.value
+        begin, end = span.start["position"], span.end["position"]
         with history_file(Path(self._path)).open("rb") as file:
-            rows = (
-                row_of(self._path, self._lenient, one)
-                for one in _operations(file, span, with_open=self._with_open)
-            )
-            while chunk := list(islice(rows, BATCH_ROWS)):
-                yield batch_of(chunk)
+            opened = _invocations(file, span.start["open"])
+            file.seek(begin)
+            data = file.read(end - begin)
+        found = paired(opened, _lines(data, begin))
+        table = operations(self._path, found, lenient=self._lenient, with_open=self._with_open)
+        yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
 
-def _follow(calls: dict[str, int], op: Op, begin: int) -> None:
-    """Notes in `calls` that the line at `begin` opens or ends a call. Raises HistoryError."""
-    process = str(op.process)  # an offset is kept as JSON, whose keys are text
-    if (op.type is OpType.INVOKE) == (process in calls):
-        wrong = "has not finished another" if process in calls else "has begun nothing"
-        raise HistoryError(f"op {op.index}: process {process} {wrong}")
-    if op.type is OpType.INVOKE:
-        calls[process] = begin
-    else:
-        del calls[process]
+def _complete_lines(file: BinaryIO, begin: int) -> bytes:
+    """The complete lines of which the first begins there and the last within `BATCH_BYTES`.
 
-
-def _lines(file: BinaryIO, begin: int, stop: int) -> Iterator[tuple[int, Op, int]]:
-    """(where it begins, its operation, where it ends) of each complete line before `stop`."""
+    Raises HistoryError if one is too long.
+    """
     file.seek(begin)
-    while begin < stop and (line := file.readline(LINE_BYTES_MAX)).endswith(b"\n"):
-        end = begin + len(line)
-        yield begin, _op_of(line), end
-        begin = end
-    if begin < stop and len(line) == LINE_BYTES_MAX:
-        raise HistoryError(f"the line at byte {begin} is longer than {LINE_BYTES_MAX} bytes")
+    data = file.read(BATCH_BYTES)
+    if not data.endswith(b"\n"):
+        data += file.readline(LINE_BYTES_MAX)
+    end = data.rfind(b"\n") + 1
+    if len(data) - end >= LINE_BYTES_MAX:
+        raise HistoryError(f"the line at byte {begin + end} is longer than {LINE_BYTES_MAX} bytes")
+    return data[:end]
 
 
-def _op_of(line: bytes) -> Op:
-    return from_json(line.decode(errors="replace"))
+def _lines(data: bytes, begin: int) -> pa.Table:
+    """`LINES` of complete lines of which the first begins there. Raises HistoryError."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _LINE_FEED)
+    return lines_of(data, begin + np.append(0, ends[:-1] + 1)[: len(ends)])
 
 
-def _operations(file: BinaryIO, span: _Span, *, with_open: bool) -> Iterator[Operation]:
-    calls = {op.process: op for op in _invocations(file, span.start["open"])}
-    for _, op, _ in _lines(file, span.start["position"], span.end["position"]):
-        if op.by_client and op.type is OpType.INVOKE:
-            calls[op.process] = op
-        elif op.by_client:
-            yield Operation(calls.pop(op.process), op)
-    if with_open:
-        for op in calls.values():
-            yield Operation(op, None)
-
-
-def _invocations(file: BinaryIO, positions: dict[str, int]) -> Iterator[Op]:
-    for begin in positions.values():
+def _invocations(file: BinaryIO, positions: dict[str, int]) -> pa.Table:
+    """`LINES` of those that begin there."""
+    begins = sorted(positions.values())
+    data = []
+    for begin in begins:
         file.seek(begin)
-        yield _op_of(file.readline())
+        data.append(file.readline())
+    return lines_of(b"".join(data), np.array(begins, np.int64))

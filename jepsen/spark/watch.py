@@ -1,36 +1,39 @@
 """Judges a history while it is being written, again and again.
 
-Each micro-batch is added to what came before, with what is open at its end, and what has come so
-far is judged: the verdict is that of `jepsen check` on the lines up to there, but for what may
-still come (`NOT_YET`). Where each key is judged by itself only those are that the micro-batch has
-touched; a key that was wrong stays wrong, so the history does.
+With each micro-batch, and with what is open at its end, what has come so far is judged: the verdict
+is that of `jepsen check` on the lines up to there, but for what may still come (`NOT_YET`). Where
+each key is judged by itself only those with news are, from what is known of them (`standings.py`);
+anything else is judged as a whole each time.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import StreamingQueryException
 
-from jepsen.checkers.verdict import merge_valid
+from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.errors import InputError
-from jepsen.spark.check import judge
+from jepsen.spark.check import SHOWN_MAX, judge
+from jepsen.spark.findings import refusal
 from jepsen.spark.loading import Histories
 from jepsen.spark.schema import OPERATIONS, ddl
 from jepsen.spark.source import NAME, HistorySource
+from jepsen.spark.standings import Asked, judged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from jepsen.checkers.verdict import Valid, Verdict
+    from jepsen.checkers.verdict import Valid
     from jepsen.spark.check import Question
 
 NOT_YET = frozenset({"unseen"})
@@ -51,18 +54,89 @@ class Seen(NamedTuple):
     verdict: Verdict
 
 
+class _Whole:
+    """Judges all that has come, again with each micro-batch."""
+
+    def __init__(self, history: str, question: Question, scratch: Path) -> None:
+        self._history = history
+        self._question = question
+        self._scratch = scratch
+        self._ended: dict[int, int] = {}
+        """By micro-batch, how many operations ended in it."""
+
+    def judge(self, batch: DataFrame, number: int) -> Seen:
+        """What has come with this micro-batch and before. Raises InputError."""
+        # By its number, so that one that comes again after a failure is not there twice.
+        mine = self._scratch / "came" / f"n={number}"
+        batch.write.mode("overwrite").parquet(str(mine))
+        spark = batch.sparkSession
+        table = spark.read.schema(ddl(OPERATIONS))
+        self._ended[number] = table.parquet(str(mine)).where(_ENDED).count()
+        ended = sum(self._ended.values())
+        came = spark.read.schema(f"{ddl(OPERATIONS)}, n int").parquet(str(self._scratch / "came"))
+        rows = came.where(f"{_ENDED} OR n = {number}").select(*OPERATIONS.names)
+        folder = self._scratch / f"turn-{number}"
+        histories = Histories(rows, (self._history,), ended)
+        found = judge(spark, histories, self._question, folder / "kept", folder)
+        shutil.rmtree(folder)
+        return Seen(ended, so_far(found[self._history]))
+
+
+class _ByKey:
+    """Judges the keys that have news, from what is known of them."""
+
+    def __init__(self, history: str, question: Question, partitions: int, scratch: Path) -> None:
+        self._history = history
+        self._question = question
+        self._partitions = partitions
+        self._scratch = scratch
+        self._known: list[int] = []
+        """Micro-batches whose standings are there, from which the next one goes on."""
+
+    def judge(self, batch: DataFrame, number: int) -> Seen:
+        """What is known with this micro-batch. Raises InputError."""
+        batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")  # nothing to adapt
+        before = [one for one in self._known if one < number]
+        asked = Asked(
+            self._question,
+            self._folder(before[-1]) if before else None,
+            self._folder(number),
+            SHOWN_MAX,
+        )
+        parts = judged(batch, self._partitions, asked)
+        refused = next(filter(None, (one["refused"] for one in parts)), "")
+        if refused:
+            raise refusal(self._history, refused)
+        for old in before[:-1]:
+            shutil.rmtree(self._folder(old))
+        self._known = [*before[-1:], number]
+        return _seen(parts)
+
+    def _folder(self, number: int) -> Path:
+        return self._scratch / f"known-{number}"
+
+
+def _seen(parts: Sequence[dict[str, Any]]) -> Seen:
+    """What the tasks say together."""
+    names = ("keys", "operations", "keys_invalid", "keys_unknown")
+    sums = {name: sum(one[name] for one in parts) for name in names}
+    rows = [row for one in parts for row in json.loads(one["anomalies"])]
+    rows.sort(key=lambda row: (row["lines"], row["key"]))
+    found = [Anomaly(row["name"], json.loads(row["detail"]), tuple(row["lines"])) for row in rows]
+    valid: Valid = not sums["keys_invalid"] and (not sums["keys_unknown"] or "unknown")
+    why = sorted({why for one in parts for why in json.loads(one["why_unknown"])})
+    unknown = "; ".join(why) if valid == "unknown" else ""
+    return Seen(sums["operations"], Verdict(valid, tuple(found[:SHOWN_MAX]), (), sums, unknown))
+
+
 class _Judge:
     """Takes the micro-batches."""
 
     def __init__(
-        self, history: str, question: Question, scratch: Path, tell: Callable[[Seen], bool]
+        self, judge: Callable[[DataFrame, int], Seen], tell: Callable[[Seen], bool]
     ) -> None:
-        self._history = history
-        self._question = question
-        self._scratch = scratch
+        self._judge = judge
         self._tell = tell
-        self._keys_valid: Valid = True
-        """Of all keys so far, where each is judged by itself."""
         self.goes_on = True
         self.refused: InputError | None = None
         """Why there is nothing to be judged."""
@@ -71,33 +145,13 @@ class _Judge:
 
     def take(self, batch: DataFrame, number: int) -> None:
         """Judges all that has come with this micro-batch."""
-        # By its number, so that one that comes again after a failure is not there twice.
-        batch.write.mode("overwrite").parquet(str(self._scratch / "came" / f"n={number}"))
         try:
-            seen = self._judged(batch.sparkSession, number)
+            seen = self._judge(batch, number)
         except InputError as error:
             self.refused, self.goes_on = error, False
         else:
             self.goes_on = self._tell(seen)
         self.last_s = time.monotonic()
-
-    def _judged(self, spark: SparkSession, number: int) -> Seen:
-        came = spark.read.schema(f"{ddl(OPERATIONS)}, n int")
-        rows = came.parquet(str(self._scratch / "came"))
-        ended = rows.where(_ENDED).count()
-        mine = rows.where(f"{_ENDED} OR n = {number}")
-        if self._question.by_key:
-            news = rows.where(f"{_ENDED} AND n = {number}").select("key").distinct()
-            mine = mine.join(news, "key", "left_semi")
-        folder = self._scratch / f"turn-{number}"
-        histories = Histories(mine.select(*OPERATIONS.names), (self._history,), ended)
-        found = judge(spark, histories, self._question, folder / "kept", folder)
-        shutil.rmtree(folder)
-        verdict = so_far(found[self._history])
-        if self._question.by_key:
-            self._keys_valid = merge_valid([self._keys_valid, verdict.valid])
-            verdict = replace(verdict, valid=self._keys_valid)
-        return Seen(ended, verdict)
 
 
 def so_far(verdict: Verdict) -> Verdict:
@@ -126,7 +180,12 @@ def watch(
     not of this checker.
     """
     spark.dataSource.register(HistorySource)
-    judging = _Judge(history, question, scratch, tell)
+    judge_one = (
+        _ByKey(history, question, spark.sparkContext.defaultParallelism, scratch).judge
+        if question.by_key
+        else _Whole(history, question, scratch).judge
+    )
+    judging = _Judge(judge_one, tell)
     stream = spark.readStream.format(NAME).option("failures", failures).option("open", "true")
     query = (
         stream.load(history)

@@ -1,7 +1,9 @@
 """A bank on logs: an account is a partition, a transfer two records in one transaction.
 
 A balance is the sum of an account's records. Money is neither made nor lost if every transaction
-shows as a whole or not at all.
+shows as a whole or not at all. Some transfers are aborted on purpose after their first half, which
+nobody may ever read: readers that could not make their books whole tell of which transfers they
+saw a half.
 """
 
 from __future__ import annotations
@@ -12,14 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jepsen.checkers.simple import check_availability, check_bank
-from jepsen.client import Completion, ok
+from jepsen.client import Completion, failed, ok
 from jepsen.generator.combinators import Cycle, Stagger, UntilOk, once, phases, reserve
 from jepsen.generator.core import Numbered, Todo
 from jepsen.workloads.base import Workload, WorkloadOptions
 from jepsen.workloads.logs import READ_S, all_keys
-from jepsen.workloads.sessions.base import SessionError
 from jepsen.workloads.sessions.made import create_topic, transactional
-from jepsen.workloads.transactions import TransactionClient
+from jepsen.workloads.transactions import ABORT, TransactionClient
 
 if TYPE_CHECKING:
     import random
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from jepsen.workloads.sessions.base import LogSession
 
 AMOUNT_MAX = 5
+ABORT_EVERY = 4
 READ_EVERY_S = 0.5
 FINAL = "final"
 LAST_TRANSFERS = 1_000_000_000
@@ -45,33 +47,35 @@ class BankClient(TransactionClient):
         self.does = {"transfer": self._transfer, "read": self._read}
 
     async def _transfer(self, op: Op) -> Completion:
-        return await self.in_transaction(op, partial(self._move, op))
+        return await self.in_transaction(op, partial(self._move, op), commit=ABORT not in op.value)
 
     async def _move(self, op: Op) -> object:
         amount, number = op.value["amount"], op.value["number"]
         await self.session.send(op.value["from"], b"%d %d" % (number, -amount))
-        await self.session.send(op.value["to"], b"%d %d" % (number, amount))
+        if ABORT not in op.value:
+            await self.session.send(op.value["to"], b"%d %d" % (number, amount))
         return op.value
 
     async def _read(self, op: Op) -> Completion:
         """All that is there when it begins, and what completes a transfer of which a half is.
 
         The halves of a transaction show at different times, so while others write a reader must
-        wait for them, and has failed if they do not come. At the end it says what it found.
+        wait for them. If they do not come it has failed, and tells of which transfers it saw a
+        half. At the end it says what it found.
         """
         ends = await self.session.ends(self._accounts, committed_only=False)
         books = _Books(self._accounts)
         await self.session.assign(books.positions)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + READ_S
-        while not books.reached(ends) or (books.halves and op.value != FINAL):
-            if loop.time() > deadline_s:
-                why = f"not whole in time: {sorted(books.halves)} of {books.positions}"
-                raise SessionError(why, certain=True)
+        while books.lack(ends, halves=op.value == FINAL):
             for account, records in (await self.session.poll()).items():
                 for _, body in records:
                     books.note(account, body, late=books.reached(ends))
             books.positions.update(await self.session.positions(self._accounts))
+            if loop.time() > deadline_s and books.lack(ends, halves=op.value == FINAL):
+                why = f"not whole in time: {books.positions}"
+                return failed({"halves": sorted(books.halves)}, why)
         return ok(dict(books.balances))
 
 
@@ -87,6 +91,10 @@ class _Books:
     def reached(self, ends: dict[str, int]) -> bool:
         """Whether everything up to there was read."""
         return all(self.positions[account] >= end for account, end in ends.items())
+
+    def lack(self, ends: dict[str, int], *, halves: bool) -> bool:
+        """Whether they end before that, or (unless `halves` may be there) have half a transfer."""
+        return not self.reached(ends) or (bool(self.halves) and not halves)
 
     def note(self, account: str, body: bytes, *, late: bool) -> None:
         """Counts a record; of what comes late only what completes a transfer."""
@@ -104,7 +112,9 @@ def _transfer(number: int, accounts: int) -> Todo:
     target = (source + 1 + number // accounts % (accounts - 1)) % accounts
     amount = 1 + number % AMOUNT_MAX
     what = {"from": str(source), "to": str(target), "amount": amount, "number": number}
-    return Todo("transfer", what)
+    return Todo(
+        "transfer", what | {ABORT: True} if number % ABORT_EVERY == ABORT_EVERY - 1 else what
+    )
 
 
 def _client(

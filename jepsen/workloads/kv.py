@@ -202,5 +202,5 @@ def lock(options: WorkloadOptions) -> Workload:
         "lock",
         _clients_of(LockClient),
         each_thread(Cycle(turn)),
-        {"lock": check_lock, "availability": check_availability},
+        {"lock": partial(check_lock, guarded=True), "availability": check_availability},
     )

@@ -12,7 +12,6 @@ from jepsen.cli.main import run
 from jepsen.faults import PACKAGES
 
 SHORT = ["--time-limit", "3", "--rate", "15", "--interval", "0.7"]
-QUICK = ["-o", "group.initial.rebalance.delay.ms=200"]
 
 
 def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
@@ -44,7 +43,7 @@ def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> di
 def test_a_workload_is_valid_while_things_break(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], workload: str, nemesis: str, checker: str
 ) -> None:
-    words = [workload, "--nemesis", nemesis, *SHORT, *QUICK, "--seed", "7"]
+    words = [workload, "--nemesis", nemesis, *SHORT, "--seed", "7"]
     found = run_test(tmp_path, capsys, *words)
     assert found["checkers"][checker]["valid"] is True, found
     assert "cluster" not in found["checkers"], found

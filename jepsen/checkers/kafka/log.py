@@ -73,12 +73,20 @@ def call_of(operation: Operation) -> Call:
     if operation.invoke.f in SENDING or operation.invoke.f in POLLING:
         # What ended badly may have noted nothing more.
         micro = last.value if last.value is not None else operation.invoke.value
-        for one in micro or ():
-            if one[0] == "send":
-                call.sends.append(_sent(one[1], one[2]))
-            elif one[0] == "poll" and len(one) > 1:
-                call.polls += _polled(one[1])
+        call.sends, call.polls = records_in(micro)
     return call
+
+
+def records_in(micro: Any) -> tuple[list[Record], list[Record]]:
+    """(what was sent, what was polled) by the micro-operations of one operation."""
+    sends: list[Record] = []
+    polls: list[Record] = []
+    for one in micro or ():
+        if one[0] == "send":
+            sends.append(_sent(one[1], one[2]))
+        elif one[0] == "poll" and len(one) > 1:
+            polls += _polled(one[1])
+    return sends, polls
 
 
 def _sent(key: Any, value: Any) -> Record:

@@ -27,6 +27,8 @@ from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.localcluster.processes import start_node, start_program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from raftctl.config import NodeConfig
     from raftctl.localcluster.cluster import Launcher
     from raftctl.localcluster.layout import LocalNode
@@ -54,7 +56,7 @@ JAVA_OPTIONS = (
     "-Djava.awt.headless=true",
 )
 QUICK_JAVA = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""For the tool that formats a directory, which is not measured."""
+"""For what is not measured."""
 
 
 def missing() -> str:
@@ -230,18 +232,20 @@ def _up(nodes: LocalCluster) -> None:
     subprocess.run(up, check=True, capture_output=True, timeout=READY_S)
 
 
-def kafka_cluster(directory: Path, jars: Path, spec: ClusterSpec = SPEC) -> Cluster:
+def start_kafka(jars: Path, java: Sequence[str], properties: Path, log: Path) -> ProcessRef:
+    """Starts a node of Apache Kafka with those options of Java."""
+    return start_program(["java", *java, "-cp", f"{jars}/*", "kafka.Kafka", str(properties)], log)
+
+
+def kafka_cluster(
+    directory: Path, jars: Path, spec: ClusterSpec = SPEC, java: Sequence[str] = JAVA_OPTIONS
+) -> Cluster:
     """Apache Kafka's, formatted but not started."""
-    class_path = f"{jars}/*"
-
-    def launch(properties: Path, log: Path) -> ProcessRef:
-        java = ["java", *JAVA_OPTIONS, "-cp", class_path]
-        return start_program([*java, "kafka.Kafka", str(properties)], log)
-
     cluster_ids: set[str] = set()
+    launch = partial(start_kafka, jars, java)
     cluster = Cluster("kafka", directory, launch, lambda _, one: cluster_ids.add(one), spec)
     for properties in sorted(directory.glob("*/node.properties")):
-        tool = ["java", *QUICK_JAVA, "-cp", class_path, "kafka.tools.StorageTool", "format"]
+        tool = ["java", *QUICK_JAVA, "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
         arguments = ["--cluster-id", *cluster_ids, "--config", str(properties)]
         subprocess.run([*tool, *arguments], check=True, capture_output=True, timeout=120)
     return cluster

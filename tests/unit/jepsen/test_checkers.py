@@ -121,6 +121,16 @@ def test_tokens_of_a_lock_only_rise() -> None:
     assert names(check_lock(stale)) == ["stale-token-accepted"]
 
 
+def test_who_guards_a_lock_refuses_its_last_holder() -> None:
+    late = [("acquire", None, 3), ("acquire", None, 7, "ok", 1), ("write", None, 3)]
+    assert check_lock(one_after_the_other(*late)).valid is True
+    assert names(check_lock(one_after_the_other(*late), guarded=True)) == [
+        "written-after-next-grant"
+    ]
+    refused = [*late[:2], ("write", None, 3, "fail")]
+    assert check_lock(one_after_the_other(*refused), guarded=True).valid is True
+
+
 def test_two_holders_of_a_lock_are_noted() -> None:
     lines = one_after_the_other(("acquire", None, 3), ("acquire", None, 4, "ok", 1))
     verdict = check_lock(lines)
@@ -137,6 +147,22 @@ def test_money_is_neither_made_nor_lost() -> None:
         ({"a": 10}, "wrong-accounts"),
     ):
         assert names(check_bank(one_after_the_other(good, ("read", None, wrong)))) == [name]
+
+
+def test_no_half_of_a_transfer_that_failed_is_read() -> None:
+    lines = one_after_the_other(
+        ("transfer", {"number": 4}, {"number": 4}, "fail"),
+        ("transfer", {"number": 5}, {"number": 5}, "info"),
+        ("read", None, {"a": 1, "b": 0}),
+        ("read", None, {"halves": [5]}, "fail"),
+    )
+    assert check_bank(lines).valid is True
+    seen = one_after_the_other(
+        ("transfer", {"number": 4}, {"number": 4}, "fail"),
+        ("read", None, {"a": 1, "b": 0}),
+        ("read", None, {"halves": [4]}, "fail"),
+    )
+    assert names(check_bank(seen)) == ["aborted-transfer-read"]
 
 
 def test_an_outage_is_measured_from_success_to_success() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,16 @@ from jepsen.generator.combinators import (
     phases,
     reserve,
 )
-from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Endless, Numbered, Thread, Todo
+from jepsen.generator.core import (
+    NEMESIS,
+    SECOND_NS,
+    Context,
+    Endless,
+    Numbered,
+    Processes,
+    Thread,
+    Todo,
+)
 from jepsen.generator.keys import ConcurrentKeys, Rounds
 from jepsen.history import Op, OpType
 from jepsen.workloads.base import WorkloadOptions
@@ -81,12 +91,12 @@ def run(
                 del busy[thread]
                 kind = ends(done)
                 free = tuple(name for name in names if name not in busy)
-                after = Context(now, free, dict(processes), rng)
+                after = Context(now, free, Processes(processes), rng)
                 generator = generator.updated(after, replace(begun, type=kind))
                 if kind is OpType.INFO and isinstance(thread, int):
                     processes[thread] = int(processes[thread]) + threads
         free = tuple(name for name in names if name not in busy)
-        answer = generator.next_op(Context(now, free, dict(processes), rng))
+        answer = generator.next_op(Context(now, free, Processes(processes), rng))
         if answer is None and not busy:
             return found
         if answer is None or not isinstance(answer[0], Todo) or answer[0].time > now:
@@ -104,7 +114,7 @@ def run(
             return found
         busy[todo.thread] = (now + int(takes_s * SECOND_NS), op, todo)
         free = tuple(name for name in names if name not in busy)
-        generator = generator.updated(Context(now, free, dict(processes), rng), op)
+        generator = generator.updated(Context(now, free, Processes(processes), rng), op)
     raise AssertionError("it never ends")
 
 
@@ -200,6 +210,14 @@ def test_keys_are_independent() -> None:
         by_key.setdefault(one.key, []).append(one)
     assert all([one.value for one in mine] == [0, 1, 2, 3] for mine in list(by_key.values())[:8])
     assert all(len({int(one.thread) // 2 for one in mine}) == 1 for mine in by_key.values())
+
+
+def test_quick_operations_leave_no_group_of_threads_without_a_key() -> None:
+    keys = ConcurrentKeys(2, lambda key: Limit(100, numbers()))
+    found = run(clients(Limit(300, Stagger(0.05, keys))), threads=6, takes_s=0.0)
+    groups = Counter(int(one.thread) // 2 for one in found)
+    assert sorted(groups) == [0, 1, 2]
+    assert min(groups.values()) > 60
 
 
 @pytest.mark.req("J7")

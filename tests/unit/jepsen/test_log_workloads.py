@@ -11,6 +11,7 @@ from jepsen.env.base import ClusterSpec
 from jepsen.env.external import ExternalEnvironment
 from jepsen.errors import ClusterError
 from jepsen.history import Op, OpType
+from jepsen.workloads import bank
 from jepsen.workloads.bank import FINAL, BankClient
 from jepsen.workloads.base import WorkloadOptions
 from jepsen.workloads.group import GroupClient
@@ -109,6 +110,29 @@ async def test_a_reader_waits_for_the_other_half_of_a_transfer_and_counts_no_lat
     ]
     done = await BankClient(session, 2).invoke(op("read"))
     assert done.value == {"0": -2, "1": 2}
+
+
+async def test_a_reader_who_waits_in_vain_tells_of_the_halves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bank, "READ_S", 0.0)
+    session = ScriptedSession()
+    session.end = {"0": 2, "1": 1}
+    session.batches = [{"0": [(0, b"1 -5"), (1, b"2 -3")], "1": [(0, b"1 5")]}]
+    done = await BankClient(session, 2).invoke(op("read"))
+    assert (done.type, done.value) == (OpType.FAIL, {"halves": [2]})
+
+
+async def test_some_transfers_are_aborted_after_their_first_half() -> None:
+    session = ScriptedSession()
+    moved = {"from": "0", "to": "1", "amount": 2, "number": 3}
+    for transfer, calls, ended in [
+        (moved, ["begin", "send", "send", "commit"], OpType.OK),
+        (moved | {ABORT: True}, ["begin", "send", "abort"], OpType.FAIL),
+    ]:
+        session.calls.clear()
+        done = await BankClient(session, 2).invoke(op("transfer", transfer))
+        assert (session.calls, done.type) == (calls, ended)
 
 
 async def test_the_last_reader_tells_of_half_a_transfer() -> None:

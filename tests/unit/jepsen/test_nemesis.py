@@ -10,7 +10,7 @@ import pytest
 from jepsen.env.base import RETRANSMIT_S, Quality
 from jepsen.env.local.relays import crossing_s
 from jepsen.faults import HEAL, PACKAGES, PARTITIONS, QUALITIES, package
-from jepsen.generator.core import NEMESIS, Context, Todo
+from jepsen.generator.core import NEMESIS, Context, Processes, Todo
 from jepsen.history import Op, OpType
 from jepsen.nemesis import Nemesis, cut_links
 from jepsen.report.plots import SHADES
@@ -299,7 +299,7 @@ def _what_is_done(seed: int) -> list[tuple[float, str]]:
     generator = package(("kill", "pause", "slow"), 1.0, roles=True)
     done: list[tuple[float, str]] = []
     for moment_ms in range(0, 120_000, 50):
-        context = Context(moment_ms * 1_000_000, (NEMESIS,), {NEMESIS: NEMESIS}, rng)
+        context = Context(moment_ms * 1_000_000, (NEMESIS,), Processes({NEMESIS: NEMESIS}), rng)
         found = generator.next_op(context)
         assert found is not None
         todo, generator = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,15 +10,14 @@ import pytest
 
 from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.errors import InputError
-from jepsen.history import HistoryError, to_json
+from jepsen.history import HistoryError, Op, OpType, ended_operations, read_history, to_json
 from tests.unit.jepsen.histories import history
 
 source = pytest.importorskip("jepsen.spark.source", reason="needs raftctl[spark]")
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    from jepsen.history import Op
 
 pytestmark = pytest.mark.req("J7")
 
@@ -70,6 +70,30 @@ def test_an_operation_comes_when_it_has_ended(tmp_path: Path) -> None:
     assert end["open"] == {}
 
 
+VALUES = [None, 0, -5, 10**30, True, 1.0, "x", 'a"b', "ü\n", [1, None], [[1, [2]]], {"a": [1]}, []]
+
+
+@pytest.mark.parametrize("spelled", [to_json, lambda op: json.dumps(json.loads(to_json(op)))])
+def test_values_of_all_kinds_come_as_they_do_from_a_whole_history(
+    spelled: Callable[[Op], str], tmp_path: Path
+) -> None:
+    from jepsen.spark.schema import batch_of, row_of
+
+    lines: list[Op] = []
+    for number, value in enumerate(VALUES):
+        key = VALUES[-number]
+        for kind in (OpType.INVOKE, OpType.OK if number % 3 else OpType.INFO):
+            error = value if kind is OpType.INFO else None
+            lines.append(Op(len(lines), len(lines), number, kind, "f", value, key, error))
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(f"{spelled(op)}\n" for op in lines))
+    reader = _reader(path)
+    (partition,) = reader.partitions(start := reader.initialOffset(), reader.latestOffset(start))
+    wanted = [row_of(str(path), False, one) for one in ended_operations(read_history(path))]
+    found = [row for batch in reader.read(partition) for row in batch.to_pylist()]
+    assert found == batch_of(wanted).to_pylist()
+
+
 def test_a_micro_batch_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "BATCH_BYTES", 1)
     _append(tmp_path / "history.jsonl", LINES)
@@ -88,6 +112,7 @@ def test_a_micro_batch_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ([LINES[3]], "line 1 has index 3"),
         (history((0, "ok", "write", 1)), "op 0: process 0 has begun nothing"),
         (history(*[(0, "invoke", "write", 1)] * 2), "op 1: process 0 has not finished another"),
+        (history((2**70, "invoke", "write", 1)), "between bytes 0 and 0: .*too large"),
     ],
 )
 def test_what_is_no_history_is_refused(tmp_path: Path, lines: list[Op], why: str) -> None:

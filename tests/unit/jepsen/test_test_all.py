@@ -202,6 +202,10 @@ def test_a_cluster_of_others_is_tested_with_what_every_kafka_has(
     found = json.loads(capsys.readouterr().out)
     assert [one["workload"] for one in found] == list(KAFKA_WORKLOADS)
     assert not any(one["nemesis"] for one in found)
+    broken = [*where, "--control", "breaker", "--workload", "queue", "--store", str(tmp_path)]
+    assert run(["test-all", *broken, "--output", "json"]) == 0
+    columns = [one["nemesis"] for one in json.loads(capsys.readouterr().out)]
+    assert columns == [[], ["kill"], ["pause"], ["restart"], ["rolling"], ["reassign"]]
 
 
 def test_a_cluster_of_processes_meets_every_workload_with_every_fault_of_processes() -> None:

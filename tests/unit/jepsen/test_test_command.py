@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
         (["register", "--env", "external", "--bootstrap-servers", "h:1"], "--env external"),
         (["queue", "--env", "external"], "--bootstrap-servers"),
         (["queue", "--env", "sim", "--bootstrap-servers", "h:1"], "--bootstrap-servers"),
+        (["queue", "--env", "sim", "--control", "breaker"], "--control"),
+        (["queue", *EXTERNAL, "--nemesis", "kill"], "--nemesis kill"),
+        (["queue", *EXTERNAL, "--control", "breaker", "--nemesis", "slow"], "--nemesis slow"),
         (["queue", "--brokers", "1"], "--replication"),
         (["queue", "--barrier-every", "9"], "--barrier-every"),
         (["register", "--concurrency", "0"], "--concurrency"),

@@ -1,0 +1,228 @@
+"""Keys judged one by one while their history is written: each micro-batch from what is known.
+
+A task has the keys of one partition, the same each time. It finds what was known of them before in
+two files (`STANDINGS` and `NEEDED`) below the folder of the last micro-batch, judges the keys that
+have news, and leaves what is known now below the folder of this one. So a micro-batch that comes
+again after a failure finds the same as the first time, and nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+
+from jepsen.checkers.linearizable import STATES_SHARED_MAX, nonlinearizable
+from jepsen.checkers.machine import Budget, Machine
+from jepsen.checkers.registry import model_named
+from jepsen.checkers.standing import Standing, look
+from jepsen.edn import hashable
+from jepsen.spark.schema import OPERATIONS, READ_COLUMNS, operations_of, text_of, value_of
+from jepsen.spark.search import INVALID, UNKNOWN, anomaly_row, verdict_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from jepsen.history import Operation
+    from jepsen.spark.check import Question
+
+STANDINGS = pa.schema(
+    [
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("states", pa.list_(pa.string())),
+        pa.field("since", pa.int64(), nullable=False),
+        pa.field("until", pa.int64()),
+        pa.field("operations", pa.int64(), nullable=False),
+        pa.field("valid", pa.string(), nullable=False),
+        pa.field("why_unknown", pa.string(), nullable=False),
+    ]
+)
+"""A row a key: its `Standing`, how many operations have ended, and the verdict so far."""
+NEEDED = pa.schema([OPERATIONS.field(name) for name in READ_COLUMNS])
+"""The operations that the standings need."""
+_SEEN = pa.schema(
+    [
+        *(
+            pa.field(name, pa.int64())
+            for name in ("keys", "operations", "keys_invalid", "keys_unknown")
+        ),
+        *(pa.field(name, pa.string()) for name in ("why_unknown", "refused", "anomalies")),
+    ]
+)
+"""What a task says of all of its keys. JSON lists are `why_unknown`, and `anomalies` (name, detail,
+lines, key) of those with news."""
+_SEEN_SQL = (
+    "keys long, operations long, keys_invalid long, keys_unknown long, why_unknown string, "
+    "refused string, anomalies string"
+)
+
+
+class Asked(NamedTuple):
+    """What a task is to find out, and where what is known stands."""
+
+    question: Question
+    before: Path | None
+    """Of the last micro-batch, if there was one."""
+    after: Path
+    shown_max: int
+    """Anomalies that a task hands back, the first in the history."""
+
+
+def judged(operations: DataFrame, partitions: int, asked: Asked) -> list[dict[str, Any]]:
+    """Judges the keys that a micro-batch of `OPERATIONS` has news of; by partition what is known of
+    all keys (`_SEEN`).
+
+    `partitions` is the same for all micro-batches.
+    """
+    mine = operations.select(*READ_COLUMNS).repartition(partitions, "key")
+    rows = mine.mapInArrow(partial(_task, asked=asked), _SEEN_SQL).collect()
+    return [row.asDict() for row in rows]
+
+
+def _task(batches: Iterable[pa.RecordBatch], *, asked: Asked) -> Iterator[pa.RecordBatch]:
+    context = cast("TaskContext", TaskContext.get())
+    came = [pa.RecordBatch.from_arrays(one.columns, schema=NEEDED) for one in batches]
+    table = pa.Table.from_batches(came, NEEDED)
+    yield taken(table, asked, context.partitionId(), context.taskAttemptId())
+
+
+def taken(came: pa.Table, asked: Asked, partition: int, attempt: int) -> pa.RecordBatch:
+    """What is known of a partition's keys (`_SEEN`) with these rows of `NEEDED`, the operations
+    that have ended and those that are open.
+
+    It may run twice, even at the same time, as another `attempt`.
+    """
+    name = f"{partition}.parquet"
+    keys = pc.unique(came["key"].filter(pc.is_valid(came["complete_index"])))
+    standings, others = _split(_read(asked.before, f"standings-{name}", STANDINGS), keys)
+    needed, untouched = _split(_read(asked.before, f"needed-{name}", NEEDED), keys)
+    judge = _Judge(asked.question, lenient=pc.any(came["lenient"]).as_py() or False)
+    news, needs = judge.judge(standings, needed, _split(came, keys)[0])
+    standings = pa.concat_tables([others, news])
+    asked.after.mkdir(parents=True, exist_ok=True)
+    _write(standings, asked.after / f"standings-{name}", attempt)
+    _write(pa.concat_tables([untouched, needs]), asked.after / f"needed-{name}", attempt)
+    return _told(standings, judge, asked.shown_max)
+
+
+def _read(folder: Path | None, name: str, schema: pa.Schema) -> pa.Table:
+    return schema.empty_table() if folder is None else pq.read_table(folder / name).cast(schema)
+
+
+def _split(table: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Table]:
+    """The rows of these keys, and the others."""
+    among = pc.is_in(table["key"], keys)
+    return table.filter(among), table.filter(pc.invert(among))
+
+
+def _write(table: pa.Table, path: Path, attempt: int) -> None:
+    """As a whole or not at all."""
+    mine = path.with_name(f"{path.name}.{attempt}")
+    pq.write_table(table, mine)
+    mine.replace(path)
+
+
+def _told(standings: pa.Table, judge: _Judge, shown_max: int) -> pa.RecordBatch:
+    valid = standings["valid"]
+    first = sorted(judge.anomalies, key=lambda one: (one["lines"], one["key"]))[:shown_max]
+    why = pc.unique(standings.filter(pc.equal(valid, UNKNOWN))["why_unknown"]).to_pylist()
+    row = {
+        "keys": len(standings),
+        "operations": pc.sum(standings["operations"]).as_py() or 0,
+        "keys_invalid": pc.sum(pc.equal(valid, INVALID)).as_py() or 0,
+        "keys_unknown": pc.sum(pc.equal(valid, UNKNOWN)).as_py() or 0,
+        "why_unknown": json.dumps(sorted(why)),
+        "refused": judge.refused,
+        "anomalies": json.dumps(first),
+    }
+    return pa.RecordBatch.from_pylist([row], _SEEN)
+
+
+class _Judge:
+    """Judges the keys of a task that have news."""
+
+    def __init__(self, question: Question, *, lenient: bool) -> None:
+        self._question = question
+        self._model = model_named(question.model, lenient=lenient, initial=question.initial)
+        self._machine: Machine | None = None
+        self.anomalies: list[dict[str, Any]] = []
+        self.refused = ""
+        """Why the operations are none of the model's, if they are not."""
+
+    def judge(
+        self, standings: pa.Table, needed: pa.Table, came: pa.Table
+    ) -> tuple[pa.Table, pa.Table]:
+        """From the standings of these keys, what they need, and the news: (the standings now, what
+        they need).
+        """
+        known = {row["key"]: row for row in standings.to_pylist()}
+        both = pa.concat_tables([needed, came])
+        mine: dict[str, list[tuple[int, Operation]]] = {}
+        for number, (_, _, key, one) in enumerate(operations_of(both.to_batches())):
+            mine.setdefault(key, []).append((number, one))
+        rows, needs = [], []
+        for key, numbered in mine.items():
+            row = known.get(key, _NEW | {"key": key})
+            row["operations"] += sum(
+                number >= len(needed) and one.completion is not None for number, one in numbered
+            )
+            standing = self._look(row, [one for _, one in numbered])
+            rows.append(row)
+            needs += [
+                number
+                for number, one in numbered
+                if one.completion is not None and standing.needs(one)
+            ]
+        return pa.Table.from_pylist(rows, STANDINGS), both.take(pa.array(needs, pa.int64()))
+
+    def _look(self, row: dict[str, Any], mine: Sequence[Operation]) -> Standing:
+        """Judges a key, and writes into its row what is known of it."""
+        standing = _standing(row)
+        row["valid"], row["why_unknown"] = UNKNOWN, ""
+        limits = self._question.limits
+        budget = Budget(limits.memory_bytes, time.monotonic() + limits.time_s, time.monotonic)
+        try:
+            subject = hashable(value_of(row["key"]))
+            result, found = look(
+                subject, standing, mine, self._model, budget, self._shared_machine()
+            )
+        except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
+            self.refused = str(error) or "its values are others"
+            return standing
+        row["valid"], row["why_unknown"] = verdict_word(result.valid), result.why_unknown
+        if result.valid is False:
+            self.anomalies.append(anomaly_row(nonlinearizable(result)) | {"key": row["key"]})
+        written = _written(found)
+        if _standing(written) != found:
+            return standing  # a state that text does not bring back is not relied on
+        row |= written
+        return found
+
+    def _shared_machine(self) -> Machine:
+        if self._machine is None or len(self._machine.states) > STATES_SHARED_MAX:
+            self._machine = Machine(self._model)
+        return self._machine
+
+
+_NEW: dict[str, Any] = {"states": None, "since": 0, "until": None, "operations": 0}
+
+
+def _standing(row: dict[str, Any]) -> Standing:
+    states = row["states"]
+    known = None if states is None else tuple(hashable(value_of(one)) for one in states)
+    return Standing(known, row["since"], row["until"])
+
+
+def _written(standing: Standing) -> dict[str, Any]:
+    """What `_standing` reads."""
+    states = None if standing.states is None else list(map(text_of, standing.states))
+    return {"states": states, "since": standing.since, "until": standing.until}
