@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
     from jepsen.history import Operation
 
-pytestmark = pytest.mark.req("J4")
+pytestmark = [
+    pytest.mark.req("J4"),
+    # Whoever comes first compiles, which takes seconds of a processor that others may use.
+    pytest.mark.timeout(900),
+]
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
 numba = pytest.importorskip("numba", reason="needs raftctl[fast]")
 registers = pytest.importorskip("jepsen.compiled.registers", reason="needs raftctl[fast]")
@@ -115,8 +119,9 @@ def test_what_is_too_large_is_left_open() -> None:
     many = made_history(random.Random(3), operation_count=300, concurrency=8)
     few = history((0, "invoke", "write", 1), (0, "ok", "write", 1))
     assert _judged([many, few], model) == [registers.VALID, registers.VALID]
-    found = _judged([many, few], model, configurations_max=10)
-    assert found == [registers.OPEN, registers.VALID]
+    for limit in (10, 16, 17):  # 16 is where a set gets its table
+        found = _judged([many, few], model, configurations_max=limit)
+        assert found == [registers.OPEN, registers.VALID]
 
 
 def test_a_crashed_write_is_held_no_longer_than_its_value_is_needed() -> None:
