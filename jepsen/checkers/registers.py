@@ -64,11 +64,11 @@ def search(history: Iterable[Op], model: Model) -> tuple[dict[Any, Found | None]
         return {}, history
     rows = _Rows(model)
     try:
-        rows.read(history)
-    except _Unfit:
-        return {}, history
-    from jepsen.compiled.rows import judge_rows
+        from jepsen.compiled.rows import judge_rows
 
+        rows.read(history)
+    except (ImportError, _Unfit):  # numba may be there and refuse the numpy that is
+        return {}, history
     keys = list(rows.keys)
     found = {
         keys[key]: Found(count, peak) if verdict == _VALID else None
@@ -92,7 +92,7 @@ def _lines_of(history: Iterable[Op], keys: Container[Any]) -> Iterator[Op]:
 
 
 class _Rows:
-    """Operations as numbers: key, f, a, b, where invoked, where returned."""
+    """Operations as numbers: f, a, b, where invoked, where returned, key."""
 
     def __init__(self, model: Register) -> None:
         self._model = model
@@ -124,18 +124,19 @@ class _Rows:
             f, began = invoke.f, invoke.index
             try:
                 if f == "read" and kind is ok and (nil_says or op.value is not None):
-                    packed += pack(keys[invoke.key], _READ, values[op.value], 0, began, op.index)
+                    packed += pack(_READ, values[op.value], 0, began, op.index, keys[invoke.key])
                     continue
                 if f == "write" and kind is ok:
                     packed += pack(
-                        keys[invoke.key], _WRITE, values[invoke.value], 0, began, op.index
+                        _WRITE, values[invoke.value], 0, began, op.index, keys[invoke.key]
                     )
                     continue
-                if f == "cas" and (kind is ok or (kind is fail and observes and op.error is None)):
+                seen = kind is ok or (kind is fail and observes and op.error is None)
+                if f == "cas" and seen and isinstance(invoke.value, list | tuple):
                     expected, new = invoke.value
                     what = _CAS if kind is ok else _FAILED_CAS
                     a, b = values[expected], values[new]
-                    packed += pack(keys[invoke.key], what, a, b, began, op.index)
+                    packed += pack(what, a, b, began, op.index, keys[invoke.key])
                     continue
             except (TypeError, ValueError):
                 pass  # something is no key of a dict as it is
@@ -148,7 +149,7 @@ class _Rows:
         f, a, b = self._meaning(one)
         known = completion is not None and one.type is not OpType.INFO
         end = completion.index if known and completion is not None else _NEVER
-        return self.keys[hashable(invoke.key)], f, a, b, invoke.index, end
+        return f, a, b, invoke.index, end, self.keys[hashable(invoke.key)]
 
     def _meaning(self, one: Operation) -> tuple[int, int, int]:
         """(f, a, b)."""

@@ -48,7 +48,7 @@ _SIZE, _FIXED, _GENERATION, _OVERFLOWED, _ROOM = 0, 1, 2, 3, 4
 """So many of the first stay what they are: whatever follows from them is known."""
 
 _F, _A, _B, _INVOKED, _RETURNED, _EXPIRES = 0, 1, 2, 3, 4, 5
-"""Rows of all operations and of the pending ones, these by their slots. An operation with unknown
+"""Columns of all operations, and rows of the pending ones by their slots. An operation with unknown
 outcome expires where nobody needs any more what it writes."""
 _EQUAL, _ONLY_READS, _GAINED, _ORDER, _STATUS = 6, 7, 8, 9, 10
 """More rows of the pending ones: the slots of equal ones that return earlier; whether it changes
@@ -93,11 +93,18 @@ def judge_with_peaks(
     configurations_max: int = CONFIGURATIONS_MAX,
 ) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
     """As `judge`, and so many configurations as each key had at most."""
-    expires = returned
-    if (returned == NEVER).any():
-        expires = returned.copy()
-        _expire(starts, f, a, b, returned, expires)
-    rows = np.stack((f.astype(np.int64), a, b, invoked, returned, expires))
+    columns = (f.astype(np.int64), a, b, invoked, returned, returned)
+    return judge_table(starts, np.stack(columns, axis=1), initial, configurations_max)
+
+
+def judge_table(
+    starts: _Table, rows: _Table, initial: int, configurations_max: int
+) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """As `judge_with_peaks`, given (f, a, b, invoked, returned, returned) a row; the last column is
+    used up.
+    """
+    if (rows[:, _RETURNED] == NEVER).any():
+        _expire(starts, rows)
     places = max(2 * _LINEAR_MAX, 1 << (2 * configurations_max - 1).bit_length())
     sets: _Table = np.zeros((3, 4, places), np.int64)
     sets[:, _ABOUT, _ROOM] = configurations_max
@@ -121,6 +128,7 @@ def _judge(
     verdicts: NDArray[np.int8],
     peaks: _Table,
 ) -> None:
+    """Writes each key's verdict and peak."""
     for key in range(len(verdicts)):
         pending[_STATUS, _COUNT] = pending[_STATUS, _OCCUPIED] = pending[_STATUS, _UNKNOWN] = 0
         pending[_STATUS, _EXPIRY] = NEVER
@@ -146,7 +154,7 @@ def _judge_key(
     peak = 1
     steps_left = _STEPS_MAX + _STEPS_EACH_MAX * (end - begin)
     for row in range(begin, end + 1):
-        now = rows[_INVOKED, row] if row < end else NEVER
+        now = rows[row, _INVOKED] if row < end else NEVER
         while pending[_STATUS, _COUNT] and pending[_RETURNED, pending[_ORDER, 0]] < now:
             slot = pending[_ORDER, 0]
             steps = _return(current, other, seen, pending, slot)
@@ -170,8 +178,8 @@ def _judge_key(
 @compiled
 def _begin(rows: _Table, row: int, now: int, current: _Table, pending: _Table) -> bool:
     """Gives the operation a slot if it needs one. Returns whether there was one for it."""
-    f, a, b = rows[_F, row], rows[_A, row], rows[_B, row]
-    returned, expires = rows[_RETURNED, row], rows[_EXPIRES, row]
+    f, a, b = rows[row, _F], rows[row, _A], rows[row, _B]
+    returned, expires = rows[row, _RETURNED], rows[row, _EXPIRES]
     only_reads = _only_reads(f, a, b)
     if returned == NEVER and (only_reads or expires < now):
         return True
@@ -189,9 +197,7 @@ def _begin(rows: _Table, row: int, now: int, current: _Table, pending: _Table) -
 
 
 @compiled
-def _expire(
-    starts: _Table, f: NDArray[np.int8], a: _Table, b: _Table, returned: _Table, expires: _Table
-) -> None:
+def _expire(starts: _Table, rows: _Table) -> None:
     """For each operation with unknown outcome, when the last returns that needs what it writes.
 
     That one reads or expects the value. Where a CAS was seen to fail, any value may be needed.
@@ -200,7 +206,7 @@ def _expire(
         begin, end = starts[key], starts[key + 1]
         unknown = 0
         for row in range(begin, end):
-            unknown += returned[row] == NEVER
+            unknown += rows[row, _RETURNED] == NEVER
         if not unknown:
             continue
         places = 2
@@ -210,16 +216,17 @@ def _expire(
         until: _Table = np.full(places, _NOTHING)
         failed = _NOTHING
         for row in range(begin, end):
-            if f[row] == FAILED_CAS:
-                failed = max(failed, returned[row])
-            elif f[row] == CAS or (f[row] == READ and returned[row] != NEVER):
-                at = _place(values, until, a[row])
-                values[at] = a[row]
-                until[at] = max(until[at], returned[row])
+            f, needed, returned = rows[row, _F], rows[row, _A], rows[row, _RETURNED]
+            if f == FAILED_CAS:
+                failed = max(failed, returned)
+            elif f == CAS or (f == READ and returned != NEVER):
+                at = _place(values, until, needed)
+                values[at] = needed
+                until[at] = max(until[at], returned)
         for row in range(begin, end):
-            if returned[row] == NEVER:
-                written = b[row] if f[row] == CAS else a[row]
-                expires[row] = max(until[_place(values, until, written)], failed)
+            if rows[row, _RETURNED] == NEVER:
+                written = rows[row, _B] if rows[row, _F] == CAS else rows[row, _A]
+                rows[row, _EXPIRES] = max(until[_place(values, until, written)], failed)
 
 
 @compiled
@@ -431,7 +438,7 @@ def _add(those: _Table, value: int, mask: int, unknown: int) -> None:
         for one in range(size):
             if _suffices(those, one, value, mask, unknown):
                 return
-        if size < _LINEAR_MAX:
+        if size < _LINEAR_MAX or size == those[_ABOUT, _ROOM]:
             _append(those, value, mask)
             return
         for one in range(size):
@@ -463,6 +470,7 @@ def _suffices(those: _Table, one: int, value: int, mask: int, unknown: int) -> b
 
 @compiled
 def _append(those: _Table, value: int, mask: int) -> bool:
+    """Adds a member that is not in it. Returns whether there was room."""
     size = those[_ABOUT, _SIZE]
     if size == those[_ABOUT, _ROOM]:
         those[_ABOUT, _OVERFLOWED] = 1

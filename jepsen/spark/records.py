@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from jepsen.checkers.kafka.check import SUBSCRIBED
 from jepsen.checkers.kafka.log import ASSIGNING, POLLING, SENDING, records_in
+from jepsen.compiled import available
 from jepsen.edn import hashable
 from jepsen.spark.schema import reader, text_of
 
@@ -37,9 +38,10 @@ RECORD = np.dtype(
 """`call` is the line that ended the operation, else that of its invocation. Of a value that is no
 integer (`TEXT`) the row has the text instead, in the order of the records."""
 NO_OFFSET = np.iinfo(np.int64).min
-POLL, FAIL, INFO, TXN, SEVERAL, OWN, TEXT = (1 << bit for bit in range(7))
-"""Flags: polled, not sent; the operation failed; nobody knows whether it did; it is a transaction;
-it sent several records; polled by the operation that sends it; see `RECORD`."""
+POLL, OWN, FAIL, INFO, TXN, SEVERAL, TEXT = (1 << bit for bit in range(7))
+"""Flags: polled, not sent; by the operation that sends it; the operation failed; nobody knows
+whether it did; it is a transaction; it sent several records; see `RECORD`. The first two are those
+of `jepsen.compiled.mops`, too."""
 
 RECORDS, TOLD, RESET, REFUSED = "records", "told", "reset", "refused"
 SENT, SENT_OK, POLLED_OK, MOVED, SPREAD = "sent", "sent-ok", "polled-ok", "moved", "spread"
@@ -67,6 +69,8 @@ PACKED_SQL = (
 NO_KEY = "null"
 PIECE_BYTES = 4 << 20
 """Text that is read at a time; its records take up to ten times as much."""
+COMPILED_MIN = 1000
+"""For fewer operations it takes longer to load what is compiled than to do without."""
 _INTEGER_DIGITS = 18
 """So many fit any number of 64 bits."""
 _NAMES = ", ".join(f"'{f}'" for f in ASSIGNING)
@@ -204,9 +208,7 @@ class _Piece:
         wanted = _codes(f, lambda name: name in SENDING or name in POLLING).astype(bool)
         for row in np.flatnonzero(moving).tolist():
             self._reset(row)
-        for row in np.flatnonzero(wanted).tolist():
-            self._take(row)
-        mops = self._read.mops()
+        mops = self._mops(wanted)
         mops = self._with_flags(mops, _codes(f, lambda name: TXN if name == "txn" else 0))
         self._tell(mops, _codes(f, lambda name: name in SUBSCRIBED).astype(bool))
         if len(mops.row):
@@ -220,10 +222,32 @@ class _Piece:
         row = {"history": history, "kind": kind, "key": NO_KEY, "texts": texts, **more}
         self._others.append(row)
 
-    def _take(self, row: int) -> None:
-        """Reads the records of an operation."""
+    def _mops(self, wanted: Any) -> Mops:
+        """All records of those operations: most are plain, the others take longer."""
+        if not available() or wanted.sum() < COMPILED_MIN:
+            self._take(np.flatnonzero(wanted))
+            return self._read.mops()
+        from jepsen.compiled.mops import read_mops
+
+        data, ends = _texts(self._batch)
+        plain = read_mops(data, ends, wanted)
+        for number, (first, last) in enumerate(plain.keys.tolist()):
+            self._read.keys[data[first:last].tobytes().decode()] = number
+        self._take(np.flatnonzero(wanted & ~plain.understood))
+        parts = zip(plain.records.T, self._read.mops(), strict=True)
+        mops = Mops(*map(np.concatenate, parts))
+        order = np.argsort(mops.row, kind="stable")
+        return Mops(*(column[order] for column in mops))
+
+    def _take(self, rows: Any) -> None:
+        """Reads the records of operations one after the other."""
+        texts = self._batch.column("text").take(pa.array(rows)).to_pylist()
+        for row, text in zip(rows.tolist(), texts, strict=True):
+            self._take_one(row, text)
+
+    def _take_one(self, row: int, text: str) -> None:
         try:
-            self._read.note(row, *records_in(self._value_of(self._at("text", row))))
+            self._read.note(row, *records_in(self._value_of(text)))
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
             self._refuse(row, error)
 
