@@ -95,7 +95,8 @@ def rest_of(histories: Histories, left: DataFrame, keys: int) -> DataFrame:
     """The operations on so many keys that are left: (history, key)."""
     operations = histories.operations
     if not histories.pieces or keys > LEFT_KEYS_MAX:
-        return operations.join(left, ["history", "key"], "left_semi")
+        mine = operations.join(left, ["history", "key"], "left_semi")
+        return mine.select(*OPERATIONS.names)
     wanted = frozenset((row["history"], row["key"]) for row in left.collect())
     found = partial(rows_of_keys, wanted=wanted)
     return over_pieces(operations.sparkSession, histories.pieces, found, ddl(OPERATIONS))
