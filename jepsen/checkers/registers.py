@@ -64,11 +64,11 @@ def search(history: Iterable[Op], model: Model) -> tuple[dict[Any, Found | None]
         return {}, history
     rows = _Rows(model)
     try:
-        rows.read(history)
-    except _Unfit:
-        return {}, history
-    from jepsen.compiled.rows import judge_rows
+        from jepsen.compiled.rows import judge_rows
 
+        rows.read(history)
+    except (ImportError, _Unfit):  # numba may be there and refuse the numpy that is
+        return {}, history
     keys = list(rows.keys)
     found = {
         keys[key]: Found(count, peak) if verdict == _VALID else None
@@ -131,7 +131,8 @@ class _Rows:
                         _WRITE, values[invoke.value], 0, began, op.index, keys[invoke.key]
                     )
                     continue
-                if f == "cas" and (kind is ok or (kind is fail and observes and op.error is None)):
+                seen = kind is ok or (kind is fail and observes and op.error is None)
+                if f == "cas" and seen and isinstance(invoke.value, list | tuple):
                     expected, new = invoke.value
                     what = _CAS if kind is ok else _FAILED_CAS
                     a, b = values[expected], values[new]

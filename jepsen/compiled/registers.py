@@ -128,6 +128,7 @@ def _judge(
     verdicts: NDArray[np.int8],
     peaks: _Table,
 ) -> None:
+    """Writes each key's verdict and peak."""
     for key in range(len(verdicts)):
         pending[_STATUS, _COUNT] = pending[_STATUS, _OCCUPIED] = pending[_STATUS, _UNKNOWN] = 0
         pending[_STATUS, _EXPIRY] = NEVER
@@ -437,7 +438,7 @@ def _add(those: _Table, value: int, mask: int, unknown: int) -> None:
         for one in range(size):
             if _suffices(those, one, value, mask, unknown):
                 return
-        if size < _LINEAR_MAX:
+        if size < _LINEAR_MAX or size == those[_ABOUT, _ROOM]:
             _append(those, value, mask)
             return
         for one in range(size):
@@ -469,6 +470,7 @@ def _suffices(those: _Table, one: int, value: int, mask: int, unknown: int) -> b
 
 @compiled
 def _append(those: _Table, value: int, mask: int) -> bool:
+    """Adds a member that is not in it. Returns whether there was room."""
     size = those[_ABOUT, _SIZE]
     if size == those[_ABOUT, _ROOM]:
         those[_ABOUT, _OVERFLOWED] = 1

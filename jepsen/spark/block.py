@@ -116,8 +116,8 @@ class Block:
         return found
 
     def shown(self) -> Any:
-        """The lines of the operations of unknown outcome of which a record was read."""
-        return np.unique(self.call[self.send & self.unknown & self.seen[self.value]])
+        """The records that were read of those that operations of unknown outcome sent."""
+        return np.flatnonzero(self.send & self.unknown & self.seen[self.value])
 
     def place(self, committed: Any) -> None:
         """Finds the place of each value. `committed`: two rows of numbers, the group and the line

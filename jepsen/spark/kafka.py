@@ -159,19 +159,22 @@ def check_log(histories: Histories, scratch: Path) -> Findings:
 
 def _about(packed: DataFrame) -> dict[str, About]:
     """By history. Raises InputError."""
-    about: defaultdict[str, About] = defaultdict(About)
     rows = packed.where(f"kind <> '{RECORDS}'").drop("records", "key")
-    for row in rows.toArrow().to_pylist():
-        mine = about[row["history"]]
-        match row["kind"]:
-            case kind if kind == REFUSED:
-                raise refusal(row["history"], row["texts"][0])
-            case kind if kind == RESET:
-                texts = row["texts"]
-                keys = None if texts is None else frozenset(texts)
-                mine.resets.append(Reset(row["process"], row["call"], keys))
-            case kind if kind == TOLD:
-                mine.words.update(row["texts"])
+    return about_of(rows.toArrow().to_pylist())
+
+
+def about_of(rows: Iterable[dict[str, Any]]) -> dict[str, About]:
+    """By history what rows of `PACKED` that are no records say. Raises InputError."""
+    about: defaultdict[str, About] = defaultdict(About)
+    for row in rows:
+        mine, kind, texts = about[row["history"]], row["kind"], row["texts"]
+        if kind == REFUSED:
+            raise refusal(row["history"], texts[0])
+        if kind == RESET:
+            keys = None if texts is None else frozenset(texts)
+            mine.resets.append(Reset(row["process"], row["call"], keys))
+        elif kind == TOLD:
+            mine.words.update(texts)
     return dict(about)
 
 

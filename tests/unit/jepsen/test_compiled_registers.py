@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
     from jepsen.history import Operation
 
-pytestmark = pytest.mark.req("J4")
+pytestmark = [
+    pytest.mark.req("J4"),
+    # Whoever comes first compiles, which takes seconds of a processor that others may use.
+    pytest.mark.timeout(900),
+]
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
 numba = pytest.importorskip("numba", reason="needs raftctl[fast]")
 registers = pytest.importorskip("jepsen.compiled.registers", reason="needs raftctl[fast]")
@@ -83,25 +87,25 @@ def _made(rng: random.Random, sizes: Sequence[int], domain: int) -> list[Op]:
 def test_the_verdict_is_that_of_trying_everything(failed_cas_observes: bool) -> None:
     model = Register(failed_cas_observes=failed_cas_observes)
     rng = random.Random(1)
-    histories = [_made(rng, (4, 6, 8), rng.choice((2, 3, 6))) for _ in range(1_000)]
+    histories = [_made(rng, (4, 6, 8), rng.choice((2, 3, 6))) for _ in range(600)]
     expected = [
         registers.VALID if linearizable_by_force(lines, model) else registers.INVALID
         for lines in histories
     ]
     assert _judged(histories, model) == expected
-    assert 200 < sum(expected) < 800
+    assert 100 < sum(expected) < 500
 
 
 def test_the_verdict_on_longer_histories_is_that_of_the_searches_in_python() -> None:
     model = Register(failed_cas_observes=True)
     rng = random.Random(2)
-    histories = [_made(rng, (20, 40, 60), rng.choice((3, 5, 9))) for _ in range(400)]
+    histories = [_made(rng, (20, 40, 60), rng.choice((3, 5, 9))) for _ in range(300)]
     expected = [
         registers.VALID if check_linearizable(lines, model).valid is True else registers.INVALID
         for lines in histories
     ]
     assert _judged(histories, model) == expected
-    assert 100 < sum(expected) < 300
+    assert 50 < sum(expected) < 250
 
 
 def test_what_is_too_large_is_left_open() -> None:
@@ -115,8 +119,9 @@ def test_what_is_too_large_is_left_open() -> None:
     many = made_history(random.Random(3), operation_count=300, concurrency=8)
     few = history((0, "invoke", "write", 1), (0, "ok", "write", 1))
     assert _judged([many, few], model) == [registers.VALID, registers.VALID]
-    found = _judged([many, few], model, configurations_max=10)
-    assert found == [registers.OPEN, registers.VALID]
+    for limit in (10, 16, 17):  # 16 is where a set gets its table
+        found = _judged([many, few], model, configurations_max=limit)
+        assert found == [registers.OPEN, registers.VALID]
 
 
 def test_a_crashed_write_is_held_no_longer_than_its_value_is_needed() -> None:
@@ -240,6 +245,28 @@ def test_what_is_wrong_is_said_as_ever(lines: list[Op], monkeypatch: pytest.Monk
     with pytest.raises((HistoryError, ValueError, TypeError)) as plain:
         check_linearizable(lines, Register())
     assert (type(fast.value), str(fast.value)) == (type(plain.value), str(plain.value))
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_numba_that_cannot_be_imported_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = _several(random.Random(6), 0.0)
+    model = Register(failed_cas_observes=True)
+    with monkeypatch.context() as broken:
+        broken.setitem(sys.modules, "jepsen.compiled.rows", None)
+        refused = check_linearizable(lines, model)
+    assert refused.valid is check_linearizable(lines, model).valid is True
+
+
+@pytest.mark.usefixtures("eager")
+def test_a_map_is_its_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = history(
+        (0, "invoke", "write", [1, 2]),
+        (0, "ok", "write", [1, 2]),
+        (0, "invoke", "cas", {1: 2, 3: 4}),
+        (0, "ok", "cas", {1: 2, 3: 4}),
+    )
+    fast, plain = _both(lines, Register(), monkeypatch)
+    assert fast.valid is plain.valid is True
 
 
 @pytest.mark.usefixtures("eager")
