@@ -39,15 +39,19 @@ WORKLOADS = {
     "bank": "jepsen.workloads.bank:bank",
     "group": "jepsen.workloads.group:group",
     "topics": "jepsen.workloads.topics:topics",
+    "verifiable": "jepsen.workloads.verifiable:verifiable",
 }
 """Loaded when needed, as each needs libraries of its own."""
-LOG_WORKLOADS = ("queue", "queue-txn", "list-append", "bank", "group")
+LOG_WORKLOADS = ("queue", "queue-txn", "list-append", "bank", "group", "verifiable")
 """Those on the partitions of a topic, which have leaders and coordinators."""
 KAFKA_WORKLOADS = (*LOG_WORKLOADS, "topics")
 """Those that any Kafka cluster can be tested with."""
 LOG_FAULTS = ("reassign",)
 """Those that only such a topic can suffer."""
-CLUSTER_KEYS = {"group": {"group.initial.rebalance.delay.ms": "0"}}
+JAVA_WORKLOADS = ("verifiable",)
+"""Those that need tools of Apache Kafka beside the cluster, so no part of a matrix."""
+_NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+CLUSTER_KEYS = {"group": _NO_DELAY, "verifiable": _NO_DELAY}
 """What a workload wants of nodes that are made for it, unless the user wants something else.
 
 A group whose coordinator goes before the first rebalance begins anew to wait for more members: with
@@ -88,6 +92,7 @@ class RunSpec:
     overrides: Mapping[str, str] = field(default_factory=dict)
     bootstrap_servers: str = ""
     control: str = ""
+    kafka_home: str = ""
 
     @property
     def name(self) -> str:
@@ -125,8 +130,9 @@ FAULTS = {
 
 
 def workloads_in(env: str) -> tuple[str, ...]:
-    """The workloads that the environment's clusters can serve."""
-    return KAFKA_WORKLOADS if env == "external" else tuple(WORKLOADS)
+    """The workloads that the environment's clusters can serve with nothing else."""
+    known = KAFKA_WORKLOADS if env == "external" else WORKLOADS
+    return tuple(name for name in known if name not in JAVA_WORKLOADS)
 
 
 def faults_in(env: str, control: str = "") -> tuple[str, ...]:
@@ -161,6 +167,7 @@ def check_spec(spec: RunSpec) -> None:
     elif spec.bootstrap_servers or spec.control:
         option = "--bootstrap-servers" if spec.bootstrap_servers else "--control"
         raise InputError(f"{option}: only with --env external, not {spec.env}")
+    _check_java(spec)
     if spec.barrier_every and spec.workload != "register":
         raise InputError(f"--barrier-every: only for register, not {spec.workload}")
     if (
@@ -169,6 +176,17 @@ def check_spec(spec: RunSpec) -> None:
         and spec.env != "external"
     ):
         raise InputError(f"--replication {spec.replication}: there are {spec.brokers} brokers")
+
+
+def _check_java(spec: RunSpec) -> None:
+    wanted = spec.workload in JAVA_WORKLOADS
+    if wanted != bool(spec.kafka_home) or (wanted and spec.env == "sim"):
+        tools = ", ".join(JAVA_WORKLOADS)
+        raise InputError(f"--kafka-home: a folder of Apache Kafka for {tools}, not in --env sim")
+    if wanted:
+        from jepsen.workloads.verifiable import check_tools
+
+        check_tools(spec.kafka_home)
 
 
 def _check_fault(spec: RunSpec, name: str) -> None:
@@ -194,6 +212,7 @@ def workload_of(spec: RunSpec) -> Workload:
         topic=spec.topic,
         acks=spec.acks,
         client=spec.client,
+        kafka_home=spec.kafka_home,
     )
     made: Workload = getattr(importlib.import_module(module), function)(options)
     return made
@@ -215,6 +234,7 @@ class Run:
             Nemesis(environment, random.Random(f"{spec.seed}/nemesis"), self._roles()),
             note,
             random.Random(f"{spec.seed}/generator"),
+            self._workload.op_timeout_s,
         )
 
     def _roles(self) -> Roles | None:

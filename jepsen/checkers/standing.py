@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jepsen.checkers.models import Model
     from jepsen.history import Operation
 
-SETTLE_OPERATIONS = 64
+SETTLE_OPERATIONS = 256
 """As many as are looked at again rather than settled."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jepsen.cli import check, convert, report, spark, test, test_all
+from jepsen.cli import check, convert, replicas, report, spark, test, test_all
 
 app = typer.Typer(
     name="jepsen",
@@ -23,6 +23,7 @@ def _commands() -> None:
 
 app.command()(check.check)
 app.command()(convert.convert)
+app.command()(replicas.replicas)
 app.command(name="test")(test.run)
 app.command(name="test-all")(test_all.run)
 app.command()(report.report)

@@ -125,6 +125,7 @@ def rerun_command(spec: RunSpec) -> str:
         "--barrier-every": str(spec.barrier_every) if spec.barrier_every else "",
         "--acks": spec.acks,
         "--topic": spec.topic,
+        "--kafka-home": spec.kafka_home,
     }
     return _command_line(["test", spec.workload], options.items(), spec)
 

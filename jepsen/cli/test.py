@@ -53,6 +53,9 @@ def run(
     topic: Annotated[str, typer.Option(help="A new one on an external cluster.")] = "",
     bootstrap_servers: options.BootstrapOption = "",
     control: options.ControlOption = "",
+    kafka_home: Annotated[
+        str, typer.Option(metavar="DIR", help="`verifiable`: a distribution of Apache Kafka.")
+    ] = "",
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
     output: OutputOption = Output.TABLE,
@@ -85,6 +88,7 @@ def run(
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
         control=control,
+        kafka_home=kafka_home,
     )
     raise typer.Exit(exit_status(_several(spec, test_count, Path(store), output)))
 

@@ -16,8 +16,9 @@ from jepsen.spark.findings import Findings, kept
 from jepsen.spark.kafka import check_log
 from jepsen.spark.linearizable import Limits, check_linearizable
 from jepsen.spark.loading import load
-from jepsen.spark.search import INVALID, TASK_ROWS, UNKNOWN
+from jepsen.spark.search import INVALID, UNKNOWN
 from jepsen.spark.series import keep_series
+from jepsen.spark.tuning import tune
 from jepsen.spark.whole import check_histories
 
 if TYPE_CHECKING:
@@ -77,19 +78,11 @@ def judge(
     spark: SparkSession, histories: Histories, question: Question, folder: Path, scratch: Path
 ) -> dict[str, Verdict]:
     """As `check`, of histories that are loaded."""
-    _tune(spark, histories.rows)
+    tune(spark, histories.rows)
     found = _found(histories, question, scratch)
     verdicts = kept(found.verdicts, folder / "verdicts")
     anomalies = kept(found.anomalies, folder / "anomalies")
     return _nothing(histories, question) | _summed_up(verdicts, anomalies)
-
-
-def _tune(spark: SparkSession, rows: int) -> None:
-    """What takes few moments is not worth the compiling and planning that what takes long is."""
-    tasks = max(spark.sparkContext.defaultParallelism, rows // TASK_ROWS + 1)
-    spark.conf.set("spark.sql.shuffle.partitions", tasks)
-    for key in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
-        spark.conf.set(key, str(rows > TASK_ROWS).lower())
 
 
 def _found(histories: Histories, question: Question, scratch: Path) -> Findings:
@@ -122,6 +115,7 @@ def _summed_up(verdicts: DataFrame, anomalies: DataFrame) -> dict[str, Verdict]:
     by_history = verdicts.groupBy("history").agg(
         sql.count("*").alias("keys"),
         sql.sum("operations").alias("operations"),
+        sql.count_if(sql.col("method") == "kernel").alias("keys_by_kernel"),
         sql.count_if(sql.col("method") == "zones").alias("keys_by_zones"),
         sql.count_if(sql.col("method") == "segments").alias("keys_by_segments"),
         sql.count_if(sql.col("valid") == INVALID).alias("keys_invalid"),

@@ -1,4 +1,5 @@
-"""Linearizability: in SQL for keys that qualify, all other keys one by one as in one process."""
+"""Linearizability: by the compiled search if it is there, in SQL for keys that qualify, and all
+other keys one by one as in one process."""
 
 from __future__ import annotations
 
@@ -11,10 +12,12 @@ from pyspark.sql import functions as sql
 
 from jepsen.checkers.models import Register
 from jepsen.checkers.registry import model_named
-from jepsen.spark import segments
+from jepsen.spark import kernel, segments
 from jepsen.spark.findings import kept
+from jepsen.spark.kernel import is_for_kernel, judge_all, rest_of
 from jepsen.spark.schema import text_of
 from jepsen.spark.search import INVALID, VALID, VERDICTS_SQL, check_keys
+from jepsen.spark.tuning import tune
 from jepsen.spark.zones import check_zones
 
 if TYPE_CHECKING:
@@ -45,36 +48,69 @@ def check_linearizable(
 ) -> DataFrame:
     """A row of `VERDICTS` for each key. Intermediate tables are written below `scratch`.
 
-    A key that SQL finds invalid is searched nevertheless: for the operations that show it.
+    A key that is found invalid without a search is searched nevertheless: for the operations that
+    show it.
     """
+    question = _Question(model, initial, limits)
+    if not isinstance(model_named(model), Register):
+        return question.searched(histories.operations)
+    if not is_for_kernel(histories, initial):
+        return _without_kernel(histories.operations, histories.rows, question, scratch)
+    judged = kept(judge_all(histories, initial), scratch / "judged")
+    settled = _valid(judged.where(f"verdict = {kernel.VALID}"), "kernel")
+    left = judged.where(f"verdict <> {kernel.VALID}")
+    counts = left.agg(sql.count("*"), sql.sum("operations")).first()
+    keys, rows = (counts[0], counts[1] or 0) if counts else (0, 0)
+    if not keys:
+        return settled
+    operations = histories.operations
+    if rows < histories.rows:
+        tune(operations.sparkSession, rows)
+        operations = kept(rest_of(histories, left.select(*_KEY), keys), scratch / "rest")
+    found = _without_kernel(operations, rows, question, scratch)
+    wrong = left.where(f"verdict = {kernel.INVALID}")
+    return settled.unionByName(_confirmed(found, wrong))
 
-    def searched(operations: DataFrame) -> DataFrame:
+
+@dataclass(frozen=True)
+class _Question:
+    model: str
+    initial: Any
+    limits: Limits
+
+    def searched(self, operations: DataFrame) -> DataFrame:
+        """By the search of one process."""
         return check_keys(
             operations,
-            model,
-            initial,
-            time_limit_s=limits.time_s,
-            memory_bytes=limits.memory_bytes,
+            self.model,
+            self.initial,
+            time_limit_s=self.limits.time_s,
+            memory_bytes=self.limits.memory_bytes,
         )
 
-    operations = histories.operations
-    if not isinstance(model_named(model), Register):
-        return searched(operations)
+
+def _without_kernel(
+    operations: DataFrame, row_count: int, question: _Question, scratch: Path
+) -> DataFrame:
+    """By zones, segments and the search."""
     keys = kept(operations.sparkSession.sql(_KEYS, operations=operations), scratch / "keys")
+    initial = question.initial
     zones = kept(check_zones(operations, keys, text_of(initial)), scratch / "zones")
     counts = zones.where("valid").agg(sql.sum("operations")).first()
     settled = (counts and counts[0]) or 0
     by_zones = _valid(zones.where("valid"), "zones")
-    if settled == histories.rows:
+    if settled == row_count:
         return by_zones
     done = [by_zones] if settled else []
     rest = operations.join(by_zones, _KEY, "left_anti") if settled else operations
-    hot = _hot(keys, by_zones) if histories.rows > segments.HOT_OPERATIONS else []
-    cut = segments.settled_by_segments(rest, hot, model, initial, limits) if hot else None
-    if cut is not None:
-        done.append(_valid(cut, "segments"))
-        rest = rest.join(cut, _KEY, "left_anti")
-    return reduce(DataFrame.unionByName, [*done, _confirmed(searched(rest), zones)])
+    hot = _hot(keys, by_zones) if row_count > segments.HOT_OPERATIONS else []
+    if hot:
+        cut = segments.settled_by_segments(rest, hot, question.model, initial, question.limits)
+        if cut is not None:
+            done.append(_valid(cut, "segments"))
+            rest = rest.join(cut, _KEY, "left_anti")
+    wrong = zones.where("NOT valid")
+    return reduce(DataFrame.unionByName, [*done, _confirmed(question.searched(rest), wrong)])
 
 
 def _hot(keys: DataFrame, by_zones: DataFrame) -> list[Row]:
@@ -95,9 +131,9 @@ def _valid(keys: DataFrame, method: str) -> DataFrame:
     )
 
 
-def _confirmed(found: DataFrame, zones: DataFrame) -> DataFrame:
-    """What SQL found invalid stays so if the search has run into its limits."""
-    wrong = zones.where("NOT valid").select(*_KEY, sql.lit(True).alias("wrong"))
+def _confirmed(found: DataFrame, wrong: DataFrame) -> DataFrame:
+    """What others found invalid stays so if the search has run into its limits."""
+    wrong = wrong.select(*_KEY, sql.lit(True).alias("wrong"))
     certain = sql.coalesce("wrong", sql.lit(False))
     return (
         found.join(wrong, _KEY, "left")

@@ -11,11 +11,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from jepsen.errors import InputError
+from jepsen.spark.pieces import Piece, pieces_of
 from jepsen.spark.schema import ADDED, OPERATIONS, ddl
 from jepsen.spark.staging import stage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -33,6 +34,8 @@ class Histories:
     """Of those that are known to be there, be they empty."""
     rows: int
     """Operations in all."""
+    pieces: tuple[Piece, ...] = ()
+    """The operations as they lie in files; none if they do not."""
 
 
 def load(spark: SparkSession, files: Sequence[str], failures: str, scratch: Path) -> Histories:
@@ -42,18 +45,22 @@ def load(spark: SparkSession, files: Sequence[str], failures: str, scratch: Path
     """
     tables = [file for file in files if _is_table(Path(file))]
     texts = [file for file in files if file not in tables]
-    parts = [_table(spark, file, lenient=failures == "ignore") for file in tables]
+    lenient = failures == "ignore"
+    parts = [_table(spark, file, lenient=lenient) for file in tables]
+    pieces = [one for file in tables for one in _pieces(file, lenient=lenient)]
     rows = sum(map(_row_count, tables))
     if texts:
         staged = scratch / "operations"
         stage(texts, failures, staged)
         parts.append(spark.read.schema(ddl(OPERATIONS)).parquet(str(staged)))
         rows += _row_count(str(staged))
+        pieces += [one for path in _parts(str(staged)) for one in pieces_of(path, "", None)]
     operations = parts[0]
     for part in parts[1:]:
         operations = operations.unionByName(part)
     single = [file for file in tables if "history" not in _schema(file).names]
-    return Histories(operations, tuple(dict.fromkeys([*texts, *single])), rows)
+    names = tuple(dict.fromkeys([*texts, *single]))
+    return Histories(operations, names, rows, tuple(pieces))
 
 
 def _is_table(path: Path) -> bool:
@@ -71,6 +78,12 @@ def _parts(file: str) -> list[Path]:
     if not found:
         raise InputError(f"{file}: neither a run ({TEST}) nor Parquet files are in it")
     return found
+
+
+def _pieces(file: str, *, lenient: bool) -> Iterator[Piece]:
+    """As `_table` has it."""
+    told = None if "lenient" in _schema(file).names and not lenient else lenient
+    return (one for path in _parts(file) for one in pieces_of(path, file, told))
 
 
 def _schema(file: str) -> pa.Schema:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from jepsen.checkers.verdict import Valid
     from jepsen.history import Operation
 
-TASK_ROWS = 250_000
-"""Operations that one task sorts and checks, roughly."""
 ROWS_A_BATCH = 10_000
 
 VALID, INVALID, UNKNOWN = "true", "false", "unknown"

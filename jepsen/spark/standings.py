@@ -18,16 +18,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 
+from jepsen import compiled
 from jepsen.checkers.linearizable import STATES_SHARED_MAX, nonlinearizable
 from jepsen.checkers.machine import Budget, Machine
+from jepsen.checkers.models import Register
 from jepsen.checkers.registry import model_named
-from jepsen.checkers.standing import Standing, look
+from jepsen.checkers.standing import SETTLE_OPERATIONS, Standing, look
 from jepsen.edn import hashable
+from jepsen.spark.coded import valid_keys
 from jepsen.spark.schema import OPERATIONS, READ_COLUMNS, operations_of, text_of, value_of
-from jepsen.spark.search import INVALID, UNKNOWN, anomaly_row, verdict_word
+from jepsen.spark.search import INVALID, UNKNOWN, VALID, anomaly_row, verdict_word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame
@@ -64,6 +67,10 @@ _SEEN_SQL = (
     "keys long, operations long, keys_invalid long, keys_unknown long, why_unknown string, "
     "refused string, anomalies string"
 )
+
+
+COMPILED_MIN = 5_000
+"""From so many operations a task on it pays to load the compiled search."""
 
 
 class Asked(NamedTuple):
@@ -166,23 +173,50 @@ class _Judge:
         """
         known = {row["key"]: row for row in standings.to_pylist()}
         both = pa.concat_tables([needed, came])
+        ended = came["key"].filter(pc.is_valid(came["complete_index"])).value_counts().to_pylist()
+        rows = {
+            one["values"]: known.get(one["values"], _NEW | {"key": one["values"]}) for one in ended
+        }
+        for one in ended:
+            rows[one["values"]]["operations"] += one["counts"]
+        certain = self._certain(rows, both)
+        for key in certain:
+            rows[key] |= {"valid": VALID, "why_unknown": ""}
+        mine, others = _split(both, pa.array(certain, pa.string()))
+        found = others.take(pa.array(self._searched(rows, others), pa.int64()))
+        kept = pa.concat_tables([mine.filter(pc.is_valid(mine["complete_index"])), found])
+        return pa.Table.from_pylist(list(rows.values()), STANDINGS), kept
+
+    def _certain(self, rows: Mapping[str, dict[str, Any]], operations: pa.Table) -> list[str]:
+        """Keys that the compiled search finds linearizable; their standings may stay."""
+        enough = len(operations) >= COMPILED_MIN and compiled.available()
+        if not enough or type(self._model) is not Register:
+            return []
+        fits = {
+            key: row["states"]
+            for key, row in rows.items()
+            if row["until"] is None and len(row["states"] or ("",)) == 1
+        }
+        states = {key: mine[0] for key, mine in fits.items() if mine is not None}
+        initial = text_of(self._model.initial)
+        lenient = self._model.nil_read_matches
+        found = valid_keys(operations, initial, states, lenient=lenient, settle=SETTLE_OPERATIONS)
+        return [key for key in found if key in fits]
+
+    def _searched(self, rows: Mapping[str, dict[str, Any]], operations: pa.Table) -> list[int]:
+        """Judges keys one by one; which of the operations are needed."""
         mine: dict[str, list[tuple[int, Operation]]] = {}
-        for number, (_, _, key, one) in enumerate(operations_of(both.to_batches())):
+        for number, (_, _, key, one) in enumerate(operations_of(operations.to_batches())):
             mine.setdefault(key, []).append((number, one))
-        rows, needs = [], []
+        needs = []
         for key, numbered in mine.items():
-            row = known.get(key, _NEW | {"key": key})
-            row["operations"] += sum(
-                number >= len(needed) and one.completion is not None for number, one in numbered
-            )
-            standing = self._look(row, [one for _, one in numbered])
-            rows.append(row)
+            standing = self._look(rows[key], [one for _, one in numbered])
             needs += [
                 number
                 for number, one in numbered
                 if one.completion is not None and standing.needs(one)
             ]
-        return pa.Table.from_pylist(rows, STANDINGS), both.take(pa.array(needs, pa.int64()))
+        return needs
 
     def _look(self, row: dict[str, Any], mine: Sequence[Operation]) -> Standing:
         """Judges a key, and writes into its row what is known of it."""

@@ -28,6 +28,8 @@ class WorkloadOptions:
     acks: str = "all"
     client: str = "aiokafka"
     """The library that talks to Kafka."""
+    kafka_home: str = ""
+    """A distribution of Apache Kafka, for workloads by its tools."""
 
 
 async def nothing_to_prepare(environment: Environment) -> None:
@@ -46,4 +48,6 @@ class Workload:
     checkers: Mapping[str, Checker]
     final: Generator = NOTHING
     """Of clients, when all is well again."""
+    op_timeout_s: float = 10.0
+    """An operation that takes longer ends with `info`."""
     prepare: Callable[[Environment], Awaitable[None]] = field(default=nothing_to_prepare)

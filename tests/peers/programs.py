@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from functools import cache
 from typing import TYPE_CHECKING
@@ -63,6 +64,16 @@ class JavaTools:
     def __call__(self, tool: str, *arguments: str, stdin: str = "") -> str:
         """Runs a tool and returns what it printed."""
         return run([*self._java(str(self._jars)), f"{TOOLS}.{tool}", *arguments], stdin=stdin)
+
+    def home(self, folder: Path) -> Path:
+        """The folder, with the start scripts that a distribution has for the verifiable tools."""
+        for tool in ("Producer", "Consumer"):
+            path = folder / "bin" / f"kafka-verifiable-{tool.lower()}.sh"
+            path.parent.mkdir(exist_ok=True)
+            command = shlex.join([*self._java(str(self._jars)), f"{TOOLS}.Verifiable{tool}"])
+            path.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            path.chmod(0o755)
+        return folder
 
     def copier(self) -> list[str]:
         """The command of `java/Copy.java`, compiled for this release."""

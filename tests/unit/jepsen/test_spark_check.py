@@ -107,6 +107,42 @@ def test_random_histories_get_the_verdicts_of_one_process(
 
 
 @pytest.mark.req("J7")
+def test_the_compiled_search_gives_the_verdicts_of_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("numba", reason="needs raftctl[spark]")
+    monkeypatch.setattr("jepsen.spark.kernel.KERNEL_OPERATIONS", 0)
+    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", HOT_OPERATIONS)
+    differing, methods = compare(random_histories(100, 1000), tmp_path)
+    assert differing == {}
+    assert methods["kernel true"] > 50
+    assert methods["search false"] > 10
+    # Nothing is left: the verdicts are those of the compiled search alone.
+    valid = {"made": generated(Recipe("register", 400, 20, crashes=0.1), tmp_path)}
+    (tmp_path / "valid").mkdir()
+    differing, methods = compare(valid, tmp_path / "valid")
+    assert (differing, methods) == ({}, {"kernel true": 20})
+
+
+@pytest.mark.req("J7")
+def test_tables_that_are_no_files_come_to_the_same(session: Any, tmp_path: Path) -> None:
+    pytest.importorskip("numba", reason="needs raftctl[spark]")
+    from jepsen.spark.kernel import VALID, judge_all, rest_of
+    from jepsen.spark.loading import load
+
+    write_table(random_histories(20, 0), tmp_path / "some.parquet")
+    files = load(session, [str(tmp_path / "some.parquet")], "auto", tmp_path)
+    judged = [sorted(judge_all(files, None).collect())]
+    rows = replace(files, pieces=())
+    judged.append(sorted(judge_all(rows, None).collect()))
+    assert judged[0] == judged[1]
+    names = [(one["history"], one["key"]) for one in judged[0] if one["verdict"] != VALID]
+    left = session.createDataFrame(names, "history string, key string")
+    rest = [sorted(map(str, rest_of(one, left, len(names)).collect())) for one in (files, rows)]
+    assert rest[0] == rest[1] != []
+
+
+@pytest.mark.req("J7")
 def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
     made = generated(Recipe("log", 400, 2, 14), tmp_path)
     histories = {**spark_logs.random_logs(200, 0), "made": made}

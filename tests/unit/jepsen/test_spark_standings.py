@@ -60,10 +60,15 @@ class _Stream:
         return row | {"anomalies": json.loads(row["anomalies"])}
 
 
+@pytest.mark.parametrize("compiled_min", [1, 1_000_000])
 def test_each_micro_batch_shows_what_one_process_finds_up_to_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compiled_min: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from jepsen.spark import standings
+
     monkeypatch.setattr(standing, "SETTLE_OPERATIONS", 3)
+    monkeypatch.setattr(standings, "SETTLE_OPERATIONS", 3)
+    monkeypatch.setattr(standings, "COMPILED_MIN", compiled_min)
     model, seen = model_named("cas-register"), Counter[bool]()
     for seed in range(12):
         rng = random.Random(seed)

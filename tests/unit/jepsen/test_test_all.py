@@ -12,9 +12,7 @@ from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.cli import options
 from jepsen.cli.main import run
 from jepsen.core import (
-    KAFKA_WORKLOADS,
     LOG_WORKLOADS,
-    WORKLOADS,
     RunSpec,
     faults_in,
     workloads_in,
@@ -200,7 +198,7 @@ def test_a_cluster_of_others_is_tested_with_what_every_kafka_has(
     where = ["--env", "external", "--bootstrap-servers", "h:1"]
     assert run(["test-all", *where, "--store", str(tmp_path), "--output", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [one["workload"] for one in found] == list(KAFKA_WORKLOADS)
+    assert [one["workload"] for one in found] == list(workloads_in("external"))
     assert not any(one["nemesis"] for one in found)
     broken = [*where, "--control", "breaker", "--workload", "queue", "--store", str(tmp_path)]
     assert run(["test-all", *broken, "--output", "json"]) == 0
@@ -214,7 +212,7 @@ def test_a_cluster_of_processes_meets_every_workload_with_every_fault_of_process
     found = {(one.spec.workload, *one.spec.nemesis) for one in cells}
     wanted = {
         (workload, *fault)
-        for workload in WORKLOADS
+        for workload in workloads_in("local")
         for fault in [(), *columns]
         if fault != ("reassign",) or workload in LOG_WORKLOADS
     }

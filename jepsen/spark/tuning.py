@@ -1,0 +1,19 @@
+"""How Spark plans, by how much there is to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASK_ROWS = 250_000
+"""Operations that one task sorts and checks, roughly."""
+
+
+def tune(spark: SparkSession, rows: int) -> None:
+    """What takes few moments is not worth the compiling and planning that what takes long is."""
+    tasks = max(spark.sparkContext.defaultParallelism, rows // TASK_ROWS + 1)
+    spark.conf.set("spark.sql.shuffle.partitions", tasks)
+    for key in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
+        spark.conf.set(key, str(rows > TASK_ROWS).lower())
