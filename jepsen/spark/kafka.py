@@ -189,19 +189,18 @@ class _Keys:
         """(history, key)."""
         self._sizes: list[int] = []
         self._records: list[Any] = []
+        self.size = 0
+        """How many records there are in all."""
         self._texts: list[str] = []
 
-    @property
-    def records(self) -> int:
-        """How many there are in all."""
-        return sum(self._sizes)
-
-    def add(self, name: tuple[str, str], texts: list[str], records: bytes) -> None:
+    def add(self, name: tuple[str, str], texts: list[str], records: pa.Buffer) -> None:
         """One row; those of a key follow each other."""
         if not self.names or self.names[-1] != name:
             self.names.append(name)
             self._sizes.append(0)
-        self._sizes[-1] += len(records) // RECORD.itemsize
+        count = len(records) // RECORD.itemsize
+        self._sizes[-1] += count
+        self.size += count
         self._records.append(records)
         self._texts += texts
 
@@ -213,17 +212,15 @@ class _Keys:
 
 def _blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[tuple[str, str]], Block]]:
     """(names of some keys, all their records)."""
-    mine, size = _Keys(), 0
+    mine = _Keys()
     for batch in batches:
         histories, keys, texts = (batch.column(at).to_pylist() for at in range(3))
         for *name, words, records in zip(histories, keys, texts, batch.column(3), strict=True):
-            if size >= BLOCK_RECORDS and mine.names[-1] != tuple(name):
+            if mine.size >= BLOCK_RECORDS and mine.names[-1] != tuple(name):
                 yield mine.names, mine.block()
-                mine, size = _Keys(), 0
-            data = records.as_buffer()
-            mine.add((name[0], name[1]), words, data)
-            size += len(data) // RECORD.itemsize
-    if size:
+                mine = _Keys()
+            mine.add((name[0], name[1]), words, records.as_buffer())
+    if mine.size:
         yield mine.names, mine.block()
 
 
