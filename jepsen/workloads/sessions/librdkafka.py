@@ -293,7 +293,10 @@ class LibrdkafkaSession:
     def _made_consumer(self, *, subscribed: bool = False) -> Consumer:
         if self._consumer is None:
             self._consumer = self._new_consumer(
-                committed_only=self._options.committed_only, subscribed=subscribed
+                # A member asks for stable offsets (KIP-447) only if it reads what is committed:
+                # others are told an older offset where a coordinator has just begun (Apache Kafka).
+                committed_only=self._options.committed_only or bool(self._options.group),
+                subscribed=subscribed,
             )
         return self._consumer
 
