@@ -39,7 +39,7 @@ def index_page(rows: Sequence[Row], workload: str = "", faults: str = "") -> str
     body = ["<h1>Runs</h1>", *_matrix(rows), *_filters(workload, faults)]
     body.append("<table><tr><th>test</th><th>time</th><th>verdict</th></tr>")
     body += [
-        f'<tr><td class="card {row.word}"><a href="{escape(row.path, quote=True)}">'
+        f'<tr><td class="mark {row.word}"><a href="{escape(row.path, quote=True)}">'
         f"{escape(row.test)}</a></td><td>{escape(row.time)}</td><td>{row.word}</td></tr>"
         for row in chosen
     ]
@@ -67,7 +67,7 @@ def _matrix(rows: Sequence[Row]) -> Iterator[str]:
 
 def _verdict(row: Row) -> str:
     path = escape(row.path, quote=True)
-    return f'<td class="card {row.word}"><a href="{path}">{row.word}</a></td>'
+    return f'<td class="mark {row.word}"><a href="{path}">{row.word}</a></td>'
 
 
 def _filters(workload: str, faults: str) -> Iterator[str]:

@@ -34,6 +34,7 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000p
   color: #1c2330; background: #fff }
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 .card { border-left: 8px solid; padding: .6rem 1rem; background: #f5f7fa }
+.mark { border-left: 6px solid; padding-left: 8px } td.mark { border-bottom-color: #e3e7ee }
 .valid { border-color: #2e7d32 } .invalid { border-color: #b3261e }
 .unknown { border-color: #d98324 }
 .card b { font-size: 1.3rem } table { border-collapse: collapse; width: 100%; font-size: 13px }
