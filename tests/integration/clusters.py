@@ -88,12 +88,14 @@ def wait_healthy(cluster: LocalCluster, timeout_s: float = 60) -> None:
     """Waits until every broker serves and is active, and every replica is in sync."""
 
     def is_healthy() -> bool:
+        # Asked first: controllers take a broker that was killed for active until its session ends,
+        # or it has registered again, before which it answers nobody.
+        if not all(serves(broker.port, timeout_s=1) for broker in cluster.layout.brokers):
+            return False
         status = cluster.status()
         leader = status.leader
         return (
-            # Controllers take a broker that was killed for active until its session ends.
-            all(serves(broker.port, timeout_s=1) for broker in cluster.layout.brokers)
-            and leader is not None
+            leader is not None
             and leader["under_replicated_partitions"] == 0
             and leader["offline_partitions"] == 0
             and len(status.active_brokers) == len(cluster.layout.brokers)
