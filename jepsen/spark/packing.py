@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jepsen.spark.schema import NULL
+from jepsen.spark.schema import NULL, READ_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,18 +27,7 @@ NEVER = 2**63 - 1
 """Where an operation returns whose outcome is unknown."""
 NIL = -(2**63)
 """The code of nil; other values have eighteen digits at most."""
-COLUMNS = (
-    "history",
-    "lenient",
-    "key",
-    "f",
-    "type",
-    "invoke_index",
-    "complete_index",
-    "argument",
-    "result",
-    "error",
-)
+COLUMNS = tuple(name for name in READ_COLUMNS if name != "process")
 """What packages are made of."""
 PACKAGES = pa.schema(
     [
