@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jepsen import compiled
 from jepsen.checkers.machine import observed
 from jepsen.checkers.models import Register
+from jepsen.compiled.codes import CAS, FAILED_CAS, NEVER, READ, VALID, WRITE
 from jepsen.edn import hashable
 from jepsen.history import Operation, OpType
 
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
 
 LINES_MIN = 200_000
 """From so many lines on it pays to load what is compiled: half a second, seconds the first time."""
-_READ, _WRITE, _CAS, _FAILED_CAS, _SILENT = 0, 1, 2, 3, -1
-_NEVER = 2**63 - 1
-_VALID = 0
-"""As `jepsen.compiled.registers` has them, which is imported only where it is used."""
+_SILENT = -1
 
 
 class Found(NamedTuple):
@@ -71,7 +69,7 @@ def search(history: Iterable[Op], model: Model) -> tuple[dict[Any, Found | None]
         return {}, history
     keys = list(rows.keys)
     found = {
-        keys[key]: Found(count, peak) if verdict == _VALID else None
+        keys[key]: Found(count, peak) if verdict == VALID else None
         for key, verdict, count, peak in judge_rows(rows.packed, rows.values[model.initial])
     }
     left = {key for key, one in found.items() if one is None}
@@ -124,17 +122,17 @@ class _Rows:
             f, began = invoke.f, invoke.index
             try:
                 if f == "read" and kind is ok and (nil_says or op.value is not None):
-                    packed += pack(_READ, values[op.value], 0, began, op.index, keys[invoke.key])
+                    packed += pack(READ, values[op.value], 0, began, op.index, keys[invoke.key])
                     continue
                 if f == "write" and kind is ok:
                     packed += pack(
-                        _WRITE, values[invoke.value], 0, began, op.index, keys[invoke.key]
+                        WRITE, values[invoke.value], 0, began, op.index, keys[invoke.key]
                     )
                     continue
                 seen = kind is ok or (kind is fail and observes and op.error is None)
                 if f == "cas" and seen and isinstance(invoke.value, list | tuple):
                     expected, new = invoke.value
-                    what = _CAS if kind is ok else _FAILED_CAS
+                    what = CAS if kind is ok else FAILED_CAS
                     a, b = values[expected], values[new]
                     packed += pack(what, a, b, began, op.index, keys[invoke.key])
                     continue
@@ -148,7 +146,7 @@ class _Rows:
         one = Operation(invoke, completion)
         f, a, b = self._meaning(one)
         known = completion is not None and one.type is not OpType.INFO
-        end = completion.index if known and completion is not None else _NEVER
+        end = completion.index if known and completion is not None else NEVER
         return f, a, b, invoke.index, end, self.keys[hashable(invoke.key)]
 
     def _meaning(self, one: Operation) -> tuple[int, int, int]:
@@ -162,12 +160,12 @@ class _Rows:
         if f == "read":
             if one.value is None and model.nil_read_matches:
                 return _SILENT, 0, 0
-            return _READ, values[hashable(one.value)], 0
+            return READ, values[hashable(one.value)], 0
         if f == "write":
-            return _WRITE, values[hashable(one.invoke.value)], 0
+            return WRITE, values[hashable(one.invoke.value)], 0
         argument = hashable(one.invoke.value)
         if type(argument) is not tuple or len(argument) != 2:
             raise _Unfit
         expected, new = argument
         failed = one.type is OpType.FAIL
-        return _FAILED_CAS if failed else _CAS, values[expected], values[new]
+        return FAILED_CAS if failed else CAS, values[expected], values[new]

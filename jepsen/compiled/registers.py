@@ -20,17 +20,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from jepsen.compiled.codes import CAS, FAILED_CAS, INVALID, NEVER, OPEN, READ, VALID
 from jepsen.compiled.compiler import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-READ, WRITE, CAS, FAILED_CAS = 0, 1, 2, 3
-"""What an operation does. FAILED_CAS: the value was another one than expected."""
-NEVER = 2**63 - 1
-"""Where an operation returns whose outcome is unknown."""
-VALID, INVALID, OPEN = 0, 1, 2
-"""Verdicts. OPEN: too large for this search."""
 CONFIGURATIONS_MAX = 4_096
 _SLOTS_MAX = 62
 _STEPS_MAX, _STEPS_EACH_MAX = 1 << 20, 256
@@ -70,8 +65,8 @@ def judge(
     returned: NDArray[np.int64],
     initial: int,
     configurations_max: int = CONFIGURATIONS_MAX,
-) -> NDArray[np.int8]:
-    """The verdict on each key, by number.
+) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """The verdict on each key, by number, and so many configurations as it had at most.
 
     Key k's operations are rows `starts[k]` up to `starts[k + 1]`, sorted by `invoked`. Values are
     any numbers: `a` is read, written or expected, and a CAS writes `b`. `returned`: NEVER if the
@@ -79,20 +74,6 @@ def judge(
     begins where another returns is concurrent with it. `initial` is every key's first value.
     Operations that say nothing, as a write that failed, are left out by the caller.
     """
-    return judge_with_peaks(starts, f, a, b, invoked, returned, initial, configurations_max)[0]
-
-
-def judge_with_peaks(
-    starts: NDArray[np.int64],
-    f: NDArray[np.int8],
-    a: NDArray[np.int64],
-    b: NDArray[np.int64],
-    invoked: NDArray[np.int64],
-    returned: NDArray[np.int64],
-    initial: int,
-    configurations_max: int = CONFIGURATIONS_MAX,
-) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-    """As `judge`, and so many configurations as each key had at most."""
     columns = (f.astype(np.int64), a, b, invoked, returned, returned)
     return judge_table(starts, np.stack(columns, axis=1), initial, configurations_max)
 
@@ -100,7 +81,7 @@ def judge_with_peaks(
 def judge_table(
     starts: _Table, rows: _Table, initial: int, configurations_max: int
 ) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-    """As `judge_with_peaks`, given (f, a, b, invoked, returned, returned) a row; the last column is
+    """As `judge`, given (f, a, b, invoked, returned, returned) a row; the last column is
     used up.
     """
     if (rows[:, _RETURNED] == NEVER).any():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from jepsen.compiled.registers import NEVER, judge_table
+from jepsen.compiled.codes import NEVER
+from jepsen.compiled.registers import judge_table
 
 CONFIGURATIONS_MAX = 1_024
 """Beyond, the searches in Python do better: they leave out more."""

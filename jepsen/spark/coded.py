@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jepsen.compiled.codes import CAS, FAILED_CAS, NEVER, READ, VALID, WRITE
 from jepsen.history import OpType
 from jepsen.spark.schema import ATOM, NULL
 
@@ -20,11 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_READ, _WRITE, _CAS, _FAILED_CAS, _SILENT = 0, 1, 2, 3, -1
-_UNFIT = -2
-_VALID = 0
-_NEVER = 2**63 - 1
-"""As `jepsen.compiled.registers` has them, which is imported only where it is used."""
+_SILENT, _UNFIT = -1, -2
+"""Meanings besides those of `jepsen.compiled.codes`."""
 _FAR = 1 << 40
 """Lines are fewer."""
 _ONE_VALUE = ATOM.removeprefix("^(").removesuffix(")$")
@@ -63,11 +61,11 @@ def valid_keys(
         [meant, code[:count], code[count : 2 * count], invoked, returned, number]
     )
     # What a register holds already it was written before all else.
-    before = [[_WRITE, code[2 * count + n], 0, -2, -1, key] for n, (key, _) in enumerate(begun)]
+    before = [[WRITE, code[2 * count + n], 0, -2, -1, key] for n, (key, _) in enumerate(begun)]
     table = np.concatenate([rows, np.array(before, np.int64).reshape(-1, 6)])
     found = judge_rows(bytearray(table.tobytes()), int(code[-1]))
     left |= _settling(number, meant, invoked, returned, operations, settle)
-    return [names[key] for key, verdict, *_ in found if verdict == _VALID and key not in left]
+    return [names[key] for key, verdict, *_ in found if verdict == VALID and key not in left]
 
 
 def _integers(array: pa.Array) -> NDArray[np.int64]:
@@ -94,7 +92,7 @@ def _meanings(
             cas & (ok | info),
             cas & failed & (not lenient),
         ],
-        [_UNFIT, _READ, _WRITE, _CAS, _FAILED_CAS],
+        [_UNFIT, READ, WRITE, CAS, FAILED_CAS],
         _SILENT,
     ).astype(np.int64)
     is_cas, is_read = pa.array(cas), pa.array(read)
@@ -118,7 +116,7 @@ def _times(operations: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     unknown = pc.or_(
         pc.equal(operations["type"], str(OpType.INFO)), pc.is_null(operations["complete_index"])
     )
-    returned = pc.if_else(unknown, _NEVER, operations["complete_index"])
+    returned = pc.if_else(unknown, NEVER, operations["complete_index"])
     return np.asarray(operations["invoke_index"]), np.asarray(returned)
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from jepsen import compiled
+from jepsen.compiled.codes import FAILED_CAS, OPEN
 from jepsen.spark import segments
 from jepsen.spark.packing import (
     COLUMNS,
-    FAILED_CAS,
     NIL,
     OTHER,
     PACKAGES_SQL,
@@ -53,10 +53,8 @@ JUDGED = pa.schema(
         pa.field("verdict", pa.int8(), nullable=False),
     ]
 )
-"""A row a key; verdicts are those of `jepsen.compiled.registers`."""
+"""A row a key; verdicts are those of `jepsen.compiled.codes`."""
 JUDGED_SQL = "history string, key string, operations long, verdict byte"
-VALID, INVALID, OPEN = 0, 1, 2
-"""As `jepsen.compiled.registers` has them, which is imported only where it is used."""
 
 
 def is_for_kernel(histories: Histories, initial: Any) -> bool:
@@ -136,7 +134,7 @@ def judged(batches: Iterable[pa.RecordBatch], initial: int, hot: int) -> pa.Reco
     counts = np.bincount(key[order], minlength=len(both))
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     f, a, b, invoked, returned = (column[order] for column in found[1:])
-    verdicts = judge(starts, f, a, b, invoked, returned, initial)
+    verdicts, _ = judge(starts, f, a, b, invoked, returned, initial)
     verdicts[left] = OPEN
     arrays = [
         all_histories.take(pa.array(both // max(1, len(all_keys)))),

@@ -12,7 +12,8 @@ from pyspark.sql import functions as sql
 
 from jepsen.checkers.models import Register
 from jepsen.checkers.registry import model_named
-from jepsen.spark import kernel, segments
+from jepsen.compiled import codes
+from jepsen.spark import segments
 from jepsen.spark.findings import kept
 from jepsen.spark.kernel import is_for_kernel, judge_all, rest_of
 from jepsen.spark.schema import text_of
@@ -57,8 +58,8 @@ def check_linearizable(
     if not is_for_kernel(histories, initial):
         return _without_kernel(histories.operations, histories.rows, question, scratch)
     judged = kept(judge_all(histories, initial), scratch / "judged")
-    settled = _valid(judged.where(f"verdict = {kernel.VALID}"), "kernel")
-    left = judged.where(f"verdict <> {kernel.VALID}")
+    settled = _valid(judged.where(f"verdict = {codes.VALID}"), "kernel")
+    left = judged.where(f"verdict <> {codes.VALID}")
     counts = left.agg(sql.count("*"), sql.sum("operations")).first()
     keys, rows = (counts[0], counts[1] or 0) if counts else (0, 0)
     if not keys:
@@ -68,7 +69,7 @@ def check_linearizable(
         tune(operations.sparkSession, rows)
         operations = kept(rest_of(histories, left.select(*_KEY), keys), scratch / "rest")
     found = _without_kernel(operations, rows, question, scratch)
-    wrong = left.where(f"verdict = {kernel.INVALID}")
+    wrong = left.where(f"verdict = {codes.INVALID}")
     return settled.unionByName(_confirmed(found, wrong))
 
 

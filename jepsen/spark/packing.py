@@ -15,16 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jepsen.compiled.codes import CAS, FAILED_CAS, NEVER, READ, WRITE
 from jepsen.spark.schema import NULL, READ_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-READ, WRITE, CAS, FAILED_CAS, SILENT, OTHER = range(6)
-"""What an operation does, the first four as `jepsen.compiled.registers` has it. SILENT: it says
-nothing, and is only counted; OTHER: it is not for the compiled search."""
-NEVER = 2**63 - 1
-"""Where an operation returns whose outcome is unknown."""
+SILENT, OTHER = 4, 5
+"""What an operation does besides what `jepsen.compiled.codes` has. SILENT: it says nothing, and is
+only counted; OTHER: it is not for the compiled search."""
 NIL = -(2**63)
 """The code of nil; other values have eighteen digits at most."""
 COLUMNS = tuple(name for name in READ_COLUMNS if name != "process")

@@ -178,6 +178,22 @@ class LocalCluster:
         """What the controllers say now."""
         return ask_controllers([node.address for node in self.layout.controllers], timeout_s)
 
+    def is_healthy(self, timeout_s: float = 1.0) -> bool:
+        """Whether every broker serves and is active, and every replica is in sync.
+
+        Brokers are asked first: controllers take one that was killed for active until its session
+        ends, or it has registered again, before which it answers nobody.
+        """
+        if not all(serves(broker.port, timeout_s) for broker in self.layout.brokers):
+            return False
+        status = self.status(timeout_s)
+        return (
+            status.leader is not None
+            and status.leader["under_replicated_partitions"] == 0
+            and status.leader["offline_partitions"] == 0
+            and {broker.node_id for broker in self.layout.brokers} <= set(status.active_brokers)
+        )
+
     def wait_ready(self, timeout_s: float, progress: Callable[[str], None]) -> ClusterStatus:
         """Waits until there is an active controller and every broker is unfenced and serves.
 

@@ -13,7 +13,6 @@ import psutil
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.localcluster.launcher import NodeLauncher
-from raftctl.localcluster.ports import serves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -87,21 +86,9 @@ def wait_until(
 def wait_healthy(cluster: LocalCluster, timeout_s: float = 60) -> None:
     """Waits until every broker serves and is active, and every replica is in sync."""
 
-    def is_healthy() -> bool:
-        # Asked first: controllers take a broker that was killed for active until its session ends,
-        # or it has registered again, before which it answers nobody.
-        if not all(serves(broker.port, timeout_s=1) for broker in cluster.layout.brokers):
-            return False
-        status = cluster.status()
-        leader = status.leader
-        return (
-            leader is not None
-            and leader["under_replicated_partitions"] == 0
-            and leader["offline_partitions"] == 0
-            and len(status.active_brokers) == len(cluster.layout.brokers)
-        )
-
-    wait_until(is_healthy, lambda: f"a healthy cluster: {cluster.status().leader}", timeout_s)
+    wait_until(
+        cluster.is_healthy, lambda: f"a healthy cluster: {cluster.status().leader}", timeout_s
+    )
 
 
 def active_controller(cluster: LocalCluster) -> LocalNode:

@@ -23,7 +23,7 @@ from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
 from raftctl.localcluster.launcher import NodeLauncher
 from raftctl.localcluster.layout import HOST
-from raftctl.localcluster.ports import free_ports, serves
+from raftctl.localcluster.ports import free_ports
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 from raftctl.runtime.real import RealFileSystem, RealRuntime
 from raftctl.storage.meta_properties import load_directories
@@ -177,17 +177,7 @@ class LocalEnvironment:
 
     async def settled(self) -> bool:
         """See `Environment`."""
-        # Asked first: controllers take a broker that was killed for active until its session ends,
-        # or it has registered again, before which it answers nobody.
-        if not await asyncio.to_thread(self._brokers_serve):
-            return False
-        status = await asyncio.to_thread(self._cluster.status)
-        wanted = {node.node_id for node in self._cluster.layout.brokers}
-        lagging = None if status.leader is None else status.leader["under_replicated_partitions"]
-        return lagging == 0 and wanted <= set(status.active_brokers)
-
-    def _brokers_serve(self) -> bool:
-        return all(serves(node.port, ASK_S) for node in self._cluster.layout.brokers)
+        return await asyncio.to_thread(self._cluster.is_healthy, ASK_S)
 
     async def kill(self, node: str) -> None:
         """See `Environment`."""

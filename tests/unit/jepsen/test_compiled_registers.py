@@ -17,6 +17,7 @@ from jepsen.checkers import registers as long_registers
 from jepsen.checkers.linearizable import LinearizabilityResult, check_linearizable
 from jepsen.checkers.machine import observed
 from jepsen.checkers.models import Register
+from jepsen.compiled import codes
 from jepsen.history import HistoryError, Op, OpType, operations
 from jepsen.spark.package import write_archive
 from tests.unit.jepsen.histories import history, linearizable_by_force, made_history, spoiled
@@ -42,13 +43,13 @@ def _row(one: Operation) -> tuple[int, ...]:
     """(f, a, b, invoked, returned)."""
     invoke, completion = one.invoke, one.completion
     known = completion is not None and one.type is not OpType.INFO
-    returned = completion.index if known and completion is not None else registers.NEVER
+    returned = completion.index if known and completion is not None else codes.NEVER
     a, b = NIL, 0
     if invoke.f == "cas":
         a, b = invoke.value
-        f = registers.FAILED_CAS if one.type is OpType.FAIL else registers.CAS
+        f = codes.FAILED_CAS if one.type is OpType.FAIL else codes.CAS
     else:
-        f = registers.READ if invoke.f == "read" else registers.WRITE
+        f = codes.READ if invoke.f == "read" else codes.WRITE
         value = invoke.value if invoke.f == "write" or completion is None else completion.value
         a = NIL if value is None else value
     return f, a, b, invoke.index, returned
@@ -64,7 +65,7 @@ def _judged(histories: Sequence[list[Op]], model: Register, **options: Any) -> l
         rows += [_row(one) for one in sorted(relevant, key=lambda one: one.invoke.index)]
         starts.append(len(rows))
     f, *others = np.array(rows, np.int64).reshape(-1, 5).T.copy()
-    found = registers.judge(np.array(starts), f.astype(np.int8), *others, NIL, **options)
+    found, _ = registers.judge(np.array(starts), f.astype(np.int8), *others, NIL, **options)
     return [int(one) for one in found]
 
 
@@ -89,8 +90,7 @@ def test_the_verdict_is_that_of_trying_everything(failed_cas_observes: bool) -> 
     rng = random.Random(1)
     histories = [_made(rng, (4, 6, 8), rng.choice((2, 3, 6))) for _ in range(600)]
     expected = [
-        registers.VALID if linearizable_by_force(lines, model) else registers.INVALID
-        for lines in histories
+        codes.VALID if linearizable_by_force(lines, model) else codes.INVALID for lines in histories
     ]
     assert _judged(histories, model) == expected
     assert 100 < sum(expected) < 500
@@ -101,7 +101,7 @@ def test_the_verdict_on_longer_histories_is_that_of_the_searches_in_python() -> 
     rng = random.Random(2)
     histories = [_made(rng, (20, 40, 60), rng.choice((3, 5, 9))) for _ in range(300)]
     expected = [
-        registers.VALID if check_linearizable(lines, model).valid is True else registers.INVALID
+        codes.VALID if check_linearizable(lines, model).valid is True else codes.INVALID
         for lines in histories
     ]
     assert _judged(histories, model) == expected
@@ -115,13 +115,13 @@ def test_what_is_too_large_is_left_open() -> None:
         *((100, kind, "read", 62 - at) for at in range(63) for kind in ("invoke", "ok")),
     )
     (verdict,) = _judged([crashed], model)
-    assert verdict == registers.OPEN
+    assert verdict == codes.OPEN
     many = made_history(random.Random(3), operation_count=300, concurrency=8)
     few = history((0, "invoke", "write", 1), (0, "ok", "write", 1))
-    assert _judged([many, few], model) == [registers.VALID, registers.VALID]
+    assert _judged([many, few], model) == [codes.VALID, codes.VALID]
     for limit in (10, 16, 17):  # 16 is where a set gets its table
         found = _judged([many, few], model, configurations_max=limit)
-        assert found == [registers.OPEN, registers.VALID]
+        assert found == [codes.OPEN, codes.VALID]
 
 
 def test_a_crashed_write_is_held_no_longer_than_its_value_is_needed() -> None:
@@ -131,18 +131,15 @@ def test_a_crashed_write_is_held_no_longer_than_its_value_is_needed() -> None:
         value = at if at % 2 else None
         f = "read" if at % 2 else "write"
         lines += [(1, "invoke", f, value), (1, "ok", f, value)]
-    assert _judged([history(*lines)], Register()) == [registers.VALID]
+    assert _judged([history(*lines)], Register()) == [codes.VALID]
 
 
 def test_values_and_times_may_be_any_numbers() -> None:
-    lines = [(registers.WRITE, -(2**63), 0, 5, 7), (registers.READ, -(2**63), 0, 2**60, 2**61)]
+    lines = [(codes.WRITE, -(2**63), 0, 5, 7), (codes.READ, -(2**63), 0, 2**60, 2**61)]
     f, *others = np.array(lines, np.int64).T.copy()
     starts = np.array([0, 1, 1, 2])
-    assert list(registers.judge(starts, f.astype(np.int8), *others, 0)) == [
-        registers.VALID,
-        registers.VALID,
-        registers.INVALID,
-    ]
+    found, _ = registers.judge(starts, f.astype(np.int8), *others, 0)
+    assert list(found) == [codes.VALID, codes.VALID, codes.INVALID]
 
 
 # --- as a check in one process uses it -------------------------------------------------------

@@ -127,7 +127,8 @@ def test_the_compiled_search_gives_the_verdicts_of_one_process(
 @pytest.mark.req("J7")
 def test_tables_that_are_no_files_come_to_the_same(session: Any, tmp_path: Path) -> None:
     pytest.importorskip("numba", reason="needs raftctl[spark]")
-    from jepsen.spark.kernel import VALID, judge_all, rest_of
+    from jepsen.compiled.codes import VALID
+    from jepsen.spark.kernel import judge_all, rest_of
     from jepsen.spark.loading import load
 
     write_table(random_histories(20, 0), tmp_path / "some.parquet")

@@ -75,7 +75,7 @@ def _in_one_process(
 @pytest.mark.req("J7")
 @pytest.mark.parametrize(("lenient", "initial"), [(False, None), (True, None), (False, 1)])
 def test_what_is_judged_has_the_verdict_of_one_process(lenient: bool, initial: Any) -> None:
-    from jepsen.spark.kernel import INVALID, OPEN, VALID
+    from jepsen.compiled.codes import INVALID, OPEN, VALID
 
     made = {str(seed): random_history(random.Random(seed)) for seed in range(100)}
     found = _judged(made, lenient=lenient, parts=3, initial=initial)
@@ -91,7 +91,7 @@ def test_what_is_judged_has_the_verdict_of_one_process(lenient: bool, initial: A
 
 @pytest.mark.req("J7")
 def test_values_that_are_no_small_numbers_are_left_to_the_search() -> None:
-    from jepsen.spark.kernel import OPEN, VALID
+    from jepsen.compiled.codes import OPEN, VALID
 
     small = (5, -1, 10**17)
     made = {
@@ -113,7 +113,7 @@ def test_values_that_are_no_small_numbers_are_left_to_the_search() -> None:
 
 @pytest.mark.req("J7")
 def test_what_says_nothing_is_counted() -> None:
-    from jepsen.spark.kernel import VALID
+    from jepsen.compiled.codes import VALID
 
     lines = history(
         (0, "invoke", "write", "x"),
