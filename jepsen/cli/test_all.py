@@ -26,6 +26,19 @@ if TYPE_CHECKING:
 FAILED = 255
 INTERRUPTED = 130
 
+ResumeOption = Annotated[
+    str,
+    typer.Option(
+        metavar="DIR", help="Goes on with a matrix, store/test-all/latest, as it was asked for."
+    ),
+]
+JobsOption = Annotated[
+    int,
+    typer.Option(
+        min=1, max=100, metavar="N", help="Tests side by side, each on its own new cluster."
+    ),
+]
+
 
 def run(
     workload: Annotated[
@@ -53,18 +66,8 @@ def run(
     control: options.ControlOption = "",
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
-    resume: Annotated[
-        str,
-        typer.Option(
-            metavar="DIR", help="Goes on with a matrix, store/test-all/latest, as it was asked for."
-        ),
-    ] = "",
-    jobs: Annotated[
-        int,
-        typer.Option(
-            min=1, max=100, metavar="N", help="Tests side by side, each on its own new cluster."
-        ),
-    ] = 1,
+    resume: ResumeOption = "",
+    jobs: JobsOption = 1,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Runs every workload with every nemesis, and first with none; goes on whatever comes of it.
