@@ -14,7 +14,8 @@ from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
 from jepsen.checkers.registry import LINEARIZABLE, MODELS
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
 from jepsen.cli.check import FAILURES, MIB, model_option, one_of, show
-from jepsen.cli.output import Output, exit_status, say, say_json
+from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json
+from jepsen.cli.replicas import DumpsArgument, refuse_doubles, show_replicas
 from jepsen.errors import InputError
 from jepsen.spark.generate.recipe import WORKLOADS, Recipe
 from jepsen.spark.report import spark_page
@@ -184,6 +185,28 @@ def say_seen(seen: Seen) -> bool:
     """Prints what a part of a history shows, and asks for more."""
     show(f"{seen.operations} operations", seen.verdict)
     return True
+
+
+@app.command()
+def replicas(
+    dumps: DumpsArgument,
+    master: MasterOption = ALL_CORES,
+    driver_memory: DriverMemoryOption = "2g",
+    scratch: ScratchOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Compares what replicas hold, as `jepsen replicas` does, of logs of any size."""
+    refuse_doubles(dumps)
+    from jepsen.spark.session import spark_session
+
+    with (
+        tempfile.TemporaryDirectory(prefix="jepsen-", dir=scratch) as folder,
+        spark_session(master, driver_memory, scratch) as spark,
+    ):
+        from jepsen.spark.replicas import check_dumps
+
+        verdict = check_dumps(spark, dumps, Path(folder))
+    show_replicas(verdict, output)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -359,6 +360,34 @@ def test_a_lost_write_is_told_while_the_writer_goes_on(
         file.write(to_json(GOOD[0]) + "\n")
     assert run(["spark", "watch", str(path), "--model", "kv"]) == 254
     assert "line 14 has index 0" in capsys.readouterr().err
+
+
+@pytest.mark.req("J7")
+def test_replicas_are_compared_as_in_one_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(1)
+    dumps = [tmp_path / name for name in "abc"]
+    for path in dumps:
+        lines = []
+        for log in range(3):
+            lines.append(f"Dumping /data/log-{log}/0.log")
+            for offset in range(rng.randint(0, 9), rng.randint(70, 99)):
+                value = rng.choice(("other", *[offset] * 50))
+                lines += [f"| offset: {offset} payload: {value}"] * rng.choice((1, 1, 2))
+        path.write_text("\n".join(lines))
+    arguments = [*map(str, dumps), "--output", "json"]
+    found = [
+        (run([*command, *arguments]), json.loads(capsys.readouterr().out))
+        for command in (["replicas"], ["spark", "replicas"])
+    ]
+    assert found[0] == found[1]
+    status, document = found[0]
+    assert status == 1
+    assert document["statistics"]["diverged"] > 5
+    dumps[0].write_text("{")
+    assert run(["spark", "replicas", *arguments]) == 254
+    assert "a: line 1: no dump of a log" in capsys.readouterr().err
 
 
 @pytest.mark.req("J7")
