@@ -104,4 +104,5 @@ class _UnregisterBroker(Request[_UnregisterBrokerStruct]):
         self._broker_id = broker_id
 
     def build(self, request_struct_class: type[_UnregisterBrokerStruct]) -> _UnregisterBrokerStruct:
+        """The request as it is sent."""
         return request_struct_class(self._broker_id, {})
