@@ -35,6 +35,7 @@ def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> di
         ("queue-txn", "kill", "kafka"),
         ("list-append", "partition", "list-append"),
         ("bank", "kill", "bank"),
+        ("queue-txn", "brokers", "kafka"),
         ("group", "kill", "group"),
         ("queue", "disk", "kafka"),
         ("queue", "slow", "kafka"),

@@ -7,6 +7,7 @@ one that all others know (`jepsen.env.local.relays`).
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -263,6 +264,13 @@ class LocalEnvironment:
             return await change_voters(runtime, controllers, layout.cluster_id, request)
         finally:
             runtime.close()
+
+    async def replace_disk(self, node: str) -> None:
+        """See `Environment`."""
+        config = read_config_file(str(self._properties(node)))
+        for directory in config.directories:
+            await asyncio.to_thread(shutil.rmtree, directory)
+        await asyncio.to_thread(format_storage, config, self._cluster.layout.cluster_id)
 
     async def break_disk(self, node: str, kind: str) -> None:
         """See `Environment`, and `jepsen.env.local.disks` for what is damaged."""

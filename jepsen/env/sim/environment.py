@@ -180,6 +180,10 @@ class SimEnvironment:
         done: bool = await self._world.start(OPERATOR, operate).done
         return done
 
+    async def replace_disk(self, node: str) -> None:
+        """See `Environment`; formatted when the node starts."""
+        self._cluster.wipe(node)
+
     async def break_disk(self, node: str, kind: str) -> None:
         """See `Environment`."""
         if kind == "power_off":

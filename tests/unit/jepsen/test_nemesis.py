@@ -84,6 +84,10 @@ class Cluster:
     async def break_disk(self, node: str, kind: str) -> None:
         self.disks[node] = kind
 
+    async def replace_disk(self, node: str) -> None:
+        assert node in self.down
+        self.disks[node] = "empty"
+
     async def mend_disks(self) -> None:
         self.disks.clear()
 
@@ -276,6 +280,48 @@ async def test_a_link_gets_worse_in_the_way_that_is_asked_for() -> None:
         (quality,) = set(cluster.slow.values())
         changed = [one != best for one, best in zip(quality, Quality(), strict=True)]
         assert changed == [at == other for other in range(3)]
+
+
+class Members:
+    """Brokers that leave and join, as a test decides."""
+
+    def __init__(self) -> None:
+        self.absent: str | None = None
+        self.asked: list[int | None] = []
+
+    async def remove(self, broker_id: int | None) -> list[str]:
+        self.asked.append(broker_id)
+        self.absent = f"broker-{broker_id or 1}"
+        return [self.absent]
+
+    async def add(self) -> list[str]:
+        back, self.absent = self.absent, None
+        return [back] if back else []
+
+
+async def test_a_broker_leaves_and_is_left_alone_until_it_joins() -> None:
+    cluster, members = Cluster(), Members()
+    nemesis = Nemesis(cluster, random.Random(1), Parts(3), members)
+    assert (await nemesis.invoke(op("remove-broker", "coordinator"))).value == ["broker-3"]
+    for _ in range(10):
+        for f in ("kill", "start", "pause", "resume", "restart"):
+            done = await nemesis.invoke(op(f, "all" if f in ("kill", "pause") else "one"))
+            assert "broker-3" not in done.value
+    assert (await nemesis.invoke(op("add-broker"))).value == ["broker-3"]
+    await nemesis.invoke(op("remove-broker", "one"))
+    assert (members.asked, members.absent) == ([3, None], "broker-1")
+    await nemesis.invoke(op(HEAL))
+    assert members.absent is None
+
+
+async def test_no_broker_leaves_while_others_are_down_or_where_nobody_plays_its_part() -> None:
+    cluster, members = Cluster(), Members()
+    nemesis = Nemesis(cluster, random.Random(1), Parts(None), members)
+    await nemesis.invoke(op("kill", "one"))
+    assert (await nemesis.invoke(op("remove-broker", "one"))).value == []
+    await nemesis.invoke(op("start"))
+    assert (await nemesis.invoke(op("remove-broker", "coordinator"))).value == []
+    assert members.asked == []
 
 
 @pytest.mark.parametrize("seed", range(3))
