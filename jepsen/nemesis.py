@@ -72,6 +72,8 @@ class Nemesis:
         self._killed: list[str] = []
         self._paused: list[str] = []
         self._voteless: list[str] = []
+        self._cut = False
+        """Whether links let nothing pass, so that replicas may be behind before anybody says so."""
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -89,7 +91,7 @@ class Nemesis:
             "restart": partial(self._restart, op.value),
             "rolling": partial(self._rolling, op.value),
             "partition": partial(self._partition, op.value),
-            "heal": self._environment.unblock,
+            "heal": self._unblock,
             "slow": partial(self._slow, op.value),
             "restore": self._environment.restore,
             "remove-voter": partial(self._remove_voter, op.value),
@@ -166,8 +168,13 @@ class Nemesis:
             group = self._group()
             links = cut_links(kind, self._random.sample(group, len(group)), None)
         await environment.unblock()
+        self._cut = True
         await environment.block(links)
         return [kind, [list(link) for link in links]]
+
+    async def _unblock(self) -> None:
+        await self._environment.unblock()
+        self._cut = False
 
     async def _slow(self, kind: str) -> list[Any]:
         """One node's links to the others of a group, both ways."""
@@ -205,8 +212,8 @@ class Nemesis:
         return done
 
     async def _remove_broker(self, kind: str) -> list[str]:
-        """Nobody while others are down: what is not in sync with them must not go."""
-        if self._membership is None or self._killed or self._paused:
+        """Nobody while others are down or cut off: the last copy must not go with it."""
+        if self._membership is None or not self._is_calm():
             return []
         broker_id = None
         if kind in ROLES:
@@ -232,15 +239,19 @@ class Nemesis:
 
     async def _break_disk(self, kind: str) -> list[Any]:
         """Only where all is well: what no copy has synced is lost by design with a second one."""
-        if not await self._environment.settled():
+        if not self._is_calm() or not await self._environment.settled():
             return []
         node = self._random.choice(self._environment.disk_faults[kind])
         await self._environment.break_disk(node, kind)
         return [node, kind]
 
+    def _is_calm(self) -> bool:
+        """Whether nothing was done that an environment may take for settled for a while yet."""
+        return not (self._killed or self._paused or self._cut)
+
     async def _heal(self) -> None:
         environment = self._environment
-        await environment.unblock()
+        await self._unblock()
         await environment.restore()
         await environment.reset_clocks()
         await environment.mend_disks()

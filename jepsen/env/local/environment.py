@@ -114,6 +114,7 @@ class LocalEnvironment:
             disks.WRITE_ERROR: everybody,
             disks.TRUNCATE: brokers,
             disks.BIT_FLIP: brokers,
+            disks.WIPE: brokers,
         }
 
     def start(self) -> None:
@@ -279,7 +280,10 @@ class LocalEnvironment:
                 disks.refuse_writes(pid)
         else:
             await self.kill(node)
-            await asyncio.to_thread(disks.damage, self._directory / node / "data", kind)
+            if kind == disks.WIPE:
+                await self.replace_disk(node)
+            else:
+                await asyncio.to_thread(disks.damage, self._directory / node / "data", kind)
         self._broken.append(node)
 
     async def mend_disks(self) -> None:

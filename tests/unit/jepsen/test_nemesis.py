@@ -156,12 +156,12 @@ def test_the_leader_can_be_cut_off() -> None:
 async def test_all_is_well_after_the_last_operation(seed: int) -> None:
     cluster = Cluster()
     nemesis = Nemesis(cluster, random.Random(seed))
+    await nemesis.invoke(op("break-disk", "disk_full"))
     for kind in ("one", "minority", "leader", "all"):
         await nemesis.invoke(op("kill", kind))
         await nemesis.invoke(op("pause", kind))
     await nemesis.invoke(op("partition", PARTITIONS[seed]))
     await nemesis.invoke(op("slow", QUALITIES[seed % 3]))
-    await nemesis.invoke(op("break-disk", "disk_full"))
     assert all((cluster.down, cluster.links, cluster.slow, cluster.disks))
     await nemesis.invoke(op(HEAL))
     assert (cluster.down, cluster.paused, cluster.links) == (set(), set(), set())
@@ -223,6 +223,10 @@ async def test_a_disk_is_broken_only_where_all_copies_are_in_sync() -> None:
     cluster.polls_until_settled = 1
     nemesis = Nemesis(cluster, random.Random(1))
     assert (await nemesis.invoke(op("break-disk", "power_off"))).value == []
+    for begin, end in (("kill", "start"), ("pause", "resume"), ("partition", "heal")):
+        await nemesis.invoke(op(begin, "halves" if begin == "partition" else "one"))
+        assert (await nemesis.invoke(op("break-disk", "power_off"))).value == []
+        await nemesis.invoke(op(end))
     (node, kind) = (await nemesis.invoke(op("break-disk", "power_off"))).value
     assert cluster.disks == {node: kind}
 
