@@ -123,7 +123,9 @@ def _event(op: Op) -> Event:
 def _is(value: Any, kind: type) -> bool:
     if kind is list:
         return type(value) is list and all(_is(one, int) for one in value)
-    return type(value) is kind and (kind is not int or abs(value) <= NUMBER_MAX)
+    if kind is int:
+        return type(value) is int and abs(value) <= NUMBER_MAX
+    return type(value) is kind
 
 
 def _gone_back(events: Sequence[Event]) -> Iterator[Anomaly]:
