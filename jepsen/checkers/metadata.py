@@ -10,16 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from jepsen.checkers.trace import EPOCH_WENT_BACK, NO_LEADER, NOT_IN_ISR, TWO_LEADERS
 from jepsen.checkers.verdict import Anomaly
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-NO_LEADER = -1
-LEADER_NOT_IN_SYNC = "leader-not-in-isr"
 FENCED_LEADER = "fenced-leader"
-EPOCH_WENT_BACK = "epoch-went-back"
-TWO_LEADERS = "two-leaders-in-an-epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ def check_metadata(steps: Iterable[MetadataStep]) -> Iterator[Anomaly]:
 def _broken(old: Assignment | None, one: Assignment, unfenced: Container[int]) -> str:
     """The name of what is wrong with a change; empty if nothing is."""
     if not is_led_in_sync(one):
-        return LEADER_NOT_IN_SYNC
+        return NOT_IN_ISR
     if old is not None and not may_follow(one, old):
         return EPOCH_WENT_BACK
     elected = old is None or one.leader_epoch > old.leader_epoch

@@ -7,6 +7,7 @@ one that all others know (`jepsen.env.local.relays`).
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,7 @@ class LocalEnvironment:
             disks.WRITE_ERROR: everybody,
             disks.TRUNCATE: brokers,
             disks.BIT_FLIP: brokers,
+            disks.WIPE: brokers,
         }
 
     def start(self) -> None:
@@ -280,6 +282,13 @@ class LocalEnvironment:
         finally:
             runtime.close()
 
+    async def replace_disk(self, node: str) -> None:
+        """See `Environment`."""
+        config = read_config_file(str(self._properties(node)))
+        for directory in config.directories:
+            await asyncio.to_thread(shutil.rmtree, directory)
+        await asyncio.to_thread(format_storage, config, self._cluster.layout.cluster_id)
+
     async def break_disk(self, node: str, kind: str) -> None:
         """See `Environment`, and `jepsen.env.local.disks` for what is damaged."""
         if kind == disks.WRITE_ERROR:
@@ -287,7 +296,10 @@ class LocalEnvironment:
                 disks.refuse_writes(pid)
         else:
             await self.kill(node)
-            await asyncio.to_thread(disks.damage, self._directory / node / "data", kind)
+            if kind == disks.WIPE:
+                await self.replace_disk(node)
+            else:
+                await asyncio.to_thread(disks.damage, self._directory / node / "data", kind)
         self._broken.append(node)
 
     async def mend_disks(self) -> None:

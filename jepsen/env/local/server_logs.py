@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jepsen.batches import batch_headers
+from jepsen.checkers.copies import HeldBatch
 from jepsen.checkers.metadata import Assignment, Claim, MetadataStep
-from jepsen.checkers.replicas import HeldBatch
 from jepsen.dumps import held_of
 from jepsen.errors import InputError
 from raftctl.cli.files import read_config_file

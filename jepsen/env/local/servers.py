@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from jepsen.checkers.copies import Copy, check_copies
 from jepsen.checkers.metadata import Claim, check_leaders, check_metadata
-from jepsen.checkers.replicas import Copy, check_copies
 from jepsen.checkers.verdict import Anomaly, Verdict, judge
 from jepsen.env.local.server_logs import (
     MetadataReplay,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from jepsen.checkers.replicas import Compared
+    from jepsen.checkers.copies import Compared
     from jepsen.env.local.server_logs import LogSummary, NodeDisk, Replica
     from raftctl.metadata.image import MetadataImage
     from raftctl.raft.messages import OffsetAndEpoch
@@ -57,11 +57,13 @@ class _Findings:
     """Batches that two copies or more hold."""
 
     def add(self, compared: Compared) -> None:
+        """Counts what was compared, and keeps what was found."""
         self.compared += compared.shared
         if compared.anomaly is not None:
             self.anomalies.append(compared.anomaly)
 
     def verdict(self, **statistics: Any) -> Verdict:
+        """Of all that was found."""
         shown, notes = self.anomalies[:SHOWN_MAX], self.notes[:SHOWN_MAX]
         return judge(shown, notes=notes, batches=self.compared, **statistics)
 

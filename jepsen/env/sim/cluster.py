@@ -129,7 +129,10 @@ class SimCluster:
     def wipe(self, name: str) -> None:
         """Puts an empty disk into a node that does not run."""
         number = node_id(name)
-        self.properties.lost_disk((number, self.directory_ids.get(number)))
+        if name in self.broker_names:
+            self.properties.lost_power(number)
+        else:
+            self.properties.lost_disk((number, self.directory_ids.get(number)))
         self.world.wipe(name)
 
     def voter(self, name: str) -> Voter:

@@ -88,7 +88,7 @@ class Properties:
         self.quorum.knew_voters.pop(node_id, None)
 
     def lost_power(self, node_id: int) -> None:
-        """A broker's machine went down with what was not synced."""
+        """A broker's machine went down with what was not synced, or its disk is gone."""
         for history in self.partitions.values():
             history.forgetful.add(node_id)
 

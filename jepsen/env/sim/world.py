@@ -305,6 +305,10 @@ class World:
         else:
             self._record(name, error)
 
+    def accuse(self, name: str, error: BaseException) -> None:
+        """Somebody who watches a node has found what fails the run."""
+        self._record(name, error)
+
     def _record(self, name: str, error: BaseException) -> None:
         text = "".join(traceback.format_exception_only(error)).strip()
         self.trace.add(name or "-", "failure", text)

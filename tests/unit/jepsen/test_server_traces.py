@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
+from jepsen.checkers.copies import Copy, HeldBatch, check_copies
 from jepsen.checkers.metadata import (
     Assignment,
     Claim,
@@ -18,7 +19,6 @@ from jepsen.checkers.metadata import (
     check_leaders,
     check_metadata,
 )
-from jepsen.checkers.replicas import Copy, HeldBatch, check_copies
 from jepsen.cli.main import run
 from jepsen.core import RunSpec
 from jepsen.env.local.servers import judge_servers
@@ -142,7 +142,7 @@ def test_an_epoch_has_one_active_controller() -> None:
     claims = [Claim(1, 101, "a"), Claim(2, 102, "a"), Claim(1, 101, "b")]
     assert list(check_leaders(claims)) == []
     [wrong] = check_leaders([*claims, Claim(2, 103, "b")])
-    assert wrong.name == "two-leaders-in-an-epoch"
+    assert wrong.name == "two-leaders"
     assert wrong.detail == {"epoch": 2, "leaders": {"102": "a", "103": "b"}}
 
 
@@ -294,7 +294,7 @@ def test_committed_metadata_are_on_a_majority_and_a_follower_may_lag(disks: Disk
 
 def test_two_controllers_of_one_epoch_are_found(disks: Disks) -> None:
     found = judge_servers(disks.path, 6, [(1, "controller-101"), (1, "controller-103")])
-    assert anomalies(found["metadata"]) == ["two-leaders-in-an-epoch"]
+    assert anomalies(found["metadata"]) == ["two-leaders"]
 
 
 def test_records_that_break_a_rule_are_found(disks: Disks) -> None:
