@@ -156,14 +156,16 @@ class SideBySide:
             why = f"its process ended with status {status}: {last}"
             return Cell(cell.spec, crashed(cell.spec, self._store, why))
 
-    async def _tell_all(self, name: str, lines: asyncio.StreamReader) -> str:
+    async def _tell_all(self, name: str, stream: asyncio.StreamReader) -> str:
         """Shows each line as it comes; the last one."""
-        line = ""
-        # By pieces, since a line may be longer than a reader takes; each holds whole lines mostly.
-        while piece := await lines.read(CHUNK):
-            for line in piece.decode(errors="replace").splitlines():
-                self._board.show(name, line.removeprefix(f"{name}: "))
-        return line
+        last, rest = "", b""
+        # Not by the stream's lines, which raise if one is longer than its buffer.
+        while piece := await stream.read(CHUNK):
+            *lines, rest = (rest[-CHUNK:] + piece).split(b"\n")
+            for line in lines:
+                last = line.decode(errors="replace").removeprefix(f"{name}: ")
+                self._board.show(name, last)
+        return last
 
 
 def _interrupt(process: Process) -> None:
