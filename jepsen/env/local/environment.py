@@ -25,6 +25,7 @@ from raftctl.localcluster import cluster as local
 from raftctl.localcluster.launcher import NodeLauncher
 from raftctl.localcluster.layout import HOST
 from raftctl.localcluster.ports import free_ports
+from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 from raftctl.runtime.real import RealFileSystem, RealRuntime
 from raftctl.storage.meta_properties import load_directories
@@ -117,6 +118,11 @@ class LocalEnvironment:
             disks.BIT_FLIP: brokers,
             disks.WIPE: brokers,
         }
+
+    @property
+    def features(self) -> Mapping[str, tuple[int, int]]:
+        """See `Environment`."""
+        return SUPPORTED
 
     def start(self) -> None:
         """Starts every node."""
