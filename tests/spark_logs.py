@@ -128,7 +128,8 @@ def _call(
     keys = list(logs.logs)
     choice = rng.random()
     if choice < 0.08:
-        return "commit", *[logs.offsets(keys)] * 2, kind
+        offsets = logs.offsets(keys)
+        return "commit", offsets, offsets, kind
     if choice < 0.16:
         return "committed", None, logs.committed(keys), kind
     choice = rng.random()
