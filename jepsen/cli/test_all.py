@@ -13,6 +13,7 @@ import typer
 from jepsen.cli import options
 from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json, tell
 from jepsen.core import RunSpec, check_spec, faults_ready, overall, workloads_in
+from jepsen.env.local.network import RELAYS
 from jepsen.errors import InputError
 from jepsen.faults import PACKAGES
 from jepsen.matrix import Cell, Outcome, matrix, read, summary, text, write
@@ -55,6 +56,7 @@ def run(
     client: options.ClientOption = "",
     bootstrap_servers: options.BootstrapOption = "",
     control: options.ControlOption = "",
+    network: options.NetworkOption = RELAYS,
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
     resume: Annotated[
@@ -94,6 +96,7 @@ def run(
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
         control=control,
+        network=network,
     )
     rows = [name for words in workload or () for name in options.comma_separated(words)]
     columns = [options.comma_separated(words) for words in nemesis or ()]
