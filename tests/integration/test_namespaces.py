@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from jepsen.env.base import Quality
 from jepsen.env.local.namespaces import NamespaceNetwork, check_means
 from jepsen.env.local.topology import device_of, owner
 from jepsen.errors import ClusterError, InputError
+from jepsen.faults import PACKAGES
 from raftctl.localcluster.layout import LocalNode
 from raftctl.localcluster.processes import ProcessRef, wait_gone
 
@@ -160,17 +162,19 @@ async def test_a_cut_link_is_silent_and_a_slow_one_late() -> None:
 
 
 @pytest.mark.req("J2")
-def test_a_cluster_in_namespaces_is_cut_and_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_leader_in_its_namespace_is_cut_off_and_clients_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = "--network namespaces --brokers 1 --nemesis partition --seed 4 --output json"
-    pace = "--time-limit 3 --interval 0.5 --rate 20 --concurrency 4"
+    only = replace(PACKAGES["partition"], kinds=("isolate-leader",))
+    monkeypatch.setitem(PACKAGES, "partition", only)
+    options = "--network namespaces --brokers 1 --nemesis partition --output json"
+    pace = "--time-limit 4 --interval 1 --rate 20 --concurrency 4"
     words = [*options.split(), *pace.split(), "--store", str(tmp_path)]
     run(["test", "register", *words])
     found = json.loads(capsys.readouterr().out)
     assert found["checkers"]["linearizable"]["valid"] is True, found
     folder = tmp_path / "latest"
-    assert '"isolate-leader"' in (folder / "history.jsonl").read_text()
+    assert '["isolate-leader",[["controller-10' in (folder / "history.jsonl").read_text()
     assert "--network namespaces" in json.loads((folder / "test.json").read_text())["command"]
     properties = (folder / "nodes" / "broker-1" / "node.properties").read_text()
     assert "listeners=PLAINTEXT://198." in properties
