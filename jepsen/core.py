@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jepsen.env.base import Environment
     from jepsen.generator.core import Generator
     from jepsen.history import Op
+    from jepsen.membership import Membership
     from jepsen.roles import Roles
 
 WORKLOADS = {
@@ -246,7 +247,12 @@ class Run:
         self.interpreter = Interpreter(
             spec.concurrency,
             lambda process: self._workload.client(environment, process, rng),
-            Nemesis(environment, random.Random(f"{spec.seed}/nemesis"), self._roles()),
+            Nemesis(
+                environment,
+                random.Random(f"{spec.seed}/nemesis"),
+                self._roles(),
+                self._membership(),
+            ),
             note,
             random.Random(f"{spec.seed}/generator"),
             self._workload.op_timeout_s,
@@ -261,6 +267,15 @@ class Run:
 
         rng = random.Random(f"{self._spec.seed}/roles")
         return Roles(self._environment.bootstrap_servers, self._spec.topic, rng)
+
+    def _membership(self) -> Membership | None:
+        """Who comes and goes, where that is asked for."""
+        if "brokers" not in self._spec.nemesis:
+            return None
+        # Not imported for keys and values, which need no Kafka client.
+        from jepsen.membership import Membership
+
+        return Membership(self._environment, random.Random(f"{self._spec.seed}/membership"))
 
     def stop(self) -> None:
         """Nothing more of the test proper; the end comes as it does."""

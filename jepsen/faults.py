@@ -10,6 +10,7 @@ partition   some links let nothing pass for a while
 slow        some links delay what they carry, deliver some of it late as a network that loses
             packets does, or carry few bytes a second
 voters      a controller loses its vote, and gets it back after a while
+brokers     a broker is drained, stopped and unregistered, and joins again with an empty disk
 reassign    a partition gets other replicas, or prefers another leader
 clock       the wall clocks of some nodes are off for a while
 disk        a node's disk fails, or has lost or damaged what was written last, as each environment
@@ -57,6 +58,7 @@ PACKAGES = {
     ),
     "slow": Package("slow", "restore", QUALITIES),
     "voters": Package("remove-voter", "add-voters", ("one", "leader")),
+    "brokers": Package("remove-broker", "add-broker", ("one",), ROLES),
     "reassign": Package("reassign", "", ("one",)),
     "clock": Package("skew", "unskew", ("one", "minority", "all")),
     DISK: Package("break-disk", "mend-disk", ()),

@@ -129,7 +129,17 @@ def summary(cells: Sequence[Cell]) -> str:
     kinds = [*WORDS.values(), CRASHED, NOT_RUN]
     counted = [f"{words.count(kind)} {kind}" for kind in kinds if kind in words]
     seconds = sum(one.outcome.seconds for one in cells if one.outcome is not None)
-    return f"{len(cells)} tests: {', '.join(counted)}, in {seconds / 60:.0f} minutes"
+    return f"{len(cells)} tests: {', '.join(counted)}, {seconds / 60:.0f} minutes of running"
+
+
+def progress(cells: Sequence[Cell], number: int, jobs: int = 1) -> str:
+    """Which test begins, and how long the rest takes if it is as what has run; `jobs` at a time."""
+    begins = f"{cells[number].spec.name}: {number + 1} of {len(cells)}"
+    took = [one.outcome.seconds for one in cells if one.outcome is not None]
+    if not took:
+        return begins
+    minutes = (len(cells) - len(took)) * sum(took) / len(took) / jobs / 60
+    return f"{begins}, about {minutes:.0f} minutes to go"
 
 
 def markdown(command: str, cells: Sequence[Cell]) -> str:

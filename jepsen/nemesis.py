@@ -37,19 +37,43 @@ class Roles(Protocol):
         """Gives a partition other replicas; what was done, None if it was refused."""
 
 
+class Membership(Protocol):
+    """Brokers that leave and join; see `jepsen.membership`."""
+
+    @property
+    def absent(self) -> str | None:
+        """Who has left."""
+
+    async def remove(self, broker_id: int | None) -> list[str]:
+        """Takes a broker out of the cluster, any if none is named; who it was, if anybody."""
+
+    async def add(self) -> list[str]:
+        """Whoever has left joins."""
+
+
 class Nemesis:
     """Does to an environment what operations say; a client of the interpreter."""
 
     def __init__(
-        self, environment: Environment, rng: random.Random, roles: Roles | None = None
+        self,
+        environment: Environment,
+        rng: random.Random,
+        roles: Roles | None = None,
+        membership: Membership | None = None,
     ) -> None:
-        """`roles`: of clusters that serve Kafka's clients in this test."""
+        """`roles`: of clusters that serve Kafka's clients in this test.
+
+        `membership`: where brokers are to come and go.
+        """
         self._environment = environment
         self._random = rng
         self._roles = roles
+        self._membership = membership
         self._killed: list[str] = []
         self._paused: list[str] = []
         self._voteless: list[str] = []
+        self._cut = False
+        """Whether links let nothing pass, so that replicas may be behind before anybody says so."""
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -67,11 +91,13 @@ class Nemesis:
             "restart": partial(self._restart, op.value),
             "rolling": partial(self._rolling, op.value),
             "partition": partial(self._partition, op.value),
-            "heal": self._environment.unblock,
+            "heal": self._unblock,
             "slow": partial(self._slow, op.value),
             "restore": self._environment.restore,
             "remove-voter": partial(self._remove_voter, op.value),
             "add-voters": self._add_voters,
+            "remove-broker": partial(self._remove_broker, op.value),
+            "add-broker": self._add_broker,
             "reassign": self._reassign,
             "skew": partial(self._skew, op.value),
             "unskew": self._environment.reset_clocks,
@@ -96,7 +122,7 @@ class Nemesis:
         return nodes
 
     async def _pause(self, kind: str) -> list[str]:
-        nodes = [node for node in await self._chosen(kind) if node not in self._killed]
+        nodes = await self._chosen(kind)
         for node in nodes:
             await self._environment.pause(node)
         self._paused += nodes
@@ -109,9 +135,7 @@ class Nemesis:
         return nodes
 
     async def _restart(self, kind: str) -> list[str]:
-        nodes = [
-            node for node in await self._chosen(kind) if node not in [*self._killed, *self._paused]
-        ]
+        nodes = [node for node in await self._chosen(kind) if node not in self._paused]
         for node in nodes:
             await self._environment.terminate(node)
             await self._environment.start_node(node)
@@ -144,8 +168,13 @@ class Nemesis:
             group = self._group()
             links = cut_links(kind, self._random.sample(group, len(group)), None)
         await environment.unblock()
+        self._cut = True
         await environment.block(links)
         return [kind, [list(link) for link in links]]
+
+    async def _unblock(self) -> None:
+        await self._environment.unblock()
+        self._cut = False
 
     async def _slow(self, kind: str) -> list[Any]:
         """One node's links to the others of a group, both ways."""
@@ -182,6 +211,20 @@ class Nemesis:
         self._voteless = [node for node in self._voteless if node not in done]
         return done
 
+    async def _remove_broker(self, kind: str) -> list[str]:
+        """Nobody while others are down or cut off: the last copy must not go with it."""
+        if self._membership is None or not self._is_calm():
+            return []
+        broker_id = None
+        if kind in ROLES:
+            broker_id = None if self._roles is None else await self._roles.broker(kind)
+            if broker_id is None:
+                return []
+        return await self._membership.remove(broker_id)
+
+    async def _add_broker(self) -> list[str]:
+        return [] if self._membership is None else await self._membership.add()
+
     async def _reassign(self) -> list[Any] | None:
         return None if self._roles is None else await self._roles.reassign()
 
@@ -196,15 +239,19 @@ class Nemesis:
 
     async def _break_disk(self, kind: str) -> list[Any]:
         """Only where all is well: what no copy has synced is lost by design with a second one."""
-        if not await self._environment.settled():
+        if not self._is_calm() or not await self._environment.settled():
             return []
         node = self._random.choice(self._environment.disk_faults[kind])
         await self._environment.break_disk(node, kind)
         return [node, kind]
 
+    def _is_calm(self) -> bool:
+        """Whether nothing was done that an environment may take for settled for a while yet."""
+        return not (self._killed or self._paused or self._cut)
+
     async def _heal(self) -> None:
         environment = self._environment
-        await environment.unblock()
+        await self._unblock()
         await environment.restore()
         await environment.reset_clocks()
         await environment.mend_disks()
@@ -213,6 +260,7 @@ class Nemesis:
         for node in self._all():
             await environment.start_node(node)
         await self._add_voters()
+        await self._add_broker()
 
     async def _in_role(self, role: str) -> str | None:
         """The node that plays a part now, if somebody says who."""
@@ -238,10 +286,15 @@ class Nemesis:
         group = self._random.choice(roles)
         if kind == "leader" or kind in ROLES:
             node = await self._in_role(kind)
-            return [node] if node and node not in self._killed else []
+            return [node] if node and self._is_up(node) else []
         count = {"one": 1, "minority": max(1, (len(group) - 1) // 2), "all": len(group)}[kind]
         chosen = self._random.sample(group, count)
-        return [node for node in chosen if node not in self._killed]
+        return [node for node in chosen if self._is_up(node)]
+
+    def _is_up(self, node: str) -> bool:
+        """Whether nothing was done to it that keeps it from running, or will soon."""
+        absent = None if self._membership is None else self._membership.absent
+        return node != absent and node not in self._killed
 
 
 def cut_links(kind: str, nodes: Sequence[str], leader: str | None) -> list[Link]:

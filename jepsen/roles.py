@@ -6,18 +6,16 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
-from aiokafka.protocol.admin import AlterPartitionReassignmentsRequest
+
+from jepsen.admin import ERRORS, broker_ids, open_admin, reassign
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator
+
+    from aiokafka.admin import AIOKafkaAdminClient
 
 ASK_S = 3.0
-REQUEST_TIMEOUT_MS = 1_500
-ERRORS = (KafkaError, OSError, TimeoutError, AttributeError)
-"""The last is how aiokafka takes it that a broker knows of no other."""
 GROUP, TRANSACTION = 0, 1
 
 
@@ -32,7 +30,7 @@ class Roles:
     async def broker(self, role: str) -> int | None:
         """The id of a `partition-leader`, or of a `coordinator`; None if nobody says."""
         with contextlib.suppress(*ERRORS):
-            async with asyncio.timeout(ASK_S), _admin(self._bootstrap) as admin:
+            async with asyncio.timeout(ASK_S), open_admin(self._bootstrap) as admin:
                 if role == "coordinator":
                     return await self._coordinator(admin)
                 partition = self._random.choice(await self._partitions(admin))
@@ -47,23 +45,15 @@ class Roles:
     async def reassign(self) -> list[Any] | None:
         """Gives a partition other replicas, or another order: [partition, ids]; None: refused."""
         with contextlib.suppress(*ERRORS):
-            async with asyncio.timeout(ASK_S), _admin(self._bootstrap) as admin:
+            async with asyncio.timeout(ASK_S), open_admin(self._bootstrap) as admin:
                 partition = self._random.choice(await self._partitions(admin))
-                brokers = sorted(
-                    one["node_id"] for one in (await admin.describe_cluster())["brokers"]
-                )
+                brokers = await broker_ids(admin)
                 count = min(len(partition["replicas"]), len(brokers))
                 replicas = self._random.sample(brokers, count)
                 number = partition["partition"]
-                return [number, replicas] if await self._move(admin, number, replicas) else None
+                refused = await reassign(admin, {(self._topic, number): replicas})
+                return None if refused else [number, replicas]
         return None
-
-    async def _move(self, admin: AIOKafkaAdminClient, number: int, replicas: list[int]) -> bool:
-        topics: Any = [(self._topic, [(number, replicas, {})], {})]
-        request = AlterPartitionReassignmentsRequest(REQUEST_TIMEOUT_MS, topics, {})
-        answer: Any = await admin._send_to_controller(request)
-        codes = [code for _, parts, _ in answer.responses for _, code, _, _ in parts]
-        return answer.error_code == 0 and not any(codes)
 
     async def _partitions(self, admin: AIOKafkaAdminClient) -> list[dict[str, Any]]:
         """At least one; KafkaError if the topic is unknown."""
@@ -77,8 +67,8 @@ class Roles:
 async def all_in_sync(bootstrap: str, brokers: int) -> bool:
     """Whether so many brokers serve, and each partition has all its replicas in sync."""
     with contextlib.suppress(*ERRORS):
-        async with asyncio.timeout(ASK_S), _admin(bootstrap) as admin:
-            if len((await admin.describe_cluster())["brokers"]) < brokers:
+        async with asyncio.timeout(ASK_S), open_admin(bootstrap) as admin:
+            if len(await broker_ids(admin)) < brokers:
                 return False
             topics = await admin.describe_topics()
             return all(
@@ -87,13 +77,3 @@ async def all_in_sync(bootstrap: str, brokers: int) -> bool:
                 for part in topic["partitions"]
             )
     return False
-
-
-@contextlib.asynccontextmanager
-async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
-    try:
-        await admin.start()
-        yield admin
-    finally:
-        await admin.close()

@@ -143,7 +143,8 @@ def _new_directory(parent: Path) -> Path:
 
 
 def _point(link: Path, target: Path) -> None:
-    new = link.with_name(f".{link.name}.{target.name}")
+    # Of several runs that begin at once each has its own.
+    new = link.with_name(".".join(["", link.name, *target.parts]))
     new.unlink(missing_ok=True)
     new.symlink_to(target)
     new.replace(link)

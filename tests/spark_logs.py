@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.kafka.check import check_kafka
 from jepsen.checkers.verdict import verdict_document
-from jepsen.cli.main import run
 from jepsen.history import Op, OpType
-from tests.spark_equality import show_differences, write_table
+from tests.spark_equality import quietly, show_differences, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,7 +151,9 @@ def found_on_spark(path: Path, folder: Path, *options: str) -> tuple[dict[str, F
     """(by history what `jepsen spark check` finds, (history, verdict) of all)."""
     import pyarrow.parquet as pq
 
-    run(["spark", "check", str(path), "--checker", "kafka-log", "--output", str(folder), *options])
+    quietly(
+        ["spark", "check", str(path), "--checker", "kafka-log", "--output", str(folder), *options]
+    )
     found: dict[str, Found] = {}
     for row in pq.read_table(folder / "anomalies").to_pylist():
         fields = {**json.loads(row["detail"]), "lines": row["lines"]}

@@ -29,12 +29,17 @@ def check_replicas(held: Mapping[str, Iterable[tuple[str, int, str]]]) -> Verdic
             shared += len(known) == 1 and replica not in known
             known[replica] = max(record, known.get(replica, ""))
     wrong = [place for place, known in first.items() if len(set(known.values())) > 1]
-    found = [_diverged(*place, first[place]) for place in sorted(wrong)[:SHOWN_MAX]]
-    why = "" if shared else NOTHING
-    return judge(found, why_unknown=why, replicas=len(held), shared=shared, diverged=len(wrong))
+    found = [diverged(*place, first[place]) for place in sorted(wrong)[:SHOWN_MAX]]
+    return verdict_of(found, len(held), shared, len(wrong))
 
 
-def _diverged(partition: str, offset: int, records: Mapping[str, str]) -> Anomaly:
+def diverged(partition: str, offset: int, records: Mapping[str, str]) -> Anomaly:
     """That replicas, by name, hold other records there."""
     detail: dict[str, Any] = {"partition": partition, "offset": offset}
     return Anomaly(DIVERGED, detail | {"records": dict(sorted(records.items()))})
+
+
+def verdict_of(found: Iterable[Anomaly], replicas: int, shared: int, wrong: int) -> Verdict:
+    """From the first places that differ, how many are held by several, and how many differ."""
+    why = "" if shared else NOTHING
+    return judge(found, why_unknown=why, replicas=replicas, shared=shared, diverged=wrong)

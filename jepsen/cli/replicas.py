@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,11 +14,16 @@ from jepsen.cli.output import Output, OutputOption, exit_status, say_json
 from jepsen.dumps import read_dump
 from jepsen.errors import InputError
 
+if TYPE_CHECKING:
+    from jepsen.checkers.verdict import Verdict
 
-def replicas(
-    dumps: Annotated[list[str], typer.Argument(metavar="DUMP...", help="A file for each replica.")],
-    output: OutputOption = Output.TABLE,
-) -> None:
+
+DumpsArgument = Annotated[
+    list[str], typer.Argument(metavar="DUMP...", help="A file for each replica.")
+]
+
+
+def replicas(dumps: DumpsArgument, output: OutputOption = Output.TABLE) -> None:
     """Compares what replicas hold: the same record at the same offset of each partition.
 
     A DUMP is what `raftctl log dump --output json LOG_DIR` prints for a broker, or Kafka's
@@ -26,9 +31,18 @@ def replicas(
     `N replicas valid`, `invalid`, or `unknown` where no two hold the same offset. Exit status as
     for `jepsen check`.
     """
+    refuse_doubles(dumps)
+    show_replicas(check_replicas({dump: read_dump(Path(dump)) for dump in dumps}), output)
+
+
+def refuse_doubles(dumps: list[str]) -> None:
+    """Raises InputError if there is nothing to be compared."""
     if len(set(dumps)) < max(2, len(dumps)):
         raise InputError("DUMP: name a file for each replica, two at least and none twice")
-    verdict = check_replicas({dump: read_dump(Path(dump)) for dump in dumps})
+
+
+def show_replicas(verdict: Verdict, output: Output) -> None:
+    """Prints the verdict, and exits with the status that tells it."""
     if output is Output.JSON:
         say_json(verdict_document(verdict))
     else:

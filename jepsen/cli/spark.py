@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
-from jepsen.checkers.registry import LINEARIZABLE, MODELS
+from jepsen.checkers.registry import LINEARIZABLE, MODELS, TRACE
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
 from jepsen.cli.check import FAILURES, MIB, model_option, one_of, show
-from jepsen.cli.output import Output, exit_status, say, say_json
+from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json
+from jepsen.cli.replicas import DumpsArgument, refuse_doubles, show_replicas
 from jepsen.errors import InputError
 from jepsen.spark.generate.recipe import WORKLOADS, Recipe
 from jepsen.spark.report import spark_page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jepsen.spark.check import Question
     from jepsen.spark.watch import Seen
 
@@ -31,6 +34,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 CHECKERS = (LINEARIZABLE, "kafka-log", *(name for name in ALL_CHECKERS if name != "kafka"))
+WATCHED = tuple(name for name in CHECKERS if name != TRACE)
+"""What servers tell is no operation, and only operations are a stream."""
 ALL_CORES = "local[*]"
 REPORT = "report.html"
 
@@ -42,6 +47,9 @@ DriverMemoryOption = Annotated[
 ]
 CheckerOption = Annotated[
     str, typer.Option("--checker", metavar="|".join(CHECKERS), help="What to look for.")
+]
+WatchedOption = Annotated[
+    str, typer.Option("--checker", metavar="|".join(WATCHED), help="What to look for.")
 ]
 ModelOption = Annotated[
     str, typer.Option("--model", metavar="|".join(MODELS), help="As for `jepsen check`.")
@@ -125,9 +133,11 @@ def check(
     raise typer.Exit(exit_status(valid))
 
 
-def _asked(checker: str, model: str, failures: str) -> tuple[str, str, Any]:
+def _asked(
+    checker: str, model: str, failures: str, known: Sequence[str] = CHECKERS
+) -> tuple[str, str, Any]:
     """(checker, model, initial value). Raises InputError."""
-    one_of("--checker", checker, CHECKERS)
+    one_of("--checker", checker, known)
     one_of("--failures", failures, FAILURES)
     return checker, *model_option(model)
 
@@ -144,7 +154,7 @@ def watch(
     history: Annotated[
         str, typer.Argument(metavar="HISTORY", help="A run folder or JSON lines that grow.")
     ],
-    checker: CheckerOption = LINEARIZABLE,
+    checker: WatchedOption = LINEARIZABLE,
     model: ModelOption = "cas-register",
     failures: FailuresOption = "auto",
     master: MasterOption = ALL_CORES,
@@ -162,7 +172,7 @@ def watch(
     has judged them; what was found goes to stderr. The last line is the verdict on all of it, and
     the exit status is as for `jepsen check`.
     """
-    asked = _asked(checker, model, failures)
+    asked = _asked(checker, model, failures, WATCHED)
     from jepsen.spark.session import spark_session
 
     with (
@@ -184,6 +194,28 @@ def say_seen(seen: Seen) -> bool:
     """Prints what a part of a history shows, and asks for more."""
     show(f"{seen.operations} operations", seen.verdict)
     return True
+
+
+@app.command()
+def replicas(
+    dumps: DumpsArgument,
+    master: MasterOption = ALL_CORES,
+    driver_memory: DriverMemoryOption = "2g",
+    scratch: ScratchOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Compares what replicas hold, as `jepsen replicas` does, of logs of any size."""
+    refuse_doubles(dumps)
+    from jepsen.spark.session import spark_session
+
+    with (
+        tempfile.TemporaryDirectory(prefix="jepsen-", dir=scratch) as folder,
+        spark_session(master, driver_memory, scratch) as spark,
+    ):
+        from jepsen.spark.replicas import check_dumps
+
+        verdict = check_dumps(spark, dumps, Path(folder))
+    show_replicas(verdict, output)
 
 
 @app.command()

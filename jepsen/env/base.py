@@ -114,6 +114,9 @@ class Environment(Protocol):
     async def add_voter(self, node: str) -> bool:
         """Lets a controller vote, if it does not; False as for `remove_voter`."""
 
+    async def replace_disk(self, node: str) -> None:
+        """Gives a node that does not run an empty disk, formatted for the cluster."""
+
     async def break_disk(self, node: str, kind: str) -> None:
         """Its disk fails in one of the ways of `disk_faults`; nothing if it cannot do so now."""
 

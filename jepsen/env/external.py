@@ -113,6 +113,9 @@ class ExternalEnvironment:
         """There is no node to be named."""
         return False
 
+    async def replace_disk(self, node: str) -> None:
+        """There is no word for that."""
+
     async def break_disk(self, node: str, kind: str) -> None:
         """There is no node to be named."""
 

@@ -35,6 +35,7 @@ SHADES = {
     "partition": "#9575cd",
     "slow": "#64b5f6",
     "remove-voter": "#dce775",
+    "remove-broker": "#aed581",
     "reassign": "#a1887f",
     "skew": "#f06292",
     "break-disk": "#90a4ae",

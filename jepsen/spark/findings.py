@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from jepsen.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+_REFUSED = re.compile(r"InputError: (.+)")
 
 
 @dataclass(frozen=True)
@@ -52,3 +58,15 @@ def refusal(history: str, why: str) -> InputError:
     return InputError(
         f"{history}: no history for this checker ({why}): choose another --checker or --model"
     )
+
+
+@contextmanager
+def refused_by_tasks() -> Iterator[None]:
+    """An InputError that a task has raised is raised here."""
+    try:
+        yield
+    except PythonException as error:
+        refused = _REFUSED.search(str(error))
+        if refused is None:
+            raise
+        raise InputError(refused[1]) from None

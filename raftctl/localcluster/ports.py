@@ -21,7 +21,7 @@ _LOWEST, _HIGHEST = 20_000, 32_000
 # Twice the nodes of the largest cluster, and more: each may have a relay before it.
 _BLOCK = 250
 # The first that any Kafka client asks: length, then api key, version, correlation id, no client id.
-_API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)
+API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 
 
 def free_ports(count: int) -> list[int]:
@@ -85,7 +85,7 @@ def serves(host: str, port: int, timeout_s: float) -> bool:
     """Whether a broker answers a request there; one that has not registered yet makes it wait."""
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
-            connection.sendall(_API_VERSIONS_REQUEST)
+            connection.sendall(API_VERSIONS_REQUEST)
             return bool(connection.recv(1))
     except OSError:
         return False

@@ -16,7 +16,7 @@ SHORT = ["--time-limit", "4", "--interval", "1", "--rate", "20", "--concurrency"
 
 
 def results(capsys: pytest.CaptureFixture[str], store: Path, *words: str) -> dict[str, Any]:
-    run(["test", *words, *SHORT, "--store", str(store), "--output", "json"])
+    run(["test", *SHORT, *words, "--store", str(store), "--output", "json"])
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -34,11 +34,15 @@ def test_a_real_cluster_is_broken_and_judged(
 
 
 @pytest.mark.req("J2")
-@pytest.mark.parametrize(("nemesis", "begins"), [("disk", "break-disk"), ("clock", "skew")])
-def test_disks_and_clocks_of_real_processes_go_wrong(
+@pytest.mark.parametrize(
+    ("nemesis", "begins"),
+    [("disk", "break-disk"), ("clock", "skew"), ("brokers", "remove-broker")],
+)
+def test_disks_clocks_and_members_of_real_clusters_change(
     tmp_path: Path, nemesis: str, begins: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = results(capsys, tmp_path, "register", "--nemesis", nemesis, "--seed", "1")
+    words = ["register", "--nemesis", nemesis, "--time-limit", "2", "--seed", "1"]
+    found = results(capsys, tmp_path, *words)
     assert found["checkers"]["linearizable"]["valid"] is True, found
     assert f'"f":"{begins}"' in (tmp_path / "latest" / "history.jsonl").read_text()
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jepsen.cli.main import run
 from jepsen.faults import PACKAGES
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.warm import WarmInterpreters
 
 SHORT = ["--time-limit", "3", "--rate", "15", "--interval", "0.7"]
 
@@ -35,6 +38,7 @@ def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> di
         ("queue-txn", "kill", "kafka"),
         ("list-append", "partition", "list-append"),
         ("bank", "kill", "bank"),
+        ("queue-txn", "brokers", "kafka"),
         ("group", "kill", "group"),
         ("queue", "disk", "kafka"),
         ("queue", "slow", "kafka"),
@@ -50,6 +54,13 @@ def test_a_workload_is_valid_while_things_break(
     assert found["operations"] > 10
     begins = PACKAGES[nemesis].begin
     assert f'"f":"{begins}"' in (tmp_path / "latest" / "history.jsonl").read_text()
+
+
+@pytest.mark.req("J2")
+def test_what_disks_do_in_a_simulated_cluster_passes(simulator: WarmInterpreters) -> None:
+    target = "tests.simulation.environment_scenarios:every_fault_of_disks_passes"
+    result = simulator.run(target, 1)
+    assert result.ok, result.output
 
 
 @pytest.mark.req("J1", "J2", "J3")

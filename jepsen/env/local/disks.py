@@ -3,11 +3,12 @@
 write_error  every write that makes a file longer fails (EFBIG), as on a disk that is full
 truncate     the node is killed, and what it wrote last is not all there
 bit_flip     the node is killed, and of what it wrote last a bit is another
+wipe         the node is killed, and its disk replaced by an empty one
 
-The last two are of brokers, and touch only logs that have grown since the recovery points were
-noted: what a log has behind its recovery point is checked when the broker starts, and a broker
-that was killed is no member of an ISR until it has caught up. A voter's log is no such thing: Raft
-counts on what was synced.
+All but the first are of brokers. What is cut or flipped is in logs that have grown since the
+recovery points were noted: what a log has behind its recovery point is checked when the broker
+starts, and a broker that was killed is no member of an ISR until it has caught up. A voter's log
+is no such thing: Raft counts on what was synced.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WRITE_ERROR, TRUNCATE, BIT_FLIP = "write_error", "truncate", "bit_flip"
+WRITE_ERROR, TRUNCATE, BIT_FLIP, WIPE = "write_error", "truncate", "bit_flip", "wipe"
 CUT_BYTES = 1000
 FLIPPED_FROM_END = 10
 """Less than any batch of records is long."""

@@ -6,6 +6,7 @@ How they reach each other, and what cuts their links, is the network's (`jepsen.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -103,6 +104,7 @@ class LocalEnvironment:
             disks.WRITE_ERROR: everybody,
             disks.TRUNCATE: brokers,
             disks.BIT_FLIP: brokers,
+            disks.WIPE: brokers,
         }
 
     def start(self) -> None:
@@ -248,6 +250,13 @@ class LocalEnvironment:
         finally:
             runtime.close()
 
+    async def replace_disk(self, node: str) -> None:
+        """See `Environment`."""
+        config = read_config_file(str(self._properties(node)))
+        for directory in config.directories:
+            await asyncio.to_thread(shutil.rmtree, directory)
+        await asyncio.to_thread(format_storage, config, self._cluster.layout.cluster_id)
+
     async def break_disk(self, node: str, kind: str) -> None:
         """See `Environment`, and `jepsen.env.local.disks` for what is damaged."""
         if kind == disks.WRITE_ERROR:
@@ -255,7 +264,10 @@ class LocalEnvironment:
                 disks.refuse_writes(pid)
         else:
             await self.kill(node)
-            await asyncio.to_thread(disks.damage, self._directory / node / "data", kind)
+            if kind == disks.WIPE:
+                await self.replace_disk(node)
+            else:
+                await asyncio.to_thread(disks.damage, self._directory / node / "data", kind)
         self._broken.append(node)
 
     async def mend_disks(self) -> None:

@@ -73,7 +73,7 @@ class NamespaceNetwork(Network):
     """One for each node; as all of `Network`, for one cluster of one process at a time."""
 
     def __init__(self) -> None:
-        """ClusterError if what a killed run left cannot be taken away."""
+        """Sweeps what killed runs left. ClusterError if `ip` cannot say what there is."""
         self._ip = _find_ip() or "ip"
         self._pid = os.getpid()
         self._topology: Topology | None = None
@@ -184,11 +184,7 @@ class NamespaceNetwork(Network):
     def remove(self) -> None:
         """See `Network`."""
         self._close_tuns()
-        try:
-            self._dismantle(self._pid)
-        except ClusterError as error:
-            # What the run has shown is worth more; the next one sweeps.
-            logger.warning("left behind: %s", error)
+        self._take_away(self._pid)
 
     def _free_network(self) -> IPv4Network:
         routes = json.loads(
@@ -208,7 +204,14 @@ class NamespaceNetwork(Network):
         owners = {pid for name in self._namespaces() if (pid := owner(name)) is not None}
         for pid in sorted(owners):
             if pid == self._pid or not psutil.pid_exists(pid):
-                self._dismantle(pid)
+                self._take_away(pid)
+
+    def _take_away(self, pid: int) -> None:
+        try:
+            self._dismantle(pid)
+        except ClusterError as error:
+            # Another run may be sweeping too; what a run has shown is worth more than what it left.
+            logger.warning("perhaps not all of process %d's network is gone: %s", pid, error)
 
     def _dismantle(self, pid: int) -> None:
         """Takes the network of that process away, and ends what still runs in it."""

@@ -78,6 +78,7 @@ class SimCluster:
     def __post_init__(self) -> None:
         disks = {node_id(name): self.world.node(name).disk for name in self.controller_names}
         self.properties = Properties(quorum_history(disks, DATA, self.directory_ids))
+        self.properties.recorder = self.world.recorder
 
     @property
     def controller_names(self) -> list[str]:
@@ -129,7 +130,10 @@ class SimCluster:
     def wipe(self, name: str) -> None:
         """Puts an empty disk into a node that does not run."""
         number = node_id(name)
-        self.properties.lost_disk((number, self.directory_ids.get(number)))
+        if name in self.broker_names:
+            self.properties.lost_power(number)
+        else:
+            self.properties.lost_disk((number, self.directory_ids.get(number)))
         self.world.wipe(name)
 
     def voter(self, name: str) -> Voter:

@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from jepsen.env.kv import RaftctlKeyValues
-from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer, SimCluster
+from jepsen.env.sim.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCluster
 from jepsen.env.sim.faults import Fault
 from jepsen.env.voters import change_voters
+from raftctl.localcluster.ports import API_VERSIONS_REQUEST
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 ASK_S = 1.0
 TERMINATE_S = 20.0
-DISK_FAULTS = ("power_off", "sync_error", "write_error", "disk_full")
+DISK_FAULTS = ("power_off", "sync_error", "write_error", "disk_full", "bit_flip")
+WIPE = "wipe"
 OPERATOR = "operator"
 
 
@@ -56,7 +58,8 @@ class SimEnvironment:
     def disk_faults(self) -> Mapping[str, Sequence[str]]:
         """See `Environment`."""
         everybody = (*self.controllers, *self.brokers)
-        return dict.fromkeys(DISK_FAULTS, everybody)
+        # A controller that does not know how it has voted must not come back as the same voter.
+        return {**dict.fromkeys(DISK_FAULTS, everybody), WIPE: self.brokers}
 
     def start(self) -> None:
         """Starts every node."""
@@ -95,7 +98,13 @@ class SimEnvironment:
         return name if name in self.brokers else None
 
     async def settled(self) -> bool:
-        """See `Environment`."""
+        """See `Environment`.
+
+        Brokers are asked first, as those of processes are (`LocalCluster.is_healthy`).
+        """
+        for name in self.brokers:
+            if not await _serves(name):
+                return False
         try:
             status = await self._observer.wait_for(lambda _: True, ASK_S)
         except TimeoutError:
@@ -180,13 +189,17 @@ class SimEnvironment:
         done: bool = await self._world.start(OPERATOR, operate).done
         return done
 
+    async def replace_disk(self, node: str) -> None:
+        """See `Environment`; formatted when the node starts."""
+        self._cluster.wipe(node)
+
     async def break_disk(self, node: str, kind: str) -> None:
         """See `Environment`."""
         if kind == "power_off":
             self._cluster.power_off(node)
             self._without_power.append(node)
             return
-        fault = Fault(kind, 0, 0, (node,))
+        fault = Fault(kind, 0, 0, (node,), self._world.random.random())
         if self._disks.may_begin(fault):
             self._disks.begin(fault)
             self._broken.append(fault)
@@ -195,7 +208,25 @@ class SimEnvironment:
         """See `Environment`."""
         broken, self._broken = self._broken, []
         for fault in broken:
-            self._disks.end(fault)
+            try:
+                self._disks.end(fault)
+            except AssertionError as error:
+                # Else it would only be a fault that could not be mended.
+                self._world.accuse(fault.nodes[0], error)
         dark, self._without_power = self._without_power, []
         for node in dark:
             await self.start_node(node)
+
+
+async def _serves(broker: str) -> bool:
+    """Whether it answers a request; one that has not registered yet makes it wait."""
+    try:
+        async with asyncio.timeout(ASK_S):
+            reader, writer = await asyncio.open_connection(broker, BROKER_PORT)
+            try:
+                writer.write(API_VERSIONS_REQUEST)
+                return bool(await reader.read(1))
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False

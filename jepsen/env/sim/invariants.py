@@ -284,6 +284,8 @@ class ImageView:
     assignments: Callable[[], Sequence[Assignment]]
     unfenced: Mapping[int, int]
     """The epoch of each broker that is not fenced."""
+    life: int = 0
+    """Which process of the node this is."""
 
 
 @dataclass(slots=True)

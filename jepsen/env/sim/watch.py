@@ -218,6 +218,7 @@ class Watcher:
     def _image_view(self, image: MetadataImage, driver: RaftDriver) -> ImageView:
         return ImageView(
             node_id=self._id,
+            life=self._life,
             offset=image.offset,
             image=image,
             high_watermark=driver.high_watermark,

@@ -84,6 +84,10 @@ class Cluster:
     async def break_disk(self, node: str, kind: str) -> None:
         self.disks[node] = kind
 
+    async def replace_disk(self, node: str) -> None:
+        assert node in self.down
+        self.disks[node] = "empty"
+
     async def mend_disks(self) -> None:
         self.disks.clear()
 
@@ -152,12 +156,12 @@ def test_the_leader_can_be_cut_off() -> None:
 async def test_all_is_well_after_the_last_operation(seed: int) -> None:
     cluster = Cluster()
     nemesis = Nemesis(cluster, random.Random(seed))
+    await nemesis.invoke(op("break-disk", "disk_full"))
     for kind in ("one", "minority", "leader", "all"):
         await nemesis.invoke(op("kill", kind))
         await nemesis.invoke(op("pause", kind))
     await nemesis.invoke(op("partition", PARTITIONS[seed]))
     await nemesis.invoke(op("slow", QUALITIES[seed % 3]))
-    await nemesis.invoke(op("break-disk", "disk_full"))
     assert all((cluster.down, cluster.links, cluster.slow, cluster.disks))
     await nemesis.invoke(op(HEAL))
     assert (cluster.down, cluster.paused, cluster.links) == (set(), set(), set())
@@ -219,6 +223,10 @@ async def test_a_disk_is_broken_only_where_all_copies_are_in_sync() -> None:
     cluster.polls_until_settled = 1
     nemesis = Nemesis(cluster, random.Random(1))
     assert (await nemesis.invoke(op("break-disk", "power_off"))).value == []
+    for begin, end in (("kill", "start"), ("pause", "resume"), ("partition", "heal")):
+        await nemesis.invoke(op(begin, "halves" if begin == "partition" else "one"))
+        assert (await nemesis.invoke(op("break-disk", "power_off"))).value == []
+        await nemesis.invoke(op(end))
     (node, kind) = (await nemesis.invoke(op("break-disk", "power_off"))).value
     assert cluster.disks == {node: kind}
 
@@ -276,6 +284,48 @@ async def test_a_link_gets_worse_in_the_way_that_is_asked_for() -> None:
         (quality,) = set(cluster.slow.values())
         changed = [one != best for one, best in zip(quality, Quality(), strict=True)]
         assert changed == [at == other for other in range(3)]
+
+
+class Members:
+    """Brokers that leave and join, as a test decides."""
+
+    def __init__(self) -> None:
+        self.absent: str | None = None
+        self.asked: list[int | None] = []
+
+    async def remove(self, broker_id: int | None) -> list[str]:
+        self.asked.append(broker_id)
+        self.absent = f"broker-{broker_id or 1}"
+        return [self.absent]
+
+    async def add(self) -> list[str]:
+        back, self.absent = self.absent, None
+        return [back] if back else []
+
+
+async def test_a_broker_leaves_and_is_left_alone_until_it_joins() -> None:
+    cluster, members = Cluster(), Members()
+    nemesis = Nemesis(cluster, random.Random(1), Parts(3), members)
+    assert (await nemesis.invoke(op("remove-broker", "coordinator"))).value == ["broker-3"]
+    for _ in range(10):
+        for f in ("kill", "start", "pause", "resume", "restart"):
+            done = await nemesis.invoke(op(f, "all" if f in ("kill", "pause") else "one"))
+            assert "broker-3" not in done.value
+    assert (await nemesis.invoke(op("add-broker"))).value == ["broker-3"]
+    await nemesis.invoke(op("remove-broker", "one"))
+    assert (members.asked, members.absent) == ([3, None], "broker-1")
+    await nemesis.invoke(op(HEAL))
+    assert members.absent is None
+
+
+async def test_no_broker_leaves_while_others_are_down_or_where_nobody_plays_its_part() -> None:
+    cluster, members = Cluster(), Members()
+    nemesis = Nemesis(cluster, random.Random(1), Parts(None), members)
+    await nemesis.invoke(op("kill", "one"))
+    assert (await nemesis.invoke(op("remove-broker", "one"))).value == []
+    await nemesis.invoke(op("start"))
+    assert (await nemesis.invoke(op("remove-broker", "coordinator"))).value == []
+    assert members.asked == []
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.checkers import trace
 from jepsen.cli.main import run
-from jepsen.history import to_json, write_edn
+from jepsen.history import Op, OpType, to_json, write_edn
 from jepsen.spark.generate.recipe import Recipe
-from tests import spark_logs, spark_txns
+from tests import spark_logs, spark_traces, spark_txns
 from tests.spark_equality import (
     CHUNK_OPERATIONS,
     HOT_OPERATIONS,
@@ -359,6 +361,49 @@ def test_a_lost_write_is_told_while_the_writer_goes_on(
         file.write(to_json(GOOD[0]) + "\n")
     assert run(["spark", "watch", str(path), "--model", "kv"]) == 254
     assert "line 14 has index 0" in capsys.readouterr().err
+
+
+@pytest.mark.req("J4", "J7")
+def test_random_traces_have_the_anomalies_of_one_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = spark_traces.in_parts(spark_traces.random_traces(60, 0), 2)
+    differing, kinds = spark_traces.compare({**traces, "no server tells": GOOD}, tmp_path)
+    assert differing == []
+    assert min(kinds[name] for name in trace.ANOMALIES) > 5
+    bad = _lines(tmp_path / "bad", [Op(0, 0, "b-1", OpType.INFO, "replica", {"epoch": 1}, "a-0")])
+    for command in (["check"], ["spark", "check"]):
+        assert run([*command, bad, "--checker", "trace"]) == 254
+        assert "bad: line 0: replica needs a partition as key, and leads" in capsys.readouterr().err
+    assert run(["spark", "watch", bad, "--checker", "trace"]) == 254
+
+
+@pytest.mark.req("J7")
+def test_replicas_are_compared_as_in_one_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = random.Random(1)
+    dumps = [tmp_path / name for name in "abc"]
+    for path in dumps:
+        lines = []
+        for log in range(3):
+            lines.append(f"Dumping /data/log-{log}/0.log")
+            for offset in range(rng.randint(0, 9), rng.randint(70, 99)):
+                value = rng.choice(("other", *[offset] * 50))
+                lines += [f"| offset: {offset} payload: {value}"] * rng.choice((1, 1, 2))
+        path.write_text("\n".join(lines))
+    arguments = [*map(str, dumps), "--output", "json"]
+    found = [
+        (run([*command, *arguments]), json.loads(capsys.readouterr().out))
+        for command in (["replicas"], ["spark", "replicas"])
+    ]
+    assert found[0] == found[1]
+    status, document = found[0]
+    assert status == 1
+    assert document["statistics"]["diverged"] > 5
+    dumps[0].write_text("{")
+    assert run(["spark", "replicas", *arguments]) == 254
+    assert "a: line 1: no dump of a log" in capsys.readouterr().err
 
 
 @pytest.mark.req("J7")
