@@ -40,6 +40,7 @@ READY_S = 90.0
 ASK_S = 3.0
 POLL_S = 0.1
 TERMINATE_S = 20.0
+SETTLED_S = 20.0
 
 
 class LocalEnvironment:
@@ -168,6 +169,21 @@ class LocalEnvironment:
     async def settled(self) -> bool:
         """See `Environment`."""
         return await asyncio.to_thread(self._cluster.is_healthy, ASK_S)
+
+    async def committed_at_rest(self) -> int | None:
+        """Waits until the cluster has settled; up to where its metadata are committed then.
+
+        None if that takes too long.
+        """
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + SETTLED_S
+        while now_s() < until_s:
+            if await self.settled():
+                status = await asyncio.to_thread(self._cluster.status, ASK_S)
+                if status.leader is not None:
+                    return int(status.leader["high_watermark"])
+            await asyncio.sleep(POLL_S)
+        return None
 
     async def kill(self, node: str) -> None:
         """See `Environment`."""
