@@ -22,6 +22,7 @@ from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
 from raftctl.localcluster.launcher import NodeLauncher
 from raftctl.localcluster.processes import start_node
+from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 from raftctl.runtime.real import RealFileSystem, RealRuntime
 from raftctl.storage.meta_properties import load_directories
@@ -107,6 +108,11 @@ class LocalEnvironment:
             disks.BIT_FLIP: brokers,
             disks.WIPE: brokers,
         }
+
+    @property
+    def features(self) -> Mapping[str, tuple[int, int]]:
+        """See `Environment`."""
+        return SUPPORTED
 
     def start(self) -> None:
         """Starts every node."""
