@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
 from jepsen.env.base import ClusterSpec
 from jepsen.errors import InputError
-from jepsen.faults import PACKAGES, healing, package
+from jepsen.faults import FEATURES, PACKAGES, healing, package
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
 from jepsen.interpreter import Interpreter
 from jepsen.nemesis import Nemesis
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from jepsen.checkers.verdict import Valid
     from jepsen.env.base import Environment
+    from jepsen.features import Features
     from jepsen.generator.core import Generator
     from jepsen.history import Op
     from jepsen.membership import Membership
@@ -237,6 +238,7 @@ class Run:
                 random.Random(f"{spec.seed}/nemesis"),
                 self._roles(),
                 self._membership(),
+                self._features(),
             ),
             note,
             random.Random(f"{spec.seed}/generator"),
@@ -261,6 +263,14 @@ class Run:
         from jepsen.membership import Membership
 
         return Membership(self._environment, random.Random(f"{self._spec.seed}/membership"))
+
+    def _features(self) -> Features | None:
+        """What is lowered and raised, where that is asked for."""
+        if FEATURES not in self._spec.nemesis:
+            return None
+        from jepsen.features import Features
+
+        return Features(self._environment, random.Random(f"{self._spec.seed}/features"))
 
     def stop(self) -> None:
         """Nothing more of the test proper; the end comes as it does."""
@@ -295,7 +305,8 @@ class Run:
         work = clients(Stagger(1 / spec.rate, self._workload.generator))
         roles = spec.workload in LOG_WORKLOADS
         disks = tuple(self._environment.disk_faults)
-        faults = package(spec.nemesis, spec.interval_s, roles=roles, disks=disks)
+        features = tuple(self._environment.features)
+        faults = package(spec.nemesis, spec.interval_s, roles=roles, disks=disks, features=features)
         return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
 
     def _ending(self) -> Generator:

@@ -25,6 +25,7 @@ from raftctl.localcluster import cluster as local
 from raftctl.localcluster.launcher import NodeLauncher
 from raftctl.localcluster.layout import HOST
 from raftctl.localcluster.ports import free_ports
+from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 from raftctl.runtime.real import RealFileSystem, RealRuntime
 from raftctl.storage.meta_properties import load_directories
@@ -42,6 +43,7 @@ READY_S = 90.0
 ASK_S = 3.0
 POLL_S = 0.1
 TERMINATE_S = 20.0
+SETTLED_S = 20.0
 
 
 class LocalEnvironment:
@@ -117,6 +119,11 @@ class LocalEnvironment:
             disks.WIPE: brokers,
         }
 
+    @property
+    def features(self) -> Mapping[str, tuple[int, int]]:
+        """See `Environment`."""
+        return SUPPORTED
+
     def start(self) -> None:
         """Starts every node."""
         self._cluster.start_all()
@@ -180,6 +187,21 @@ class LocalEnvironment:
     async def settled(self) -> bool:
         """See `Environment`."""
         return await asyncio.to_thread(self._cluster.is_healthy, ASK_S)
+
+    async def committed_at_rest(self) -> int | None:
+        """Waits until the cluster has settled; up to where its metadata are committed then.
+
+        None if that takes too long.
+        """
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + SETTLED_S
+        while now_s() < until_s:
+            if await self.settled():
+                status = await asyncio.to_thread(self._cluster.status, ASK_S)
+                if status.leader is not None:
+                    return int(status.leader["high_watermark"])
+            await asyncio.sleep(POLL_S)
+        return None
 
     async def kill(self, node: str) -> None:
         """See `Environment`."""

@@ -15,7 +15,8 @@ from jepsen.history import Op, OpType, to_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jepsen.env.sim.invariants import Assignment, ImageView, QuorumChange, QuorumView
+    from jepsen.checkers.metadata import Assignment
+    from jepsen.env.sim.invariants import ImageView, QuorumChange, QuorumView
     from jepsen.env.sim.partition_invariants import PartitionChange, PartitionView
 
 NANOSECONDS = 1_000_000_000
