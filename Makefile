@@ -98,6 +98,7 @@ spark-equality: setup
 	$(BIN)/python -m tests.spark_equality --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.spark_logs --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 	$(BIN)/python -m tests.spark_txns --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.spark_traces --count $(or $(COUNT),5000) --seed $(or $(SEED),0)
 
 # Our checker beside Porcupine, which needs Go: make bench-check HISTORIES=DIR adds the logs of etcd.
 # What a run costs the harness itself goes to out/bench-harness.json.

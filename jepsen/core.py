@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
 from jepsen.env.base import ClusterSpec
+from jepsen.env.local.network import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
-from jepsen.faults import PACKAGES, healing, package
+from jepsen.faults import FEATURES, PACKAGES, healing, package
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
 from jepsen.generator.core import SECOND_NS
 from jepsen.history import OpType
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from jepsen.checkers.verdict import Valid
     from jepsen.env.base import Environment
+    from jepsen.features import Features
     from jepsen.generator.core import Generator
     from jepsen.history import Op
     from jepsen.membership import Membership
@@ -99,6 +101,8 @@ class RunSpec:
     kafka_home: str = ""
     rate_min: float = RATE_MIN
     """Operations a second that must have succeeded, so that the run shows anything."""
+    network: str = RELAYS
+    """Of `local`: one of NETWORKS."""
 
     @property
     def name(self) -> str:
@@ -174,6 +178,7 @@ def check_spec(spec: RunSpec) -> None:
         option = "--bootstrap-servers" if spec.bootstrap_servers else "--control"
         raise InputError(f"{option}: only with --env external, not {spec.env}")
     _check_java(spec)
+    _check_network(spec)
     if spec.barrier_every and spec.workload != "register":
         raise InputError(f"--barrier-every: only for register, not {spec.workload}")
     if (
@@ -193,6 +198,17 @@ def _check_java(spec: RunSpec) -> None:
         from jepsen.workloads.verifiable import check_tools
 
         check_tools(spec.kafka_home)
+
+
+def _check_network(spec: RunSpec) -> None:
+    if spec.network not in NETWORKS:
+        raise InputError(f"--network {spec.network}: choose one of {', '.join(NETWORKS)}")
+    if spec.network == NAMESPACES:
+        if spec.env != "local":
+            raise InputError(f"--network {spec.network}: only with --env local, not {spec.env}")
+        from jepsen.env.local.namespaces import check_means
+
+        check_means()
 
 
 def _check_fault(spec: RunSpec, name: str) -> None:
@@ -242,6 +258,7 @@ class Run:
                 random.Random(f"{spec.seed}/nemesis"),
                 self._roles(),
                 self._membership(),
+                self._features(),
             ),
             note,
             random.Random(f"{spec.seed}/generator"),
@@ -266,6 +283,14 @@ class Run:
         from jepsen.membership import Membership
 
         return Membership(self._environment, random.Random(f"{self._spec.seed}/membership"))
+
+    def _features(self) -> Features | None:
+        """What is lowered and raised, where that is asked for."""
+        if FEATURES not in self._spec.nemesis:
+            return None
+        from jepsen.features import Features
+
+        return Features(self._environment, random.Random(f"{self._spec.seed}/features"))
 
     def stop(self) -> None:
         """Nothing more of the test proper; the end comes as it does."""
@@ -300,7 +325,8 @@ class Run:
         work = clients(Stagger(1 / spec.rate, self._workload.generator))
         roles = spec.workload in LOG_WORKLOADS
         disks = tuple(self._environment.disk_faults)
-        faults = package(spec.nemesis, spec.interval_s, roles=roles, disks=disks)
+        features = tuple(self._environment.features)
+        faults = package(spec.nemesis, spec.interval_s, roles=roles, disks=disks, features=features)
         return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
 
     def _ending(self) -> Generator:

@@ -57,7 +57,7 @@ class _Reader:
         """The records of the next line. Raises ValueError and others if it is no line of a dump."""
         self.lines += 1
         if line.startswith("{"):
-            yield from _of_document(json.loads(line))
+            yield from held_of(json.loads(line))
         elif found := _FILE.match(line):
             self._partition = _partition(found[1].strip())
         elif found := _BATCH.match(line):
@@ -68,8 +68,8 @@ class _Reader:
             yield Held(self._partition, int(found[1]), f"epoch {self._epoch} {found[2].rstrip()}")
 
 
-def _of_document(document: dict[str, Any]) -> Iterator[Held]:
-    """A batch of a segment; other files' documents tell nothing of records."""
+def held_of(document: dict[str, Any]) -> Iterator[Held]:
+    """The records of a batch in a segment; other files' documents tell nothing of any."""
     if not document["file"].endswith(_SEGMENT):
         return
     partition, epoch = _partition(document["file"]), document["leader_epoch"]

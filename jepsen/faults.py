@@ -12,6 +12,7 @@ slow        some links delay what they carry, deliver some of it late as a netwo
 voters      a controller loses its vote, and gets it back after a while
 brokers     a broker is drained, stopped and unregistered, and joins again with an empty disk
 reassign    a partition gets other replicas, or prefers another leader
+features    a feature of the cluster is finalized at a lower level, and all at their highest later
 clock       the wall clocks of some nodes are off for a while
 disk        a node's disk fails, or has lost or damaged what was written last, as each environment
             can bring it about
@@ -30,7 +31,7 @@ ROLES = ("partition-leader", "coordinator")
 """Targets of clusters that serve Kafka's clients in a test."""
 PARTITIONS = ("isolate", "isolate-leader", "halves", "ring", "bridge", "one-way")
 QUALITIES = ("delay", "loss", "bandwidth")
-DISK = "disk"
+DISK, FEATURES = "disk", "features"
 HEAL = "heal-all"
 ROUND_INTERVALS = 4
 TAKES_PART = 0.6
@@ -43,7 +44,7 @@ class Package:
     begin: str
     end: str
     kinds: tuple[str, ...]
-    """Of disks: what the environment has."""
+    """Of disks and features: what the environment has."""
     by_role: tuple[str, ...] = ()
     """More kinds, where there are roles."""
 
@@ -60,6 +61,7 @@ PACKAGES = {
     "voters": Package("remove-voter", "add-voters", ("one", "leader")),
     "brokers": Package("remove-broker", "add-broker", ("one",), ROLES),
     "reassign": Package("reassign", "", ("one",)),
+    FEATURES: Package("lower-feature", "raise-features", ()),
     "clock": Package("skew", "unskew", ("one", "minority", "all")),
     DISK: Package("break-disk", "mend-disk", ()),
 }
@@ -107,14 +109,20 @@ class _Round(Plain):
 
 
 def package(
-    names: Sequence[str], interval_s: float, *, roles: bool = False, disks: Sequence[str] = ()
+    names: Sequence[str],
+    interval_s: float,
+    *,
+    roles: bool = False,
+    disks: Sequence[str] = (),
+    features: Sequence[str] = (),
 ) -> Generator:
     """The faults of these names, on average `interval_s` apart; several come in rounds.
 
     `roles`: the cluster has partition leaders and coordinators that can be meant. `disks`: what
-    the environment can do to a disk. KeyError.
+    the environment can do to a disk; `features`: those that the cluster has. KeyError.
     """
-    packages = {**PACKAGES, DISK: replace(PACKAGES[DISK], kinds=tuple(disks))}
+    told = {DISK: tuple(disks), FEATURES: tuple(features)}
+    packages = PACKAGES | {name: replace(PACKAGES[name], kinds=told[name]) for name in told}
     parts = [Cycle(_of(packages[name], interval_s, roles=roles)) for name in names]
     if not parts:
         return NOTHING

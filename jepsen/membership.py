@@ -9,18 +9,16 @@ disk, and gets the replicas that it had.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
 from jepsen.admin import (
-    ERRORS,
     Partition,
     all_replicas,
+    asked,
     broker_ids,
-    open_admin,
     reassign,
     unregister,
+    until,
 )
 
 if TYPE_CHECKING:
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 
 SETTLE_S = 5.0
 PATIENCE_S = 15.0
-ASK_S = 3.0
-POLL_S = 0.2
 
 
 class Membership:
@@ -53,7 +49,7 @@ class Membership:
 
         Nobody if all is not well at first, or if it cannot be drained in time: then it stays.
         """
-        if self.absent is not None or not await self._until(self._environment.settled, SETTLE_S):
+        if self.absent is not None or not await until(self._environment.settled, SETTLE_S):
             return []
         if broker_id is None:
             broker_id = await self._any()
@@ -79,11 +75,14 @@ class Membership:
 
     async def _any(self) -> int | None:
         """One of those that serve, if another is left."""
-        with contextlib.suppress(*ERRORS):
-            async with asyncio.timeout(ASK_S), open_admin(self._bootstrap) as admin:
-                ids = await broker_ids(admin)
-                return self._random.choice(ids) if len(ids) > 1 else None
-        return None
+        ids: list[int] = []
+
+        async def ask(admin: AIOKafkaAdminClient) -> bool:
+            ids.extend(await broker_ids(admin))
+            return True
+
+        await self._asked(ask)
+        return self._random.choice(ids) if len(ids) > 1 else None
 
     async def _drained(self, admin: AIOKafkaAdminClient, broker_id: int) -> bool:
         """Whether nothing is on the broker any more; what is, is asked to move."""
@@ -116,28 +115,7 @@ class Membership:
         return not refused
 
     async def _asked(self, ask: Callable[[AIOKafkaAdminClient], Awaitable[bool]]) -> bool:
-        """Asks until it is so; false if it is not in time."""
-
-        async def once() -> bool:
-            with contextlib.suppress(*ERRORS):
-                async with asyncio.timeout(ASK_S), open_admin(self._bootstrap) as admin:
-                    return await ask(admin)
-            return False
-
-        return await self._until(once, PATIENCE_S)
-
-    async def _until(self, holds: Callable[[], Awaitable[bool]], patience_s: float) -> bool:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                while True:
-                    if await holds():
-                        return True
-                    await asyncio.sleep(POLL_S)
-        return False
-
-    @property
-    def _bootstrap(self) -> str:
-        return self._environment.bootstrap_servers
+        return await asked(self._environment.bootstrap_servers, ask, PATIENCE_S)
 
 
 async def _unregistered(admin: AIOKafkaAdminClient, broker_id: int) -> bool:

@@ -51,6 +51,16 @@ class Membership(Protocol):
         """Whoever has left joins."""
 
 
+class Features(Protocol):
+    """The levels of the cluster's features; see `jepsen.features`."""
+
+    async def lower(self, feature: str) -> list[Any]:
+        """[feature, its level from now on]; nothing where that cannot be."""
+
+    async def raise_all(self) -> dict[str, int]:
+        """Every feature gets its highest level."""
+
+
 class Nemesis:
     """Does to an environment what operations say; a client of the interpreter."""
 
@@ -60,15 +70,17 @@ class Nemesis:
         rng: random.Random,
         roles: Roles | None = None,
         membership: Membership | None = None,
+        features: Features | None = None,
     ) -> None:
         """`roles`: of clusters that serve Kafka's clients in this test.
 
-        `membership`: where brokers are to come and go.
+        `membership`, `features`: where brokers are to come and go, and levels to change.
         """
         self._environment = environment
         self._random = rng
         self._roles = roles
         self._membership = membership
+        self._features = features
         self._killed: list[str] = []
         self._paused: list[str] = []
         self._voteless: list[str] = []
@@ -99,6 +111,8 @@ class Nemesis:
             "remove-broker": partial(self._remove_broker, op.value),
             "add-broker": self._add_broker,
             "reassign": self._reassign,
+            "lower-feature": partial(self._lower_feature, op.value),
+            "raise-features": self._raise_features,
             "skew": partial(self._skew, op.value),
             "unskew": self._environment.reset_clocks,
             "break-disk": partial(self._break_disk, op.value),
@@ -228,6 +242,12 @@ class Nemesis:
     async def _reassign(self) -> list[Any] | None:
         return None if self._roles is None else await self._roles.reassign()
 
+    async def _lower_feature(self, feature: str) -> list[Any]:
+        return [] if self._features is None else await self._features.lower(feature)
+
+    async def _raise_features(self) -> dict[str, int]:
+        return {} if self._features is None else await self._features.raise_all()
+
     async def _skew(self, kind: str) -> list[Any]:
         await self._environment.reset_clocks()
         done: list[Any] = []
@@ -261,6 +281,7 @@ class Nemesis:
             await environment.start_node(node)
         await self._add_voters()
         await self._add_broker()
+        await self._raise_features()
 
     async def _in_role(self, role: str) -> str | None:
         """The node that plays a part now, if somebody says who."""

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError
 
-from jepsen.admin import ERRORS, broker_ids, open_admin, reassign
+from jepsen.admin import ASK_S, ERRORS, broker_ids, open_admin, reassign
 
 if TYPE_CHECKING:
     import random
 
     from aiokafka.admin import AIOKafkaAdminClient
 
-ASK_S = 3.0
 GROUP, TRANSACTION = 0, 1
 
 

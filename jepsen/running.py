@@ -10,14 +10,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.verdict import verdict_document
-from jepsen.core import Run, RunSpec, failure_of_cluster, judge, overall
+from jepsen.core import LEADER, Run, RunSpec, failure_of_cluster, judge, overall
 from jepsen.env.external import ExternalEnvironment
 from jepsen.errors import ClusterError, InputError
-from jepsen.generator.core import NEMESIS
+from jepsen.generator.core import NEMESIS, OBSERVER
 from jepsen.history import Op, OpType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from jepsen.checkers.verdict import Verdict
     from jepsen.env.base import Environment
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 TELL_S = 1.0
 OVERTIME_S = 300.0
 """Beyond its time limit a test takes longer only if it hangs."""
+
+
+SETTLED = "settled"
+"""Noted when a cluster has come to rest, with the offset up to which its metadata are committed."""
 
 
 class Ending(NamedTuple):
@@ -82,7 +86,7 @@ def judge_folder(
 ) -> dict[str, Verdict]:
     """Judges what is in the folder and keeps the verdicts there."""
     history = folder.history()
-    verdicts = judge(folder.spec, history)
+    verdicts = judge(folder.spec, history) | judge_servers_of(folder, history)
     if trouble:
         verdicts["cluster"] = failure_of_cluster(trouble)
     document: dict[str, Any] = {
@@ -93,6 +97,18 @@ def judge_folder(
     }
     folder.write_results(document)
     return verdicts
+
+
+def judge_servers_of(folder: RunFolder, history: Sequence[Op]) -> dict[str, Verdict]:
+    """Judges what the nodes of a local cluster have left on their disks; nothing of any other."""
+    if folder.spec.env != "local" or not folder.nodes.is_dir():
+        return {}
+    from jepsen.env.local.servers import judge_servers
+
+    observed = [op for op in history if op.process == OBSERVER]
+    committed = next((op.value for op in observed if op.f == SETTLED), None)
+    seen = [(epoch, name) for name, epoch in (op.value for op in observed if op.f == LEADER)]
+    return judge_servers(folder.nodes, committed, seen)
 
 
 def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
@@ -117,10 +133,11 @@ def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> E
 
 def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
     from jepsen.env.local.environment import LocalEnvironment
+    from jepsen.env.local.network import network_of
 
-    relayed = not {"partition", "slow"}.isdisjoint(spec.nemesis)
+    network = network_of(spec.network, cut=not {"partition", "slow"}.isdisjoint(spec.nemesis))
     skewed = "clock" in spec.nemesis
-    environment = LocalEnvironment(folder.nodes, spec.cluster, relayed=relayed, skewed=skewed)
+    environment = LocalEnvironment(folder.nodes, spec.cluster, network, skewed=skewed)
     try:
         environment.start()
         return asyncio.run(_local(folder, spec, environment, tell))
@@ -133,7 +150,7 @@ async def _local(
 ) -> Ending:
     try:
         await environment.wait_ready(tell)
-        return await _run(folder, spec, environment, tell)
+        return await _run(folder, spec, environment, tell, environment.committed_at_rest)
     finally:
         await environment.close()
 
@@ -144,7 +161,11 @@ def _run_external(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None])
 
 
 async def _run(
-    folder: RunFolder, spec: RunSpec, environment: Environment, tell: Callable[[str], None]
+    folder: RunFolder,
+    spec: RunSpec,
+    environment: Environment,
+    tell: Callable[[str], None],
+    committed_at_rest: Callable[[], Awaitable[int | None]] | None = None,
 ) -> Ending:
     """Raises ClusterError for a run that hangs."""
     progress = Progress(tell)
@@ -167,6 +188,8 @@ async def _run(
             if not limit.expired():
                 raise
             raise ClusterError(f"the run was not over after {limit_s:g} s") from None
+        if committed_at_rest is not None:
+            run.interpreter.observe(SETTLED, await committed_at_rest())
     return Ending(interrupted=run.interrupted)
 
 

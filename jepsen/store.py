@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "store"
 LATEST = "latest"
+TEST_FILE = "test.json"
 MATRICES = "test-all"
 
 
@@ -42,7 +43,7 @@ class RunFolder:
         of_test.mkdir(parents=True, exist_ok=True)
         folder = cls(_new_directory(of_test))
         document = {"spec": spec.to_json(), "command": command}
-        folder._write("test.json", document)
+        folder._write(TEST_FILE, document)
         _point(of_test / LATEST, Path(folder.path.name))
         _point(store / LATEST, Path(spec.name) / folder.path.name)
         return folder
@@ -50,19 +51,19 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """A folder that is there; InputError if it is none."""
-        if not (path / "test.json").is_file():
+        if not (path / TEST_FILE).is_file():
             raise InputError(f"{path}: no run: name a folder with test.json, such as store/latest")
         return cls(path.resolve())
 
     @property
     def spec(self) -> RunSpec:
         """What was run."""
-        return RunSpec.from_json(self._read("test.json")["spec"])
+        return RunSpec.from_json(self._read(TEST_FILE)["spec"])
 
     @property
     def command(self) -> str:
         """What runs it again."""
-        return str(self._read("test.json")["command"])
+        return str(self._read(TEST_FILE)["command"])
 
     @property
     def nodes(self) -> Path:

@@ -8,6 +8,8 @@ unique, which SQL judges without it.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import random
 import sys
 import tempfile
@@ -153,11 +155,20 @@ def verdicts_in_one_process(histories: Mapping[str, Sequence[Op]]) -> Verdicts:
     }
 
 
+def quietly(arguments: Sequence[str]) -> str:
+    """Runs a command of `jepsen`, and returns what it prints: thousands of verdicts, maybe."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()) as complaint:
+        if run(list(arguments)) not in (0, 1, 2):
+            raise AssertionError(complaint.getvalue())
+    return said.getvalue()
+
+
 def verdicts_on_spark(path: Path, folder: Path, *options: str) -> tuple[Verdicts, Counter[str]]:
     """What `jepsen spark check` says of each key of the file, and how often it knew by what."""
     import pyarrow.parquet as pq
 
-    run(["spark", "check", str(path), "--output", str(folder), *options])
+    quietly(["spark", "check", str(path), "--output", str(folder), *options])
     rows = pq.read_table(folder / "verdicts").to_pylist()
     found = {(row["history"].removeprefix(f"{path}:"), row["key"]): row["valid"] for row in rows}
     if len(found) != len(rows):

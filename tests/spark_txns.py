@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.list_append import check_list_append
 from jepsen.checkers.verdict import verdict_document
-from jepsen.cli.main import run
 from jepsen.history import Op, OpType
-from tests.spark_equality import show_differences, write_table
+from tests.spark_equality import quietly, show_differences, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,7 +129,7 @@ def found_on_spark(
     import pyarrow.parquet as pq
 
     words = ["--checker", "list-append", "--output", str(folder)]
-    run(["spark", "check", str(path), *words, *options])
+    quietly(["spark", "check", str(path), *words, *options])
     found: dict[str, Found] = {}
     for row in pq.read_table(folder / "anomalies").to_pylist():
         name = row["history"].removeprefix(f"{path}:")

@@ -21,6 +21,7 @@ from jepsen.checkers.simple import (
     check_queue,
 )
 from jepsen.checkers.topics import check_topics
+from jepsen.checkers.trace import check_trace
 from jepsen.checkers.verdict import Checker, Verdict
 from jepsen.checkers.watch import check_watch
 
@@ -38,6 +39,7 @@ MODELS: Mapping[str, Model] = {
     "kv": StringValue(),
 }
 """A failed `cas` without an error was compared and found another value."""
+TRACE = "trace"
 CHECKERS: Mapping[str, Callable[..., Verdict]] = {
     "kafka": check_kafka,
     "set": check_set_full,
@@ -50,6 +52,7 @@ CHECKERS: Mapping[str, Callable[..., Verdict]] = {
     "group": check_group,
     "topics": check_topics,
     "availability": check_availability,
+    TRACE: check_trace,
 }
 LINEARIZABLE = "linearizable"
 CHECKER_NAMES = (LINEARIZABLE, *CHECKERS)

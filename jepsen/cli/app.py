@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from jepsen.cli import check, convert, replicas, report, spark, test, test_all
+from jepsen.cli import check, check_servers, convert, replicas, report, spark, test, test_all
 
 app = typer.Typer(
     name="jepsen",
@@ -22,6 +22,7 @@ def _commands() -> None:
 
 
 app.command()(check.check)
+app.command()(check_servers.check_servers)
 app.command()(convert.convert)
 app.command()(replicas.replicas)
 app.command(name="test")(test.run)

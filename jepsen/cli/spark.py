@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
-from jepsen.checkers.registry import LINEARIZABLE, MODELS
+from jepsen.checkers.registry import LINEARIZABLE, MODELS, TRACE
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
 from jepsen.cli.check import FAILURES, MIB, model_option, one_of, show
 from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json
@@ -21,6 +21,8 @@ from jepsen.spark.generate.recipe import WORKLOADS, Recipe
 from jepsen.spark.report import spark_page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jepsen.spark.check import Question
     from jepsen.spark.watch import Seen
 
@@ -32,6 +34,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 CHECKERS = (LINEARIZABLE, "kafka-log", *(name for name in ALL_CHECKERS if name != "kafka"))
+WATCHED = tuple(name for name in CHECKERS if name != TRACE)
+"""What servers tell is no operation, and only operations are a stream."""
 ALL_CORES = "local[*]"
 REPORT = "report.html"
 
@@ -43,6 +47,9 @@ DriverMemoryOption = Annotated[
 ]
 CheckerOption = Annotated[
     str, typer.Option("--checker", metavar="|".join(CHECKERS), help="What to look for.")
+]
+WatchedOption = Annotated[
+    str, typer.Option("--checker", metavar="|".join(WATCHED), help="What to look for.")
 ]
 ModelOption = Annotated[
     str, typer.Option("--model", metavar="|".join(MODELS), help="As for `jepsen check`.")
@@ -110,11 +117,12 @@ def check(
 
         question = _question(asked, time_limit, memory)
         kept = Path(folder) / "kept" if output is None else output
-        series = output is not None
+        # What servers tell has no latency.
+        series = output is not None and checker != TRACE
         verdicts = judge(spark, files, failures, question, kept, Path(folder), series=series)
         if output is not None:
             command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-            (output / REPORT).write_text(spark_page(verdicts, command))
+            (output / REPORT).write_text(spark_page(verdicts, command, series=series))
     if shown is Output.JSON:
         say_json([{"file": file, **verdict_document(one)} for file, one in verdicts.items()])
     else:
@@ -126,9 +134,11 @@ def check(
     raise typer.Exit(exit_status(valid))
 
 
-def _asked(checker: str, model: str, failures: str) -> tuple[str, str, Any]:
+def _asked(
+    checker: str, model: str, failures: str, known: Sequence[str] = CHECKERS
+) -> tuple[str, str, Any]:
     """(checker, model, initial value). Raises InputError."""
-    one_of("--checker", checker, CHECKERS)
+    one_of("--checker", checker, known)
     one_of("--failures", failures, FAILURES)
     return checker, *model_option(model)
 
@@ -145,7 +155,7 @@ def watch(
     history: Annotated[
         str, typer.Argument(metavar="HISTORY", help="A run folder or JSON lines that grow.")
     ],
-    checker: CheckerOption = LINEARIZABLE,
+    checker: WatchedOption = LINEARIZABLE,
     model: ModelOption = "cas-register",
     failures: FailuresOption = "auto",
     master: MasterOption = ALL_CORES,
@@ -163,7 +173,7 @@ def watch(
     has judged them; what was found goes to stderr. The last line is the verdict on all of it, and
     the exit status is as for `jepsen check`.
     """
-    asked = _asked(checker, model, failures)
+    asked = _asked(checker, model, failures, WATCHED)
     from jepsen.spark.session import spark_session
 
     with (

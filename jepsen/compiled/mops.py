@@ -13,17 +13,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jepsen.compiled.compiler import compiled
+from jepsen.compiled.text import (
+    CLOSE,
+    COLON,
+    COMMA,
+    LEFT,
+    OPEN,
+    QUOTE,
+    RIGHT,
+    begins,
+    integer,
+    string,
+)
 
 NO_OFFSET = np.iinfo(np.int64).min
 POLL, OWN = 1, 2
 """Flags of a record: polled, not sent; sent by the same operation."""
 _SEND_BEGINS, _POLL_BEGINS = (np.frombuffer(text, np.uint8) for text in (b'["send",', b'["poll"'))
 _NULL = np.frombuffer(b"null", np.uint8)
-_DIGITS_MAX = 18
-_QUOTE, _COMMA, _MINUS, _ZERO, _NINE, _COLON, _OPEN, _BACKSLASH, _CLOSE, _LEFT, _RIGHT = (
-    b'",-09:[\\]{}'
-)
-_SPACE = 32
 _HASH_SEED, _HASH_FACTOR, _HASH_MASK = 5381, 33, 0xFFFFFFFF
 
 
@@ -43,40 +50,11 @@ class Room(NamedTuple):
 
 
 @compiled
-def _begins(data: Any, at: int, end: int, text: Any) -> bool:
-    same = 0
-    while same < len(text) and at + same < end and data[at + same] == text[same]:
-        same += 1
-    return same == len(text)
-
-
-@compiled
-def _integer(data: Any, at: int, end: int) -> tuple[int, int]:
-    """(the number, where it ends, or -1 if it is none that is understood)."""
-    negative = at < end and data[at] == _MINUS
-    first = at + 1 if negative else at
-    number, place = 0, first
-    while place < end and _ZERO <= data[place] <= _NINE:
-        if place - first == _DIGITS_MAX:
-            return 0, -1
-        number = number * 10 + data[place] - _ZERO
-        place += 1
-    if place == first or (data[first] == _ZERO and (negative or place > first + 1)):
-        return 0, -1
-    return (-number if negative else number), place
-
-
-@compiled
 def _key(data: Any, at: int, end: int) -> int:
     """Where the key ends, or -1."""
-    if at >= end or data[at] != _QUOTE:
-        return _integer(data, at, end)[1]
-    place = at + 1
-    while place < end and data[place] != _QUOTE:
-        if data[place] == _BACKSLASH or data[place] < _SPACE:
-            return -1
-        place += 1
-    return place + 1 if place < end else -1
+    if at < end and data[at] == QUOTE:
+        return string(data, at, end)
+    return integer(data, at, end)[1]
 
 
 @compiled
@@ -106,16 +84,16 @@ def _key_number(data: Any, at: int, end: int, room: Room) -> int:
 @compiled
 def _pair(data: Any, at: int, end: int) -> tuple[int, int, int]:
     """(offset, value, where `[OFFSET,VALUE]` ends, or -1)."""
-    if at >= end or data[at] != _OPEN:
+    if at >= end or data[at] != OPEN:
         return 0, 0, -1
-    if _begins(data, at + 1, end, _NULL):
+    if begins(data, at + 1, end, _NULL):
         offset, place = NO_OFFSET, at + 1 + len(_NULL)
     else:
-        offset, place = _integer(data, at + 1, end)
-    if place < 0 or place >= end or data[place] != _COMMA:
+        offset, place = integer(data, at + 1, end)
+    if place < 0 or place >= end or data[place] != COMMA:
         return 0, 0, -1
-    value, place = _integer(data, place + 1, end)
-    if place < 0 or place >= end or data[place] != _CLOSE:
+    value, place = integer(data, place + 1, end)
+    if place < 0 or place >= end or data[place] != CLOSE:
         return 0, 0, -1
     return offset, value, place + 1
 
@@ -132,15 +110,15 @@ def _note(room: Room, row: int, flags: int, key: int, value: int, offset: int) -
 def _send(data: Any, at: int, end: int, row: int, room: Room) -> int:
     """Notes `KEY,VALUE]`; where it ends, or -1."""
     place = _key(data, at, end)
-    if place < 0 or place + 1 >= end or data[place] != _COMMA:
+    if place < 0 or place + 1 >= end or data[place] != COMMA:
         return -1
     key = _key_number(data, at, place, room)
-    if data[place + 1] == _OPEN:
+    if data[place + 1] == OPEN:
         offset, value, place = _pair(data, place + 1, end)
     else:
         offset = NO_OFFSET
-        value, place = _integer(data, place + 1, end)
-    if place < 0 or place >= end or data[place] != _CLOSE:
+        value, place = integer(data, place + 1, end)
+    if place < 0 or place >= end or data[place] != CLOSE:
         return -1
     _note(room, row, 0, key, value, offset)
     return place + 1
@@ -149,35 +127,35 @@ def _send(data: Any, at: int, end: int, row: int, room: Room) -> int:
 @compiled
 def _polled(data: Any, at: int, end: int, row: int, key: int, room: Room) -> int:
     """Notes `[[OFFSET,VALUE],...]`; where it ends, or -1."""
-    if at + 1 >= end or data[at] != _OPEN:
+    if at + 1 >= end or data[at] != OPEN:
         return -1
-    if data[at + 1] == _CLOSE:
+    if data[at + 1] == CLOSE:
         return at + 2
     place = at
-    while place < end and (data[place] == _COMMA or place == at):
+    while place < end and (data[place] == COMMA or place == at):
         offset, value, place = _pair(data, place + 1, end)
         if place < 0:
             return -1
         _note(room, row, POLL, key, value, offset)
-    return place + 1 if place < end and data[place] == _CLOSE else -1
+    return place + 1 if place < end and data[place] == CLOSE else -1
 
 
 @compiled
 def _poll(data: Any, at: int, end: int, row: int, room: Room) -> int:
     """Notes `]` or `,{...}]`; where it ends, or -1."""
-    if at < end and data[at] == _CLOSE:
+    if at < end and data[at] == CLOSE:
         return at + 1
-    if at + 3 >= end or data[at] != _COMMA or data[at + 1] != _LEFT:
+    if at + 3 >= end or data[at] != COMMA or data[at + 1] != LEFT:
         return -1
     place = at + 1
-    if data[at + 2] == _RIGHT:
+    if data[at + 2] == RIGHT:
         place = at + 2
-    while data[place] == _COMMA or place == at + 1:
+    while data[place] == COMMA or place == at + 1:
         first = place + 1
-        if first >= end or data[first] != _QUOTE:
+        if first >= end or data[first] != QUOTE:
             return -1
         place = _key(data, first, end)
-        if place < 0 or place >= end or data[place] != _COLON:
+        if place < 0 or place >= end or data[place] != COLON:
             return -1
         key = _key_number(data, first, place, room)
         if room.polls[key] == at:
@@ -186,7 +164,7 @@ def _poll(data: Any, at: int, end: int, row: int, room: Room) -> int:
         place = _polled(data, place + 1, end, row, key, room)
         if place < 0 or place >= end:
             return -1
-    if place + 1 >= end or data[place] != _RIGHT or data[place + 1] != _CLOSE:
+    if place + 1 >= end or data[place] != RIGHT or data[place + 1] != CLOSE:
         return -1
     return place + 2
 
@@ -194,19 +172,19 @@ def _poll(data: Any, at: int, end: int, row: int, room: Room) -> int:
 @compiled
 def _operation(data: Any, at: int, end: int, row: int, room: Room) -> bool:
     """Notes all records of an operation, or says that it is not understood."""
-    if at + 1 >= end or data[at] != _OPEN:
+    if at + 1 >= end or data[at] != OPEN:
         return False
     place = at
-    while place < end and (data[place] == _COMMA or place == at):
-        if _begins(data, place + 1, end, _SEND_BEGINS):
+    while place < end and (data[place] == COMMA or place == at):
+        if begins(data, place + 1, end, _SEND_BEGINS):
             place = _send(data, place + 1 + len(_SEND_BEGINS), end, row, room)
-        elif _begins(data, place + 1, end, _POLL_BEGINS):
+        elif begins(data, place + 1, end, _POLL_BEGINS):
             place = _poll(data, place + 1 + len(_POLL_BEGINS), end, row, room)
         else:
             return False
         if place < 0:
             return False
-    return place + 1 == end and data[place] == _CLOSE
+    return place + 1 == end and data[place] == CLOSE
 
 
 @compiled
@@ -264,7 +242,7 @@ def read_mops(data: Any, ends: Any, wanted: Any) -> Mops:
     """
     mine = data[ends[0] : ends[-1]]
     # Each record has a bracket of its own.
-    most = int(np.count_nonzero(mine == _OPEN)) + 1
+    most = int(np.count_nonzero(mine == OPEN)) + 1
     slots = 1 << (2 * most).bit_length()
     room = Room(
         np.empty((most, 5), np.int64),

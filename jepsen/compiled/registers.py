@@ -1,5 +1,7 @@
 """Is each register's history linearizable? Just-in-time linearization, compiled.
 
+Histories with unique writes are settled without it, as a rule (`zones.py`).
+
 A configuration is a value and a mask of the pending operations that have taken effect, each of
 which has a slot. Where an operation returns, only configurations survive in which it has taken
 effect; the others are extended by what is pending. Four things keep the set small:
@@ -22,6 +24,8 @@ import numpy as np
 
 from jepsen.compiled.codes import CAS, FAILED_CAS, INVALID, NEVER, OPEN, READ, VALID
 from jepsen.compiled.compiler import compiled
+from jepsen.compiled.hashing import NOTHING, hashed, place_of, size_for
+from jepsen.compiled.zones import judge_zones
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +37,6 @@ _STEPS_MAX, _STEPS_EACH_MAX = 1 << 20, 256
 much longer than others."""
 _LINEAR_MAX = 16
 """Sets up to this size are looked through; larger ones have a table."""
-_NOTHING = -1
-_MIX_VALUE, _MIX_MASK = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9
 
 _VALUE, _MASK, _TABLE, _ABOUT = 0, 1, 2, 3
 """Rows of a set of configurations, none of which suffices in place of another: values and masks;
@@ -56,42 +58,27 @@ if TYPE_CHECKING:
     _Table: TypeAlias = "NDArray[np.int64]"
 
 
-def judge(
-    starts: NDArray[np.int64],
-    f: NDArray[np.int8],
-    a: NDArray[np.int64],
-    b: NDArray[np.int64],
-    invoked: NDArray[np.int64],
-    returned: NDArray[np.int64],
-    initial: int,
-    configurations_max: int = CONFIGURATIONS_MAX,
-) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-    """The verdict on each key, by number, and so many configurations as it had at most.
-
-    Key k's operations are rows `starts[k]` up to `starts[k + 1]`, sorted by `invoked`. Values are
-    any numbers: `a` is read, written or expected, and a CAS writes `b`. `returned`: NEVER if the
-    outcome is unknown, so that the operation may take effect at any time after, or never. What
-    begins where another returns is concurrent with it. `initial` is every key's first value.
-    Operations that say nothing, as a write that failed, are left out by the caller.
-    """
-    columns = (f.astype(np.int64), a, b, invoked, returned, returned)
-    return judge_table(starts, np.stack(columns, axis=1), initial, configurations_max)
-
-
 def judge_table(
     starts: _Table, rows: _Table, initial: int, configurations_max: int
 ) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-    """As `judge`, given (f, a, b, invoked, returned, returned) a row; the last column is
-    used up.
+    """The verdict on each key, by number, and so many configurations as it had at most.
+
+    Key k's operations are rows `starts[k]` up to `starts[k + 1]`, sorted by when they begin: (f, a,
+    b, invoked, returned, returned), of which the last column is used up. Values are any numbers:
+    `a` is read, written or expected, and a CAS writes `b`. `returned`: NEVER if the outcome is
+    unknown, so that the operation may take effect at any time after, or never. What begins where
+    another returns is concurrent with it. `initial` is every key's first value. Operations that say
+    nothing, as a write that failed, are left out by the caller.
     """
-    if (rows[:, _RETURNED] == NEVER).any():
-        _expire(starts, rows)
     places = max(2 * _LINEAR_MAX, 1 << (2 * configurations_max - 1).bit_length())
     sets: _Table = np.zeros((3, 4, places), np.int64)
     sets[:, _ABOUT, _ROOM] = configurations_max
     pending: _Table = np.zeros((11, _SLOTS_MAX + 2), np.int64)
-    verdicts: NDArray[np.int8] = np.empty(len(starts) - 1, np.int8)
+    verdicts: NDArray[np.int8] = np.full(len(starts) - 1, OPEN, np.int8)
     peaks: _Table = np.empty(len(starts) - 1, np.int64)
+    judge_zones(starts, rows, initial, verdicts)
+    if (rows[:, _RETURNED] == NEVER).any():
+        _expire(starts, rows, verdicts)
     first, second, seen = sets
     _judge(starts, rows, initial, first, second, seen, pending, verdicts, peaks)
     return verdicts, peaks
@@ -109,8 +96,11 @@ def _judge(
     verdicts: NDArray[np.int8],
     peaks: _Table,
 ) -> None:
-    """Writes each key's verdict and peak."""
+    """Writes the verdict and the peak of each key that is not known to be valid."""
     for key in range(len(verdicts)):
+        if verdicts[key] == VALID:
+            peaks[key] = 1
+            continue
         pending[_STATUS, _COUNT] = pending[_STATUS, _OCCUPIED] = pending[_STATUS, _UNKNOWN] = 0
         pending[_STATUS, _EXPIRY] = NEVER
         _clear(seen)
@@ -178,7 +168,7 @@ def _begin(rows: _Table, row: int, now: int, current: _Table, pending: _Table) -
 
 
 @compiled
-def _expire(starts: _Table, rows: _Table) -> None:
+def _expire(starts: _Table, rows: _Table, verdicts: NDArray[np.int8]) -> None:
     """For each operation with unknown outcome, when the last returns that needs what it writes.
 
     That one reads or expects the value. Where a CAS was seen to fail, any value may be needed.
@@ -188,36 +178,24 @@ def _expire(starts: _Table, rows: _Table) -> None:
         unknown = 0
         for row in range(begin, end):
             unknown += rows[row, _RETURNED] == NEVER
-        if not unknown:
+        if not unknown or verdicts[key] == VALID:
             continue
-        places = 2
-        while places < 2 * (end - begin):
-            places *= 2
+        places = size_for(end - begin)
         values: _Table = np.empty(places, np.int64)
-        until: _Table = np.full(places, _NOTHING)
-        failed = _NOTHING
+        until: _Table = np.full(places, NOTHING)
+        failed = NOTHING
         for row in range(begin, end):
             f, needed, returned = rows[row, _F], rows[row, _A], rows[row, _RETURNED]
             if f == FAILED_CAS:
                 failed = max(failed, returned)
             elif f == CAS or (f == READ and returned != NEVER):
-                at = _place(values, until, needed)
+                at = place_of(values, until, needed)
                 values[at] = needed
                 until[at] = max(until[at], returned)
         for row in range(begin, end):
             if rows[row, _RETURNED] == NEVER:
                 written = rows[row, _B] if rows[row, _F] == CAS else rows[row, _A]
-                rows[row, _EXPIRES] = max(until[_place(values, until, written)], failed)
-
-
-@compiled
-def _place(values: NDArray[np.int64], until: NDArray[np.int64], value: int) -> int:
-    """Where a table has the value, or has room for it."""
-    last = len(values) - 1
-    at = _hash(value, value) & last
-    while until[at] != _NOTHING and values[at] != value:
-        at = (at + 1) & last
-    return at
+                rows[row, _EXPIRES] = max(until[place_of(values, until, written)], failed)
 
 
 @compiled
@@ -426,7 +404,7 @@ def _add(those: _Table, value: int, mask: int, unknown: int) -> None:
             at = _vacancy(those, those[_VALUE, one], those[_MASK, one] & ~unknown)
             those[_TABLE, at] = those[_ABOUT, _GENERATION] << 32 | one
     last = those.shape[1] - 1
-    at = _hash(value, mask & ~unknown) & last
+    at = hashed(value, mask & ~unknown) & last
     while those[_TABLE, at] >> 32 == those[_ABOUT, _GENERATION]:
         if _suffices(those, those[_TABLE, at] & 0xFFFFFFFF, value, mask, unknown):
             return
@@ -465,13 +443,7 @@ def _append(those: _Table, value: int, mask: int) -> bool:
 def _vacancy(those: _Table, value: int, known: int) -> int:
     """The place in the table for a member that is not in it."""
     last: int = those.shape[1] - 1
-    at = _hash(value, known) & last
+    at = hashed(value, known) & last
     while those[_TABLE, at] >> 32 == those[_ABOUT, _GENERATION]:
         at = (at + 1) & last
     return at
-
-
-@compiled
-def _hash(value: int, known: int) -> int:
-    mixed = value * _MIX_VALUE ^ known * _MIX_MASK
-    return mixed ^ mixed >> 29 ^ mixed >> 47

@@ -60,6 +60,10 @@ class Environment(Protocol):
     def disk_faults(self) -> Mapping[str, Sequence[str]]:
         """What can be done to a disk, and to those of which nodes."""
 
+    @property
+    def features(self) -> Mapping[str, tuple[int, int]]:
+        """The lowest and the highest level at which each of its features can be finalized."""
+
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
         """A client of keys and values that is not open yet."""
 

@@ -25,6 +25,7 @@ class ExternalEnvironment:
         self.bootstrap_servers = spec.bootstrap_servers
         self._control = Control(spec.control) if spec.control else None
         self.disk_faults: Mapping[str, Sequence[str]] = {}
+        self.features: Mapping[str, tuple[int, int]] = {}
 
     @property
     def controllers(self) -> Sequence[str]:

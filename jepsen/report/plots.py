@@ -37,6 +37,7 @@ SHADES = {
     "remove-voter": "#dce775",
     "remove-broker": "#aed581",
     "reassign": "#a1887f",
+    "lower-feature": "#fff176",
     "skew": "#f06292",
     "break-disk": "#90a4ae",
 }

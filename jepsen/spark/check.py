@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as sql
 
 from jepsen.checkers.linearizable import Budget
-from jepsen.checkers.registry import LINEARIZABLE, checker_named, model_named
+from jepsen.checkers.registry import LINEARIZABLE, TRACE, checker_named, model_named
 from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.spark.cycles import check_cycles
 from jepsen.spark.findings import Findings, kept
@@ -18,6 +18,7 @@ from jepsen.spark.linearizable import Limits, check_linearizable
 from jepsen.spark.loading import load
 from jepsen.spark.search import INVALID, UNKNOWN
 from jepsen.spark.series import keep_series
+from jepsen.spark.trace import check_trace
 from jepsen.spark.tuning import tune
 from jepsen.spark.whole import check_histories
 
@@ -67,6 +68,8 @@ def check(
     What is made on the way goes below `scratch`, which every worker must see. Raises InputError for
     files that are no histories, or not of this checker.
     """
+    if question.checker == TRACE:
+        return _told(check_trace(spark, files, scratch), files, question, folder)
     histories = load(spark, files, failures, scratch)
     verdicts = judge(spark, histories, question, folder, scratch)
     if series:
@@ -79,10 +82,16 @@ def judge(
 ) -> dict[str, Verdict]:
     """As `check`, of histories that are loaded."""
     tune(spark, histories.rows)
-    found = _found(histories, question, scratch)
+    return _told(_found(histories, question, scratch), histories.names, question, folder)
+
+
+def _told(
+    found: Findings, names: Sequence[str], question: Question, folder: Path
+) -> dict[str, Verdict]:
+    """By history its verdict; of those named also where nothing was found."""
     verdicts = kept(found.verdicts, folder / "verdicts")
     anomalies = kept(found.anomalies, folder / "anomalies")
-    return _nothing(histories, question) | _summed_up(verdicts, anomalies)
+    return _nothing(names, question) | _summed_up(verdicts, anomalies)
 
 
 def _found(histories: Histories, question: Question, scratch: Path) -> Findings:
@@ -99,12 +108,10 @@ def _found(histories: Histories, question: Question, scratch: Path) -> Findings:
     return Findings.of_rows(kept(rows, scratch / "rows"))
 
 
-def _nothing(histories: Histories, question: Question) -> dict[str, Verdict]:
+def _nothing(names: Sequence[str], question: Question) -> dict[str, Verdict]:
     """The verdicts on histories in which no client did anything."""
     name = "kafka" if question.checker == KAFKA_LOG else question.checker
-    return dict.fromkeys(
-        histories.names, checker_named(name, model_named(question.model), Budget)([])
-    )
+    return dict.fromkeys(names, checker_named(name, model_named(question.model), Budget)([]))
 
 
 def _summed_up(verdicts: DataFrame, anomalies: DataFrame) -> dict[str, Verdict]:

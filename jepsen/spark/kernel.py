@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from jepsen import compiled
-from jepsen.compiled.codes import FAILED_CAS, OPEN
+from jepsen.compiled.codes import OPEN
 from jepsen.spark import segments
 from jepsen.spark.packing import (
     COLUMNS,
@@ -23,6 +23,7 @@ from jepsen.spark.packing import (
     OTHER,
     PACKAGES_SQL,
     coded,
+    dense,
     packages,
     unpacked,
 )
@@ -119,22 +120,20 @@ def judged(batches: Iterable[pa.RecordBatch], initial: int, hot: int) -> pa.Reco
 
     OPEN are those with other operations or values than the search knows, and with more than `hot`.
     """
-    from jepsen.compiled.registers import judge
+    from jepsen.compiled.registers import CONFIGURATIONS_MAX, judge_table
+    from jepsen.compiled.sorting import sorted_rows
 
     keys, histories, found = unpacked(batches)
     of_key, all_keys = coded(pa.chunked_array([keys]))
     of_history, all_histories = coded(pa.chunked_array([histories]))
-    both, numbers = np.unique(of_history * len(all_keys) + of_key, return_inverse=True)
+    numbers = of_history * len(all_keys) + of_key
+    both, numbers = dense(numbers, len(all_histories) * len(all_keys))
     key = numbers[found.key]
     operations = np.bincount(key, minlength=len(both))
     left = np.bincount(key[found.f == OTHER], minlength=len(both)) > 0
     left |= operations > hot
-    said = np.flatnonzero((found.f <= FAILED_CAS) & ~left[key])
-    order = said[np.lexsort((found.invoked[said], key[said]))]
-    counts = np.bincount(key[order], minlength=len(both))
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    f, a, b, invoked, returned = (column[order] for column in found[1:])
-    verdicts, _ = judge(starts, f, a, b, invoked, returned, initial)
+    starts, rows = sorted_rows(key, *found[1:], left)
+    verdicts, _ = judge_table(starts, rows, initial, CONFIGURATIONS_MAX)
     verdicts[left] = OPEN
     arrays = [
         all_histories.take(pa.array(both // max(1, len(all_keys)))),

@@ -1,8 +1,8 @@
 """JSON lines as columns: what a stream reads, without an object for each line.
 
-Lines as `jepsen.history.to_json` writes them, with plain values, are taken apart by one regular
-expression over all of them; their values need not be read, since text is what the table has. All
-other lines go through `from_json`, one by one, and come out the same.
+Lines as `jepsen.history.to_json` writes them, with plain values, are taken apart by a compiled loop
+over their bytes; their values need not be read, since text is what the table has. All other lines
+go through `from_json`, one by one, and come out the same.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jepsen.compiled import available
 from jepsen.history import HistoryError, OpType, from_json
 from jepsen.spark.schema import NULL, OPERATIONS, text_of
 
@@ -36,15 +37,8 @@ LINES = pa.schema(
 )
 """A row a line. `begin`: its first byte; `process` is null where it is no client's; `value`, `key`
 and `error` are text as in `OPERATIONS`."""
-_NATURAL = "(?:0|[1-9][0-9]{0,17})"
-_ATOM = r'(?:null|true|false|0|-?[1-9][0-9]{0,99}|"[^"\\\x00-\x1f]*")'
-_PLAIN = (
-    rf'^\{{"index":(?P<index>{_NATURAL}),"time":(?P<time>{_NATURAL}),'
-    rf'"process":(?P<process>{_NATURAL}),"type":"(?P<type>invoke|ok|fail|info)",'
-    rf'"f":"(?P<f>[^"\\\x00-\x1f]+)","value":(?P<value>{_ATOM}|\[(?:{_ATOM}(?:,{_ATOM})*)?\])'
-    rf'(?:,"key":(?P<key>{_ATOM}))?\}}\n$'
-)
-"""Values that are written in one way only, so that their text is that of `text_of`."""
+COMPILED_MIN = 5_000
+"""For fewer lines it takes longer to load what is compiled than to do without."""
 _LINE_FEED = ord("\n")
 _INVOKE = str(OpType.INVOKE)
 
@@ -62,32 +56,56 @@ class Paired(NamedTuple):
 
 def lines_of(data: bytes, begins: NDArray[np.int64]) -> pa.Table:
     """`LINES` of complete lines, and where each begins. Raises HistoryError."""
-    if not data:
-        return LINES.empty_table()
-    lines = _texts(data)
-    fields = pc.extract_regex(lines, _PLAIN)
-    is_plain = fields.is_valid()
-    plain = {name: pc.struct_field(fields.drop_null(), name) for name in fields.type.names}
-    plain["begin"] = pa.array(begins).filter(is_plain)
-    plain["key"] = pc.if_else(pc.equal(plain["key"], ""), NULL, plain["key"])
-    plain["error"] = pa.nulls(len(plain["key"]), pa.string())
-    table = pa.table([plain[one.name].cast(one.type) for one in LINES], LINES)
-    if len(table) == len(lines):
-        return table
-    others = pc.invert(is_plain)
-    read = _read(lines.filter(others).to_pylist(), pa.array(begins).filter(others).to_pylist())
-    return pa.concat_tables([table, read]).sort_by("begin")
+    ends: NDArray[np.int64] = np.flatnonzero(np.frombuffer(data, np.uint8) == _LINE_FEED) + 1
+    plain, others = _plain(data, begins, ends)
+    if not len(others):
+        return plain
+    starts: NDArray[np.int64] = np.append(0, ends)
+    texts = [data[starts[one] : ends[one]].decode(errors="replace") for one in others.tolist()]
+    return pa.concat_tables([plain, _read(texts, begins[others].tolist())]).sort_by("begin")
 
 
-def _texts(data: bytes) -> pa.StringArray:
-    """The lines, each with its line feed, as one array that shares the memory."""
+def _plain(
+    data: bytes, begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[pa.Table, NDArray[np.int64]]:
+    """`LINES` of what the compiled loop understands, and the numbers of the other lines."""
+    if len(ends) < COMPILED_MIN or not available() or not _is_text(data):
+        return LINES.empty_table(), np.arange(len(ends))
+    from jepsen.compiled import lines
+
+    whole = np.frombuffer(data, np.uint8)
+    found = lines.find_fields(whole, ends)
+    understood = found[:, lines.TYPE] != lines.NOT_UNDERSTOOD
+    mine = found[understood]
+    f, value, key, error = (
+        _gathered(*lines.gathered(whole, mine[:, column : column + 2]))
+        for column in (lines.F, lines.VALUE, lines.KEY, lines.ERROR)
+    )
+    nothing = pa.scalar(None, pa.string())
+    columns = {
+        "begin": begins[understood],
+        "index": mine[:, lines.INDEX],
+        "time": mine[:, lines.TIME],
+        "process": mine[:, lines.PROCESS],
+        "type": pa.array(lines.TYPES).take(pa.array(mine[:, lines.TYPE])),
+        "f": f,
+        "value": value,
+        "key": pc.if_else(pc.equal(key, ""), NULL, key),
+        "error": pc.if_else(pc.is_in(error, pa.array(["", NULL])), nothing, error),
+    }
+    return pa.table(columns, LINES), np.flatnonzero(~understood)
+
+
+def _is_text(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError:
-        return pa.array([line.decode(errors="replace") for line in data.splitlines(keepends=True)])
-    ends: NDArray[np.int64] = np.flatnonzero(np.frombuffer(data, np.uint8) == _LINE_FEED) + 1
-    offsets: NDArray[np.int32] = np.append(0, ends).astype(np.int32)
-    return pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(data))
+        return False
+    return True
+
+
+def _gathered(ends: NDArray[np.int32], texts: NDArray[np.uint8]) -> pa.StringArray:
+    return pa.StringArray.from_buffers(len(ends) - 1, pa.py_buffer(ends), pa.py_buffer(texts))
 
 
 def _read(text: Sequence[str], begins: Sequence[int]) -> pa.Table:

@@ -19,7 +19,7 @@ from jepsen.compiled.codes import CAS, FAILED_CAS, NEVER, READ, WRITE
 from jepsen.spark.schema import NULL, READ_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 SILENT, OTHER = 4, 5
 """What an operation does besides what `jepsen.compiled.codes` has. SILENT: it says nothing, and is
@@ -28,24 +28,24 @@ NIL = -(2**63)
 """The code of nil; other values have eighteen digits at most."""
 COLUMNS = tuple(name for name in READ_COLUMNS if name != "process")
 """What packages are made of."""
+_NUMBERS = ("key", "f", "a", "b", "invoked", "took")
 PACKAGES = pa.schema(
     [
         pa.field("part", pa.int32(), nullable=False),
         pa.field("keys", pa.list_(pa.string()), nullable=False),
         pa.field("histories", pa.list_(pa.string()), nullable=False),
-        *(
-            pa.field(name, pa.binary(), nullable=False)
-            for name in ("key", "f", "a", "b", "invoked", "returned")
-        ),
+        *(pa.field(name, pa.binary(), nullable=False) for name in _NUMBERS),
     ]
 )
 """A row a package. `keys` and `histories` are a text each for every key in it, `key` refers to
 these by place (int32). `f` is int8; `a` is what is read, written or expected, `b` what a cas
-writes, `invoked` and `returned` are lines: int64."""
+writes, `invoked` the line at which it begins, and `took` how many lines later it returns, 0 if it
+never does: all int32 if all numbers of a piece have room there, else int64."""
 PACKAGES_SQL = (
     "part int, keys array<string>, histories array<string>, key binary, f binary, a binary, "
-    "b binary, invoked binary, returned binary"
+    "b binary, invoked binary, took binary"
 )
+_SMALL_NIL = -(2**31)
 _NUMBER = f"-?[1-9][0-9]{{0,17}}|0|{NULL}"
 _PAIR = rf"^\[(?P<one>{_NUMBER}),(?P<other>{_NUMBER})\]$"
 _FUNCTIONS = {"read": READ, "write": WRITE, "cas": CAS}
@@ -90,38 +90,69 @@ def _packages(piece: pa.Table, parts: int) -> pa.RecordBatch:
     # The number that a key has among those of its part.
     place = np.empty_like(key_order)
     place[key_order] = np.arange(len(key_order)) - key_ends[key_part[key_order]]
-    row_part = key_part[found.key]
-    order = np.argsort(row_part, kind="stable")
-    ends: Array = np.searchsorted(row_part[order], np.arange(parts + 1))
-    columns = [place[found.key[order]].astype(np.int32), *(one[order] for one in found[1:])]
-    rows = []
-    for part in np.flatnonzero(np.diff(ends)).tolist():
-        mine = slice(key_ends[part], key_ends[part + 1])
-        here = slice(ends[part], ends[part + 1])
-        texts = keys[mine].to_pylist(), histories[mine].to_pylist()
-        rows.append((part, *texts, *(one[here].tobytes() for one in columns)))
+    ends, columns = _parted(found, key_part, place, parts)
     arrays = [
-        pa.array(column, field.type)
-        for column, field in zip(zip(*rows, strict=True), PACKAGES, strict=True)
+        pa.array(np.arange(parts, dtype=np.int32)),
+        *(
+            pa.ListArray.from_arrays(key_ends.astype(np.int32), texts)
+            for texts in (keys, histories)
+        ),
+        *(_cut(column, ends) for column in columns),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=PACKAGES)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=PACKAGES)
+    filled = np.diff(ends) > 0
+    return batch if filled.all() else batch.filter(pa.array(filled))
+
+
+def _cut(column: Array, ends: Array) -> pa.Array:
+    """The bytes of each part, where they are."""
+    offsets = pa.array((ends * column.itemsize).astype(np.int32)).buffers()[1]
+    return pa.Array.from_buffers(
+        pa.binary(), len(ends) - 1, [None, offsets, pa.py_buffer(column)], 0
+    )
+
+
+def _parted(
+    found: Operations, key_part: Array, key_place: Array, parts: int
+) -> tuple[Array, tuple[Array, ...]]:
+    """(where each part begins, and the last ends; the columns of `PACKAGES` that are numbers)."""
+    from jepsen.compiled.parting import are_small, parted
+
+    columns, rows = tuple(found[2:]), len(found.f)
+    small = are_small(found.f, columns, NIL)
+    kind, nil = (np.int32, _SMALL_NIL) if small else (np.int64, NIL)
+    key: Array = np.empty(rows, np.int32)
+    f: Array = np.empty(rows, np.int8)
+    out: Array = np.empty((len(columns), rows), kind)
+    ends: Array = np.zeros(parts + 1, np.int64)
+    parted(found.key, found.f, columns, key_part, key_place, (NIL, nil), ends[1:], (key, f, out))
+    return ends, (key, f, *out)
 
 
 def _parts_of(keys: pa.Array, histories: pa.Array, parts: int) -> Array:
     """The part that each key belongs to, whoever asks; as small numbers, which are sorted fast."""
+    began = {one: crc32(one.encode()) for one in pc.unique(histories).to_pylist()}
     both = zip(histories.to_pylist(), keys.to_pylist(), strict=True)
-    hashes = (crc32(key.encode(), crc32(history.encode())) % parts for history, key in both)
-    return np.fromiter(hashes, np.uint16, len(keys))
+    hashes = [crc32(key.encode(), began[history]) for history, key in both]
+    return (np.array(hashes, np.int64) % parts).astype(np.uint16)
 
 
 def _numbered(piece: pa.Table) -> tuple[pa.Array, pa.Array, Operations]:
     """(the text of each key, that of its history, the operations)."""
     key, keys = coded(piece.column("key"))
     history, histories = coded(piece.column("history"))
-    both, numbers = np.unique(history * len(keys) + key, return_inverse=True)
+    both, numbers = dense(history * len(keys) + key, len(histories) * len(keys))
     own_keys = keys.take(pa.array(both % len(keys)))
     own_histories = histories.take(pa.array(both // len(keys)))
     return own_keys, own_histories, Operations(numbers, *_operations(piece))
+
+
+def dense(numbers: Array, below: int) -> tuple[Array, Array]:
+    """(those that there are, the place among them of each): as `np.unique`, and seldom sorts."""
+    if below > 2 * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    there = np.bincount(numbers, minlength=below) > 0
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
 
 
 def coded(column: pa.ChunkedArray) -> tuple[Array, pa.Array]:
@@ -198,12 +229,20 @@ def unpacked(batches: Iterable[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, Ope
     own = list(batches)
     table = pa.Table.from_batches(own) if own else PACKAGES.empty_table()
     keys, histories = (_flat(table.column(name)) for name in ("keys", "histories"))
-    key_counts = pc.list_value_length(table.column("keys")).to_numpy()
-    rows = pc.binary_length(table.column("f")).to_numpy()
-    first: Array = np.repeat(np.cumsum(key_counts) - key_counts, rows)
-    key = first + _numbers(table.column("key"), np.int32)
-    f = _numbers(table.column("f"), np.int8)
-    others = [_numbers(table.column(name), np.int64) for name in Operations._fields[2:]]
+    key_counts = pc.list_value_length(table.column("keys")).to_pylist()
+    rows = pc.sum(pc.binary_length(table.column("f"))).as_py() or 0
+    f: Array = np.empty(rows, np.int8)
+    columns: Array = np.empty((5, rows), np.int64)
+    at = first = 0
+    texts = zip(*(table.column(name) for name in _NUMBERS), strict=True)
+    for count, (key, what, *numbers) in zip(key_counts, texts, strict=True):
+        here = slice(at, at + len(what.as_buffer()))
+        f[here] = _read(what, np.int8)
+        columns[0, here] = _read(key, np.int32)
+        columns[0, here] += first
+        _widen(numbers, columns[1:, here])
+        at, first = here.stop, first + count
+    key, *others = columns
     return keys, histories, Operations(key, f, *others)
 
 
@@ -211,6 +250,17 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays([pa.array([], pa.string()), *(one.flatten() for one in column.chunks)])
 
 
-def _numbers(column: pa.ChunkedArray, kind: Any) -> Array:
-    """The numbers of all packages, one after the other."""
-    return np.frombuffer(b"".join(column.to_pylist()), kind)
+def _read(text: pa.BinaryScalar, kind: Any) -> Array:
+    return np.frombuffer(text.as_buffer(), kind)
+
+
+def _widen(numbers: Sequence[pa.BinaryScalar], columns: Array) -> None:
+    """Writes (a, b, invoked, returned) of a package."""
+    small = len(numbers[0].as_buffer()) < columns[0].nbytes
+    for number, column in zip(numbers, columns, strict=True):
+        column[:] = _read(number, np.int32 if small else np.int64)
+    if small:
+        values = columns[:2]
+        values[values == _SMALL_NIL] = NIL
+    _, _, invoked, took = columns
+    columns[3] = np.where(took == 0, NEVER, invoked + took)

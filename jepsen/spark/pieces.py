@@ -118,15 +118,24 @@ def rows_of_keys(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `OPERATIONS` of these keys: (history, key as text)."""
     keys = pa.array({key for _, key in wanted}, pa.string())
-    # A key is in few places, as a rule: by row groups there is less to read.
-    groups = (one._replace(row_groups=(group,)) for one in pieces for group in one.row_groups)
-    for piece in groups:
-        if not _is_in(read_piece(piece, ("key",)), keys).any():
+    for whole in pieces:
+        # A key is in few places, as a rule: by row groups there is less to read.
+        piece = whole._replace(row_groups=_groups_with(keys, whole))
+        if not piece.row_groups:
             continue
         table = read_piece(piece, OPERATIONS.names)
         found = table.filter(pa.array(_is_in(table, keys))).cast(OPERATIONS)
         both = zip(found["history"].to_pylist(), found["key"].to_pylist(), strict=True)
         yield from found.filter(pa.array([one in wanted for one in both])).to_batches()
+
+
+def _groups_with(keys: pa.Array, piece: Piece) -> tuple[int, ...]:
+    """The row groups in which any of the keys is."""
+    metadata = pq.read_metadata(piece.path)
+    rows = [metadata.row_group(group).num_rows for group in piece.row_groups]
+    found = np.flatnonzero(_is_in(read_piece(piece, ("key",)), keys))
+    places = np.searchsorted(np.cumsum(rows), found, side="right")
+    return tuple(piece.row_groups[place] for place in np.unique(places).tolist())
 
 
 def _is_in(table: pa.Table, keys: pa.Array) -> Any:

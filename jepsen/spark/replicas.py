@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.errors import PythonException
 
 from jepsen.checkers.replicas import SHOWN_MAX, diverged, verdict_of
 from jepsen.dumps import read_dump
-from jepsen.errors import InputError
-from jepsen.spark.findings import kept
-from jepsen.spark.schema import ddl
+from jepsen.spark.findings import kept, refused_by_tasks
+from jepsen.spark.schema import batches_of, ddl
+from jepsen.spark.tuning import tune_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,8 +29,6 @@ _HELD = pa.schema(
         pa.field("record", pa.string()),
     ]
 )
-_BATCH_ROWS = 10_000
-_REFUSED = re.compile(r"InputError: (.+)")
 # What is brought to one place by partition and offset needs no further exchange, and of records
 # that are the same everywhere nothing is kept.
 _PLACES = """
@@ -52,15 +47,11 @@ def check_dumps(spark: SparkSession, files: Sequence[str], scratch: Path) -> Ver
     """As `jepsen.checkers.replicas.check_replicas`, of a dump of each replica. Every worker must
     see the files and what is below `scratch`. Raises InputError, naming file and line.
     """
+    tune_for(spark, map(Path, files))
     numbers = spark.range(0, len(files), numPartitions=len(files))
     held = numbers.mapInArrow(partial(_read, files=tuple(files)), ddl(_HELD))
-    try:
+    with refused_by_tasks():
         places = kept(spark.sql(_PLACES, held=held), scratch / "places")
-    except PythonException as error:
-        refused = _REFUSED.search(str(error))
-        if refused is None:
-            raise
-        raise InputError(refused[1]) from None
     (counts,) = places.selectExpr("count(*) AS shared", "count(records) AS wrong").collect()
     wrong = places.where("records IS NOT NULL").orderBy("partition", "offset").limit(SHOWN_MAX)
     found = [
@@ -73,10 +64,5 @@ def check_dumps(spark: SparkSession, files: Sequence[str], scratch: Path) -> Ver
 def _read(batches: Iterable[pa.RecordBatch], *, files: Sequence[str]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column("id").to_pylist():
-            records = read_dump(Path(files[number]))
-            while chunk := list(islice(records, _BATCH_ROWS)):
-                rows = [files[number]] * len(chunk), *zip(*chunk, strict=True)
-                columns = [
-                    pa.array(one, field.type) for one, field in zip(rows, _HELD, strict=True)
-                ]
-                yield pa.RecordBatch.from_arrays(columns, schema=_HELD)
+            file = files[number]
+            yield from batches_of(((file, *held) for held in read_dump(Path(file))), _HELD)

@@ -21,6 +21,7 @@ written in several ways; `ATOM` is what can not.
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -65,6 +66,7 @@ ATOM = r'^(null|0|-?[1-9][0-9]*|"[^"\\\\]*")$'
 NULL = "null"
 _EDN_MARK = "#"
 _CACHED_MAX = 100_000
+_BATCH_ROWS = 10_000
 
 
 def text_of(value: Any) -> str:
@@ -131,13 +133,19 @@ def row_of(history: str, lenient: bool, operation: Operation) -> tuple[Any, ...]
     )
 
 
-def batch_of(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Rows of `OPERATIONS` as an Arrow batch."""
+def batch_of(rows: Sequence[tuple[Any, ...]], schema: pa.Schema = OPERATIONS) -> pa.RecordBatch:
+    """Rows of the schema, one at least, as an Arrow batch."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     arrays = [
-        pa.array(column, type=field.type) for column, field in zip(columns, OPERATIONS, strict=True)
+        pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=OPERATIONS)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def batches_of(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows, as they come, in Arrow batches."""
+    while some := list(islice(rows, _BATCH_ROWS)):
+        yield batch_of(some, schema)
 
 
 READ_COLUMNS = (

@@ -51,10 +51,10 @@ VERDICTS = pa.schema(
     ]
 )
 """A row a key. `refused` says why the operations are none of the model's, `detail` is JSON."""
+ANOMALIES_SQL = "array<struct<name: string, detail: string, lines: array<long>, allowed: boolean>>"
 VERDICTS_SQL = (
     "history string, key string, valid string, operations long, method string, why_unknown string, "
-    "refused string, anomalies array<struct<name: string, detail: string, lines: array<long>, "
-    "allowed: boolean>>"
+    f"refused string, anomalies {ANOMALIES_SQL}"
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,11 +49,18 @@ def stage(files: Sequence[str], failures: str, folder: Path) -> None:
 
 def rows_of(file: str, failures: str) -> Iterator[tuple[object, ...]]:
     """The rows of `OPERATIONS` of a history in text. Raises InputError, naming the file."""
-    try:
-        form, ops = _history(Path(file))
+    with readable(file):
+        form, ops = operations_in(file)
         lenient = failures == "ignore" or (failures == "auto" and form is Format.EDN)
         for operation in ended_operations(ops):
             yield row_of(file, lenient, operation)
+
+
+@contextmanager
+def readable(file: str) -> Iterator[None]:
+    """Raises InputError, naming the file, where it turns out to be no history."""
+    try:
+        yield
     except UnicodeDecodeError:
         raise InputError(f"{file}: no history: it is not text") from None
     except ValueError as error:
@@ -66,11 +74,11 @@ def history_file(path: Path) -> Path:
     return path / "history.jsonl" if path.is_dir() else path
 
 
-def _history(path: Path) -> tuple[Format, Iterator[Op]]:
-    """JSON lines are read while they are used; the other forms are small."""
-    path = history_file(path)
-    with path.open(encoding="utf-8", newline="\n") as file:
-        first = file.readline()
+def operations_in(file: str) -> tuple[Format, Iterator[Op]]:
+    """JSON lines are read while they are used; the other forms are small. See `readable`."""
+    path = history_file(Path(file))
+    with path.open(encoding="utf-8", newline="\n") as opened:
+        first = opened.readline()
     if first.startswith("{") and _is_json_lines(first):
         return Format.JSON_LINES, _json_lines(path)
     text = path.read_text(encoding="utf-8")

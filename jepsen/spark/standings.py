@@ -1,9 +1,11 @@
 """Keys judged one by one while their history is written: each micro-batch from what is known.
 
 A task has the keys of one partition, the same each time. It finds what was known of them before in
-two files (`STANDINGS` and `NEEDED`) below the folder of the last micro-batch, judges the keys that
-have news, and leaves what is known now below the folder of this one. So a micro-batch that comes
-again after a failure finds the same as the first time, and nothing is counted twice.
+`STANDINGS` below the folder of the last micro-batch, judges the keys that have news, and leaves
+what is known now below the folder of this one. The operations that are still needed (`NEEDED`) stay
+below the folder of the micro-batch that had the last news of their key, to which its standing
+refers: a key without news costs nothing. No file changes, so a micro-batch that comes again after
+a failure finds the same as the first time, and nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark import TaskContext
 
 from jepsen import compiled
@@ -47,9 +48,12 @@ STANDINGS = pa.schema(
         pa.field("operations", pa.int64(), nullable=False),
         pa.field("valid", pa.string(), nullable=False),
         pa.field("why_unknown", pa.string(), nullable=False),
+        pa.field("needs", pa.int64(), nullable=False),
+        pa.field("kept", pa.int64(), nullable=False),
     ]
 )
-"""A row a key: its `Standing`, how many operations have ended, and the verdict so far."""
+"""A row a key: its `Standing`, how many operations have ended, the verdict so far, how many
+operations it needs, and the number of the micro-batch below whose folder they are."""
 NEEDED = pa.schema([OPERATIONS.field(name) for name in READ_COLUMNS])
 """The operations that the standings need."""
 _SEEN = pa.schema(
@@ -58,30 +62,38 @@ _SEEN = pa.schema(
             pa.field(name, pa.int64())
             for name in ("keys", "operations", "keys_invalid", "keys_unknown")
         ),
-        *(pa.field(name, pa.string()) for name in ("why_unknown", "refused", "anomalies")),
+        *(pa.field(name, pa.string()) for name in ("why_unknown", "refused", "anomalies", "kept")),
     ]
 )
-"""What a task says of all of its keys. JSON lists are `why_unknown`, and `anomalies` (name, detail,
-lines, key) of those with news."""
+"""What a task says of all of its keys. JSON lists are `why_unknown`, `anomalies` (name, detail,
+lines, key) of those with news, and `kept`: the micro-batches whose folders still are needed."""
 _SEEN_SQL = (
     "keys long, operations long, keys_invalid long, keys_unknown long, why_unknown string, "
-    "refused string, anomalies string"
+    "refused string, anomalies string, kept string"
 )
 
 
 COMPILED_MIN = 5_000
 """From so many operations a task on it pays to load the compiled search."""
+LIVE_SHARE_MIN = 0.25
+"""Of a file of `NEEDED`; with less, what is needed of it is moved on."""
 
 
 class Asked(NamedTuple):
     """What a task is to find out, and where what is known stands."""
 
     question: Question
-    before: Path | None
-    """Of the last micro-batch, if there was one."""
-    after: Path
+    scratch: Path
+    before: int | None
+    """The last micro-batch, if there was one."""
+    number: int
+    """Of this one."""
     shown_max: int
     """Anomalies that a task hands back, the first in the history."""
+
+    def folder(self, number: int) -> Path:
+        """Where a micro-batch leaves what is known."""
+        return self.scratch / f"known-{number}"
 
 
 def judged(operations: DataFrame, partitions: int, asked: Asked) -> list[dict[str, Any]]:
@@ -108,34 +120,90 @@ def taken(came: pa.Table, asked: Asked, partition: int, attempt: int) -> pa.Reco
 
     It may run twice, even at the same time, as another `attempt`.
     """
-    name = f"{partition}.parquet"
+    files = _Files(asked, partition, attempt)
     keys = pc.unique(came["key"].filter(pc.is_valid(came["complete_index"])))
-    standings, others = _split(_read(asked.before, f"standings-{name}", STANDINGS), keys)
-    needed, untouched = _split(_read(asked.before, f"needed-{name}", NEEDED), keys)
+    standings, others = _split(files.standings(), keys)
     judge = _Judge(asked.question, lenient=pc.any(came["lenient"]).as_py() or False)
-    news, needs = judge.judge(standings, needed, _split(came, keys)[0])
-    standings = pa.concat_tables([others, news])
-    asked.after.mkdir(parents=True, exist_ok=True)
-    _write(standings, asked.after / f"standings-{name}", attempt)
-    _write(pa.concat_tables([untouched, needs]), asked.after / f"needed-{name}", attempt)
+    news, needs = judge.judge(standings, files.needed(standings), _split(came, keys)[0])
+    others, moved = files.moved(others)
+    counts = dict(zip(*_counts(needs["key"]), strict=True))
+    needed = pa.array([counts.get(key, 0) for key in news["key"].to_pylist()])
+    standings = pa.concat_tables([others, files.kept_here(news, needed)])
+    files.write(standings, pa.concat_tables([needs, moved]))
     return _told(standings, judge, asked.shown_max)
 
 
-def _read(folder: Path | None, name: str, schema: pa.Schema) -> pa.Table:
-    return schema.empty_table() if folder is None else pq.read_table(folder / name).cast(schema)
+def _counts(keys: pa.ChunkedArray) -> tuple[list[str], list[int]]:
+    found = pc.value_counts(keys)
+    return found.field("values").to_pylist(), found.field("counts").to_pylist()
+
+
+class _Files:
+    """What is known of a partition's keys."""
+
+    def __init__(self, asked: Asked, partition: int, attempt: int) -> None:
+        self._asked = asked
+        self._partition = partition
+        self._attempt = attempt
+
+    def standings(self) -> pa.Table:
+        """Of all keys, before this micro-batch."""
+        before = self._asked.before
+        return STANDINGS.empty_table() if before is None else self._read("standings", before)
+
+    def needed(self, standings: pa.Table) -> pa.Table:
+        """The operations that these standings need."""
+        found = [NEEDED.empty_table()]
+        for number in pc.unique(standings["kept"]).to_pylist():
+            keys = standings.filter(pc.equal(standings["kept"], number))["key"]
+            found.append(_split(self._read("needed", number), keys)[0])
+        return pa.concat_tables(found)
+
+    def moved(self, standings: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """(the standings, what is needed of a file most of which nobody needs any more).
+
+        One file is looked at each time.
+        """
+        files = sorted(pc.unique(standings["kept"]).to_pylist())
+        if not files:
+            return standings, NEEDED.empty_table()
+        number = files[self._asked.number % len(files)]
+        is_there = pc.equal(standings["kept"], number)
+        mine = standings.filter(is_there)
+        rows = self._read("needed", number).num_rows
+        if pc.sum(mine["needs"]).as_py() >= LIVE_SHARE_MIN * rows:
+            return standings, NEEDED.empty_table()
+        others = standings.filter(pc.invert(is_there))
+        return pa.concat_tables([others, self.kept_here(mine, mine["needs"])]), self.needed(mine)
+
+    def kept_here(self, standings: pa.Table, needs: pa.Array | pa.ChunkedArray) -> pa.Table:
+        """The standings with what they need below the folder of this micro-batch."""
+        here = pa.repeat(pa.scalar(self._asked.number, pa.int64()), len(standings))
+        columns = {name: standings[name] for name in STANDINGS.names}
+        return pa.table(columns | {"needs": needs, "kept": here}, STANDINGS)
+
+    def write(self, standings: pa.Table, needed: pa.Table) -> None:
+        """What is known now; each file as a whole or not at all."""
+        self._asked.folder(self._asked.number).mkdir(parents=True, exist_ok=True)
+        for name, table in (("standings", standings), ("needed", needed)):
+            path = self._path(name, self._asked.number)
+            mine = path.with_name(f"{path.name}.{self._attempt}")
+            with pa.ipc.new_file(mine, table.schema) as file:
+                file.write(table)
+            mine.replace(path)
+
+    def _read(self, name: str, number: int) -> pa.Table:
+        with pa.memory_map(str(self._path(name, number))) as file:
+            return pa.ipc.open_file(file).read_all()
+
+    def _path(self, name: str, number: int) -> Path:
+        return self._asked.folder(number) / f"{name}-{self._partition}.arrow"
 
 
 def _split(table: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Table]:
     """The rows of these keys, and the others."""
     among = pc.is_in(table["key"], keys)
     return table.filter(among), table.filter(pc.invert(among))
-
-
-def _write(table: pa.Table, path: Path, attempt: int) -> None:
-    """As a whole or not at all."""
-    mine = path.with_name(f"{path.name}.{attempt}")
-    pq.write_table(table, mine)
-    mine.replace(path)
 
 
 def _told(standings: pa.Table, judge: _Judge, shown_max: int) -> pa.RecordBatch:
@@ -150,6 +218,7 @@ def _told(standings: pa.Table, judge: _Judge, shown_max: int) -> pa.RecordBatch:
         "why_unknown": json.dumps(sorted(why)),
         "refused": judge.refused,
         "anomalies": json.dumps(first),
+        "kept": json.dumps(pc.unique(standings["kept"]).to_pylist()),
     }
     return pa.RecordBatch.from_pylist([row], _SEEN)
 
@@ -247,7 +316,14 @@ class _Judge:
         return self._machine
 
 
-_NEW: dict[str, Any] = {"states": None, "since": 0, "until": None, "operations": 0}
+_NEW: dict[str, Any] = {
+    "states": None,
+    "since": 0,
+    "until": None,
+    "operations": 0,
+    "needs": 0,
+    "kept": 0,
+}
 
 
 def _standing(row: dict[str, Any]) -> Standing:

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
+LINE_BYTES = 150
+"""Of a history, and of what a dump tells of a record, roughly."""
 TASK_ROWS = 250_000
 """Operations that one task sorts and checks, roughly."""
+
+
+def tune_for(spark: SparkSession, files: Iterable[Path]) -> None:
+    """As `tune`, by the size of files of lines, as far as there are such files."""
+    tune(spark, sum(path.stat().st_size for path in files if path.is_file()) // LINE_BYTES)
 
 
 def tune(spark: SparkSession, rows: int) -> None:

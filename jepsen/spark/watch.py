@@ -91,29 +91,27 @@ class _ByKey:
         self._partitions = partitions
         self._scratch = scratch
         self._known: list[int] = []
-        """Micro-batches whose standings are there, from which the next one goes on."""
+        """Micro-batches whose folders are there; the next one goes on from the last of them."""
+        self._needed: set[int] = set()
+        """Those whose folders the last one left in use, should the next one come again."""
 
     def judge(self, batch: DataFrame, number: int) -> Seen:
         """What is known with this micro-batch. Raises InputError."""
         batch.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")  # nothing to adapt
-        before = [one for one in self._known if one < number]
-        asked = Asked(
-            self._question,
-            self._folder(before[-1]) if before else None,
-            self._folder(number),
-            SHOWN_MAX,
-        )
+        earlier = [one for one in self._known if one < number]
+        before = earlier[-1] if earlier else None
+        asked = Asked(self._question, self._scratch, before, number, SHOWN_MAX)
         parts = judged(batch, self._partitions, asked)
         refused = next(filter(None, (one["refused"] for one in parts)), "")
         if refused:
             raise refusal(self._history, refused)
-        for old in before[:-1]:
-            shutil.rmtree(self._folder(old))
-        self._known = [*before[-1:], number]
+        needed = {number, *(kept for one in parts for kept in json.loads(one["kept"]))}
+        known = {*earlier, number}
+        for old in known - needed - self._needed:
+            shutil.rmtree(asked.folder(old))
+        self._known = sorted(known & (needed | self._needed))
+        self._needed = needed
         return _seen(parts)
-
-    def _folder(self, number: int) -> Path:
-        return self._scratch / f"known-{number}"
 
 
 def _seen(parts: Sequence[dict[str, Any]]) -> Seen:

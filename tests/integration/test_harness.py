@@ -21,7 +21,7 @@ def results(capsys: pytest.CaptureFixture[str], store: Path, *words: str) -> dic
     return found
 
 
-@pytest.mark.req("J1", "J2", "J3")
+@pytest.mark.req("J1", "J2", "J3", "J4")
 def test_a_real_cluster_is_broken_and_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -31,6 +31,10 @@ def test_a_real_cluster_is_broken_and_judged(
     for f in ("kill", "partition", "heal-all"):
         assert f'"f":"{f}"' in history
     assert list((tmp_path / "latest" / "nodes").glob("*/node.log"))
+    servers = {name: found["checkers"][name] for name in ("metadata", "replicas")}
+    assert [one["valid"] for one in servers.values()] == [True, True], servers
+    assert servers["replicas"]["statistics"]["partitions"] > 3
+    assert servers["replicas"]["statistics"]["batches"] > 0
 
 
 @pytest.mark.req("J2")

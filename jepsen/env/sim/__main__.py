@@ -5,7 +5,8 @@
 faults, fewer operations), and prints how to replay them.
 A scenario is `async def function(world: World) -> None`. The last line of the output is
 `seed N: ok, trace HASH`, or says that the seed failed; the exit status is 0 or 1. `--trace FILE`
-writes every event, so that two runs that should be equal can be compared line by line.
+writes every event, so that two runs that should be equal can be compared line by line; `--servers
+FILE` what servers are seen to do, as lines that `jepsen check --checker trace` judges.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
 
     determinism.prepare()
     cuts = Cuts.parse(options.faults, options.operations)
-    return run_seed(options.target, options.seed, cuts, options.trace)
+    return run_seed(options.target, options.seed, cuts, options.trace, options.servers)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--seed", type=int, default=1)
     Cuts.add_options(run)
     run.add_argument("--trace", help="write every event to this file")
+    run.add_argument("--servers", help="write what servers are seen to do to this file")
     many = commands.add_parser("many", help="run one scenario with many seeds")
     many.add_argument("target", help="the scenario, as module:function")
     many.add_argument("--seeds", type=int, default=20)

@@ -78,6 +78,7 @@ class SimCluster:
     def __post_init__(self) -> None:
         disks = {node_id(name): self.world.node(name).disk for name in self.controller_names}
         self.properties = Properties(quorum_history(disks, DATA, self.directory_ids))
+        self.properties.recorder = self.world.recorder
 
     @property
     def controller_names(self) -> list[str]:

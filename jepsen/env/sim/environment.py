@@ -10,6 +10,7 @@ from jepsen.env.sim.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCl
 from jepsen.env.sim.faults import Fault
 from jepsen.env.voters import change_voters
 from raftctl.localcluster.ports import API_VERSIONS_REQUEST
+from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ class SimEnvironment:
         everybody = (*self.controllers, *self.brokers)
         # A controller that does not know how it has voted must not come back as the same voter.
         return {**dict.fromkeys(DISK_FAULTS, everybody), WIPE: self.brokers}
+
+    @property
+    def features(self) -> Mapping[str, tuple[int, int]]:
+        """See `Environment`."""
+        return SUPPORTED
 
     def start(self) -> None:
         """Starts every node."""

@@ -4,7 +4,8 @@ A property looks at one change (a view of a node or replica before and after one
 process) and at the history so far; it answers with a complaint, or None. Nothing here knows how
 nodes are built: views come from `jepsen.env.sim.watch`, and `jepsen.env.sim.properties` runs all.
 
-This is the quorum and the metadata; partitions are in `jepsen.env.sim.partition_invariants`.
+This is the quorum and the metadata; partitions are in `jepsen.env.sim.partition_invariants`. What
+can be asked of records without knowing when they came is in `jepsen.checkers.metadata`.
 Source: Raft figure 3.
 """
 
@@ -13,11 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jepsen.checkers.metadata import Assignment, is_led_by, is_led_in_sync, may_follow
 from jepsen.env.sim.committed import Entry, Log, ReadLog, lacks
 from jepsen.env.sim.partition_invariants import PartitionHistory
-
-NO_LEADER = -1
-
 
 VoterKey = tuple[int, object]
 """A voter: a node id and which disk it has; None for any."""
@@ -260,20 +259,6 @@ QUORUM_PROPERTIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """A partition as one image has it."""
-
-    partition: str
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    eligible: tuple[int, ...] = ()
-    """Eligible leader replicas (KIP-966)."""
-
-
-@dataclass(frozen=True, slots=True)
 class ImageView:
     """A node's newest published image; `image` compares equal if its content is equal."""
 
@@ -284,6 +269,8 @@ class ImageView:
     assignments: Callable[[], Sequence[Assignment]]
     unfenced: Mapping[int, int]
     """The epoch of each broker that is not fenced."""
+    life: int = 0
+    """Which process of the node this is."""
 
 
 @dataclass(slots=True)
@@ -317,9 +304,7 @@ def images_agree(history: ImageHistory, view: ImageView) -> str | None:
 def leader_is_in_isr_and_isr_in_replicas(history: ImageHistory, view: ImageView) -> str | None:
     """A partition's leader is in sync, who is in sync or eligible is a replica, and some are."""
     for one in view.assignments() if view.offset > history.newest else ():
-        led = one.leader == NO_LEADER or one.leader in one.isr
-        whole = (*one.isr, *one.eligible)
-        if not (led and whole and set(whole) <= set(one.replicas)) or len(set(whole)) < len(whole):
+        if not is_led_in_sync(one):
             return str(one)
     return None
 
@@ -327,7 +312,7 @@ def leader_is_in_isr_and_isr_in_replicas(history: ImageHistory, view: ImageView)
 def leader_is_not_fenced(history: ImageHistory, view: ImageView) -> str | None:
     """Whoever is fenced leads nothing."""
     for one in view.assignments() if view.offset > history.newest else ():
-        if one.leader != NO_LEADER and one.leader not in view.unfenced:
+        if not is_led_by(one, view.unfenced):
             return str(one)
     return None
 
@@ -366,10 +351,7 @@ def partition_epochs_never_go_back(history: ImageHistory, view: ImageView) -> st
     for one in view.assignments():
         old = history.assignments.get(one.partition)
         history.assignments[one.partition] = one
-        if old is None or old == one:
-            continue
-        told = one.partition_epoch > old.partition_epoch and one.leader_epoch >= old.leader_epoch
-        if not told or (one.leader != old.leader and one.leader_epoch == old.leader_epoch):
+        if old is not None and old != one and not may_follow(one, old):
             return f"{one} after {old}"
     return None
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         VoterKey,
     )
     from jepsen.env.sim.partition_invariants import PartitionChange
+    from jepsen.env.sim.recorder import Recorder
 
 
 class Violation(AssertionError):
@@ -47,9 +48,13 @@ class Properties:
         self.partitions: dict[str, PartitionHistory] = {}
         self.images = ImageHistory(partitions=self.partitions)
         self.checks = 0
+        self.recorder: Recorder | None = None
+        """Is shown what is seen, before it is judged."""
 
     def quorum_changed(self, change: QuorumChange) -> None:
         """A replica of the metadata log made a step."""
+        if self.recorder is not None:
+            self.recorder.quorum_changed(change)
         self.checks += 1
         self.quorum.views[change.after.node_id] = change.after
         for holds in QUORUM_PROPERTIES:
@@ -57,12 +62,16 @@ class Properties:
 
     def image_published(self, view: ImageView) -> None:
         """A node has a newer image."""
+        if self.recorder is not None:
+            self.recorder.image_published(view)
         self.checks += 1
         for holds in IMAGE_PROPERTIES:
             _raise_if(holds.__name__, holds(self.images, view))
 
     def partition_changed(self, change: PartitionChange) -> None:
         """A replica of a partition made a step."""
+        if self.recorder is not None:
+            self.recorder.partition_changed(change)
         self.checks += 1
         after = change.after
         history = self.partitions.setdefault(after.partition, PartitionHistory())

@@ -36,23 +36,32 @@ def load(target: str) -> Scenario:
     return scenario
 
 
-def run_seed(target: str, seed: int, cuts: Cuts, trace_path: str | None = None) -> int:
-    """Runs a seed to its end; the exit status is 0 if nothing went wrong.
+def run_seed(
+    target: str,
+    seed: int,
+    cuts: Cuts,
+    trace_path: str | None = None,
+    servers_path: str | None = None,
+) -> int:
+    """Runs a seed to its end; the exit status is 0 if nothing went wrong. The files get every event
+    of the world, and what servers are seen to do as lines of a history.
 
     The last line of the output is `seed N: ok, trace HASH`, or says that the seed failed.
     """
     scenario = load(target)
+    from jepsen.env.sim.recorder import Recorder
     from jepsen.env.sim.world import World
 
     determinism.stabilize_hashes()
     determinism.quiet_collector()
     determinism.begin(seed)
     with contextlib.ExitStack() as stack:
-        sink = None
-        if trace_path is not None:
-            sink = stack.enter_context(open(trace_path, "w", encoding="utf-8")).write
         world = stack.enter_context(World(seed, cuts=cuts))
-        world.trace.sink = sink
+        if trace_path is not None:
+            world.trace.sink = stack.enter_context(open(trace_path, "w", encoding="utf-8")).write
+        if servers_path is not None:
+            file = stack.enter_context(open(servers_path, "w", encoding="utf-8"))
+            world.recorder = Recorder(world.loop.time, file.write)
         logging.getLogger().addHandler(_LogToTrace(world))
         _, error = outcome_of(lambda: world.run(scenario(world)))
         if error is not None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import json
-import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jepsen.batches import batch_headers
+from jepsen.checkers.metadata import Assignment
 from jepsen.env.sim.committed import Entry
 from jepsen.env.sim.invariants import (
-    Assignment,
     ImageView,
     QuorumChange,
     QuorumHistory,
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 READ_BYTES_MAX = 1 << 30
 LOG_SUFFIX = ".log"
 NO_VOTE = (0, -1)
-_KAFKA_HEADER = struct.Struct(">qiibIhi")
-"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
-_KAFKA_PREFIX_BYTES = 12
 
 
 def quorum_history(
@@ -218,6 +215,7 @@ class Watcher:
     def _image_view(self, image: MetadataImage, driver: RaftDriver) -> ImageView:
         return ImageView(
             node_id=self._id,
+            life=self._life,
             offset=image.offset,
             image=image,
             high_watermark=driver.high_watermark,
@@ -320,9 +318,5 @@ def _read_partition(log: Any, begin: int, end: int) -> list[Entry]:
 
 
 def _kafka_entries(data: bytes) -> Iterator[Entry]:
-    position = 0
-    while position < len(data):
-        header = _KAFKA_HEADER.unpack_from(data, position)
-        base_offset, length, epoch, _magic, crc, _attributes, delta = header
-        yield Entry(base_offset, base_offset + delta + 1, epoch, crc)
-        position += _KAFKA_PREFIX_BYTES + length
+    for one in batch_headers(data):
+        yield Entry(one.base_offset, one.end_offset, one.epoch, one.crc)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
+    from jepsen.env.sim.recorder import Recorder
+
 T = TypeVar("T")
 
 HANDLES_MAX = 100_000_000
@@ -78,6 +80,8 @@ class World:
         self.cuts = cuts or Cuts()
         self.loop = SimLoop(stream(seed, "executor"), handles_max=handles_max)
         self.trace = Trace(self.loop.time)
+        self.recorder: Recorder | None = None
+        """To be set before there is a cluster: gets what its nodes are seen to do."""
         self.random = stream(seed, "scenario")
         self.network = Network(self.loop, stream(seed, "network"), self.trace)
         self.loop.network = self.network

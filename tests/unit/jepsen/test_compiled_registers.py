@@ -15,17 +15,16 @@ from jepsen import compiled
 from jepsen.checkers import linearizable
 from jepsen.checkers import registers as long_registers
 from jepsen.checkers.linearizable import LinearizabilityResult, check_linearizable
-from jepsen.checkers.machine import observed
 from jepsen.checkers.models import Register
 from jepsen.compiled import codes
-from jepsen.history import HistoryError, Op, OpType, operations
+from jepsen.history import HistoryError, Op
 from jepsen.spark.package import write_archive
 from tests.unit.jepsen.histories import history, linearizable_by_force, made_history, spoiled
+from tests.unit.jepsen.registers import NIL, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jepsen.history import Operation
 
 pytestmark = [
     pytest.mark.req("J4"),
@@ -36,36 +35,14 @@ np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
 numba = pytest.importorskip("numba", reason="needs raftctl[fast]")
 registers = pytest.importorskip("jepsen.compiled.registers", reason="needs raftctl[fast]")
 
-NIL = -(2**40)
 
-
-def _row(one: Operation) -> tuple[int, ...]:
-    """(f, a, b, invoked, returned)."""
-    invoke, completion = one.invoke, one.completion
-    known = completion is not None and one.type is not OpType.INFO
-    returned = completion.index if known and completion is not None else codes.NEVER
-    a, b = NIL, 0
-    if invoke.f == "cas":
-        a, b = invoke.value
-        f = codes.FAILED_CAS if one.type is OpType.FAIL else codes.CAS
-    else:
-        f = codes.READ if invoke.f == "read" else codes.WRITE
-        value = invoke.value if invoke.f == "write" or completion is None else completion.value
-        a = NIL if value is None else value
-    return f, a, b, invoke.index, returned
-
-
-def _judged(histories: Sequence[list[Op]], model: Register, **options: Any) -> list[int]:
+def _judged(
+    histories: Sequence[list[Op]],
+    model: Register,
+    configurations_max: int = registers.CONFIGURATIONS_MAX,
+) -> list[int]:
     """The verdict on each history, one key's."""
-    starts, rows = [0], []
-    for lines in histories:
-        relevant = [
-            one for one in operations(lines) if observed(one, model) or one.type is OpType.INFO
-        ]
-        rows += [_row(one) for one in sorted(relevant, key=lambda one: one.invoke.index)]
-        starts.append(len(rows))
-    f, *others = np.array(rows, np.int64).reshape(-1, 5).T.copy()
-    found, _ = registers.judge(np.array(starts), f.astype(np.int8), *others, NIL, **options)
+    found, _ = registers.judge_table(*table_of(histories, model), NIL, configurations_max)
     return [int(one) for one in found]
 
 
@@ -111,8 +88,8 @@ def test_the_verdict_on_longer_histories_is_that_of_the_searches_in_python() -> 
 def test_what_is_too_large_is_left_open() -> None:
     model = Register()
     crashed = history(
-        *((at, kind, "write", at) for at in range(63) for kind in ("invoke", "info")),
-        *((100, kind, "read", 62 - at) for at in range(63) for kind in ("invoke", "ok")),
+        *((at, kind, "write", at % 62) for at in range(63) for kind in ("invoke", "info")),
+        *((100, kind, "read", 61 - at) for at in range(62) for kind in ("invoke", "ok")),
     )
     (verdict,) = _judged([crashed], model)
     assert verdict == codes.OPEN
@@ -136,9 +113,8 @@ def test_a_crashed_write_is_held_no_longer_than_its_value_is_needed() -> None:
 
 def test_values_and_times_may_be_any_numbers() -> None:
     lines = [(codes.WRITE, -(2**63), 0, 5, 7), (codes.READ, -(2**63), 0, 2**60, 2**61)]
-    f, *others = np.array(lines, np.int64).T.copy()
-    starts = np.array([0, 1, 1, 2])
-    found, _ = registers.judge(starts, f.astype(np.int8), *others, 0)
+    rows, starts = np.array([(*line, line[-1]) for line in lines]), np.array([0, 1, 1, 2])
+    found, _ = registers.judge_table(starts, rows, 0, 10)
     assert list(found) == [codes.VALID, codes.VALID, codes.INVALID]
 
 
@@ -283,9 +259,7 @@ def test_what_equals_nothing_is_left_to_others(monkeypatch: pytest.MonkeyPatch) 
 def test_it_is_compiled_from_an_archive_too(tmp_path: Path) -> None:
     """As Spark ships it: no place to keep what was compiled."""
     write_archive(tmp_path / "jepsen.zip")
-    program = (
-        "from jepsen.compiled import registers; print(registers.__file__, registers._hash(0, 0))"
-    )
+    program = "from jepsen.compiled import hashing; print(hashing.__file__, hashing.hashed(0, 0))"
     done = subprocess.run(
         [sys.executable, "-S", "-c", program],
         env={"PYTHONPATH": f"{tmp_path / 'jepsen.zip'}:{Path(numba.__file__).parents[1]}"},
@@ -294,4 +268,4 @@ def test_it_is_compiled_from_an_archive_too(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"{tmp_path}/jepsen.zip/jepsen/compiled/registers.py 0\n"
+    assert done.stdout == f"{tmp_path}/jepsen.zip/jepsen/compiled/hashing.py 0\n"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka.errors import KafkaError
 
-from jepsen import membership
+from jepsen import admin, membership
 from jepsen.membership import Membership
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     async def open_admin(_bootstrap: str) -> AsyncIterator[None]:
         yield
 
-    monkeypatch.setattr(membership, "open_admin", open_admin)
-    monkeypatch.setattr(membership, "POLL_S", 0)
+    monkeypatch.setattr(admin, "open_admin", open_admin)
+    monkeypatch.setattr(admin, "POLL_S", 0)
     for name in ("broker_ids", "all_replicas", "reassign", "unregister"):
 
         def ask(*arguments: Any, name: str = name) -> Any:

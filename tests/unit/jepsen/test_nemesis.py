@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen import features
 from jepsen.env.base import RETRANSMIT_S, Quality
 from jepsen.env.local.relays import crossing_s
 from jepsen.faults import HEAL, PACKAGES, PARTITIONS, QUALITIES, package
@@ -42,6 +43,10 @@ class Cluster:
         self.polls_until_settled = 0
         self.voters = set(self.controllers)
         self.voters_can_change = True
+
+    @property
+    def features(self) -> dict[str, tuple[int, int]]:
+        return {"metadata.version": (1, 5)}
 
     def kv_client(self, timeout_s: float, rng: random.Random) -> KeyValues:
         raise AssertionError("no client is needed")
@@ -316,6 +321,31 @@ async def test_a_broker_leaves_and_is_left_alone_until_it_joins() -> None:
     assert (members.asked, members.absent) == ([3, None], "broker-1")
     await nemesis.invoke(op(HEAL))
     assert members.absent is None
+
+
+async def test_levels_of_features_are_the_highest_after_the_last_operation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[dict[str, int], bool]] = []
+
+    async def at_once(_bootstrap: str, ask: Any, _patience_s: float) -> bool:
+        return bool(await ask(None))
+
+    async def update(_admin: object, levels: dict[str, int], *, lower: bool) -> bool:
+        asked.append((levels, lower))
+        return len(asked) != 2
+
+    monkeypatch.setattr(features, "asked", at_once)
+    monkeypatch.setattr(features, "update_features", update)
+    cluster = Cluster()
+    rng = random.Random(1)
+    nemesis = Nemesis(cluster, rng, features=features.Features(cluster, rng))
+    (name, level) = (await nemesis.invoke(op("lower-feature", "metadata.version"))).value
+    assert (name, level) == ("metadata.version", level)
+    assert level in range(1, 5)
+    assert (await nemesis.invoke(op("lower-feature", "metadata.version"))).value == []
+    await nemesis.invoke(op(HEAL))
+    assert (asked[0], asked[-1]) == (({name: level}, True), ({name: 5}, False))
 
 
 async def test_no_broker_leaves_while_others_are_down_or_where_nobody_plays_its_part() -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.checkers import trace
 from jepsen.cli.main import run
-from jepsen.history import to_json, write_edn
+from jepsen.history import Op, OpType, to_json, write_edn
 from jepsen.spark.generate.recipe import Recipe
-from tests import spark_logs, spark_txns
+from tests import spark_logs, spark_traces, spark_txns
 from tests.spark_equality import (
     CHUNK_OPERATIONS,
     HOT_OPERATIONS,
@@ -152,6 +153,7 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
     assert differing == []
     assert kinds.keys() == {
         "G1a",
+        "committed-offset-regression",
         "duplicate",
         "inconsistent-offsets",
         "int-nonmonotonic-poll",
@@ -360,6 +362,21 @@ def test_a_lost_write_is_told_while_the_writer_goes_on(
         file.write(to_json(GOOD[0]) + "\n")
     assert run(["spark", "watch", str(path), "--model", "kv"]) == 254
     assert "line 14 has index 0" in capsys.readouterr().err
+
+
+@pytest.mark.req("J4", "J7")
+def test_random_traces_have_the_anomalies_of_one_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    traces = spark_traces.in_parts(spark_traces.random_traces(60, 0), 2)
+    differing, kinds = spark_traces.compare({**traces, "no server tells": GOOD}, tmp_path)
+    assert differing == []
+    assert min(kinds[name] for name in trace.ANOMALIES) > 5
+    bad = _lines(tmp_path / "bad", [Op(0, 0, "b-1", OpType.INFO, "replica", {"epoch": 1}, "a-0")])
+    for command in (["check"], ["spark", "check"]):
+        assert run([*command, bad, "--checker", "trace"]) == 254
+        assert "bad: line 0: replica needs a partition as key, and leads" in capsys.readouterr().err
+    assert run(["spark", "watch", bad, "--checker", "trace"]) == 254
 
 
 @pytest.mark.req("J7")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.checkers.metadata import Assignment
 from jepsen.env.sim.committed import Entry
 from jepsen.env.sim.invariants import (
     IMAGE_PROPERTIES,
     QUORUM_PROPERTIES,
-    Assignment,
     ImageView,
     QuorumChange,
     QuorumHistory,

@@ -1,0 +1,112 @@
+"""Are the copies of a log equal, batch by batch, as the files of its replicas have them?
+
+They show more than dumps do: in which leader's epoch a batch was appended, and where a log ends.
+Sources: log matching, Raft figure 3; KIP-101.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from jepsen.checkers.verdict import Anomaly
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DIVERGED_BATCH = "diverged-batch"
+LACKS_COMMITTED = "lacks-committed"
+
+
+class HeldBatch(NamedTuple):
+    """A batch as it stands in the files of a replica, or a record of a log that is compacted."""
+
+    base_offset: int
+    end_offset: int
+    """Behind its last record."""
+    epoch: int
+    """Of the leader that appended it."""
+    data: bytes
+    """All of it."""
+    place: str
+    """File and byte, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The log of one replica."""
+
+    start: int
+    """Where its first segment begins."""
+    batches: Iterable[HeldBatch]
+    """Whole ones, in order; read once."""
+
+
+class Compared(NamedTuple):
+    """What became of a comparison."""
+
+    shared: int
+    """How many batches two copies or more hold."""
+    anomaly: Anomaly | None
+    """The first disagreement, where the comparison ended."""
+
+
+def check_copies(
+    log: str, copies: Mapping[str, Copy], committed: int, *, partial: bool = False
+) -> Compared:
+    """Compares the copies of a log, by the names of their replicas, batch by batch.
+
+    Batches at one offset are equal if they are of one epoch, or if it is below `committed`: other
+    tails are of leaders that were replaced. Below `committed` no copy lacks what another has, but
+    at its start, or where copies may be `partial`: compacted, or behind the others.
+    """
+    rest = {name: iter(copy.batches) for name, copy in copies.items()}
+    heads = {name: next(batches, None) for name, batches in rest.items()}
+    shared = 0
+    while (found := _lowest(heads)) is not None:
+        base, here = found
+        lacking = [name for name, copy in copies.items() if name not in here and copy.start <= base]
+        if _differ(here, committed):
+            return Compared(shared, _told(DIVERGED_BATCH, log, here, ()))
+        if lacking and base < committed and not partial:
+            return Compared(shared, _told(LACKS_COMMITTED, log, here, lacking))
+        if len({batch.data for batch in here.values()}) > 1:
+            break  # These tails go different ways, and all that follows does.
+        shared += len(here) > 1
+        for name in here:
+            heads[name] = next(rest[name], None)
+    return Compared(shared, None)
+
+
+def _lowest(heads: Mapping[str, HeldBatch | None]) -> tuple[int, dict[str, HeldBatch]] | None:
+    """The lowest offset that is next in a copy, and the batches there; None at the end of all."""
+    left = {name: batch for name, batch in heads.items() if batch is not None}
+    if not left:
+        return None
+    base = min(batch.base_offset for batch in left.values())
+    return base, {name: batch for name, batch in left.items() if batch.base_offset == base}
+
+
+def _differ(here: Mapping[str, HeldBatch], committed: int) -> bool:
+    """Whether batches of one offset differ that may not."""
+    by_epoch: dict[int, bytes] = {}
+    below = next(iter(here.values())).base_offset < committed
+    for batch in here.values():
+        if by_epoch.setdefault(0 if below else batch.epoch, batch.data) != batch.data:
+            return True
+    return False
+
+
+def _told(name: str, log: str, here: Mapping[str, HeldBatch], lacking: Iterable[str]) -> Anomaly:
+    copies = {
+        replica: {
+            "end_offset": batch.end_offset,
+            "epoch": batch.epoch,
+            "bytes": len(batch.data),
+            "place": batch.place,
+        }
+        for replica, batch in sorted(here.items())
+    }
+    offset = next(iter(here.values())).base_offset
+    return Anomaly(name, {"log": log, "offset": offset, "copies": copies, "lacking": [*lacking]})
