@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
 from jepsen.env.base import ClusterSpec
+from jepsen.env.local.network import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.faults import FEATURES, PACKAGES, healing, package
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
@@ -95,6 +96,8 @@ class RunSpec:
     bootstrap_servers: str = ""
     control: str = ""
     kafka_home: str = ""
+    network: str = RELAYS
+    """Of `local`: one of NETWORKS."""
 
     @property
     def name(self) -> str:
@@ -170,6 +173,7 @@ def check_spec(spec: RunSpec) -> None:
         option = "--bootstrap-servers" if spec.bootstrap_servers else "--control"
         raise InputError(f"{option}: only with --env external, not {spec.env}")
     _check_java(spec)
+    _check_network(spec)
     if spec.barrier_every and spec.workload != "register":
         raise InputError(f"--barrier-every: only for register, not {spec.workload}")
     if (
@@ -189,6 +193,17 @@ def _check_java(spec: RunSpec) -> None:
         from jepsen.workloads.verifiable import check_tools
 
         check_tools(spec.kafka_home)
+
+
+def _check_network(spec: RunSpec) -> None:
+    if spec.network not in NETWORKS:
+        raise InputError(f"--network {spec.network}: choose one of {', '.join(NETWORKS)}")
+    if spec.network == NAMESPACES:
+        if spec.env != "local":
+            raise InputError(f"--network {spec.network}: only with --env local, not {spec.env}")
+        from jepsen.env.local.namespaces import check_means
+
+        check_means()
 
 
 def _check_fault(spec: RunSpec, name: str) -> None:

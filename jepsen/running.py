@@ -133,10 +133,11 @@ def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> E
 
 def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
     from jepsen.env.local.environment import LocalEnvironment
+    from jepsen.env.local.network import network_of
 
-    relayed = not {"partition", "slow"}.isdisjoint(spec.nemesis)
+    network = network_of(spec.network, cut=not {"partition", "slow"}.isdisjoint(spec.nemesis))
     skewed = "clock" in spec.nemesis
-    environment = LocalEnvironment(folder.nodes, spec.cluster, relayed=relayed, skewed=skewed)
+    environment = LocalEnvironment(folder.nodes, spec.cluster, network, skewed=skewed)
     try:
         environment.start()
         return asyncio.run(_local(folder, spec, environment, tell))

@@ -20,6 +20,7 @@ from jepsen.cli.output import (
     tell,
 )
 from jepsen.core import WORKLOADS, RunSpec, overall
+from jepsen.env.local.network import RELAYS
 from jepsen.faults import PACKAGES
 from jepsen.store import DEFAULT_STORE, RunFolder
 
@@ -53,6 +54,7 @@ def run(
     topic: Annotated[str, typer.Option(help="A new one on an external cluster.")] = "",
     bootstrap_servers: options.BootstrapOption = "",
     control: options.ControlOption = "",
+    network: options.NetworkOption = RELAYS,
     kafka_home: Annotated[
         str, typer.Option(metavar="DIR", help="`verifiable`: a distribution of Apache Kafka.")
     ] = "",
@@ -88,6 +90,7 @@ def run(
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
         control=control,
+        network=network,
         kafka_home=kafka_home,
     )
     raise typer.Exit(exit_status(_several(spec, test_count, Path(store), output)))

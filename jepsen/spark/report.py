@@ -21,8 +21,11 @@ DETAIL_SHOWN_MAX = 600
 """Characters."""
 
 
-def spark_page(verdicts: Mapping[str, Verdict], command: str) -> str:
-    """The page; it refers to nothing outside itself. Those that are wrong come first."""
+def spark_page(verdicts: Mapping[str, Verdict], command: str, *, series: bool = True) -> str:
+    """The page; it refers to nothing outside itself. Those that are wrong come first.
+
+    `series`: latency and availability were kept, too.
+    """
     word = WORDS[merge_valid(one.valid for one in verdicts.values())]
     by_word = sorted(
         verdicts.items(),
@@ -34,10 +37,11 @@ def spark_page(verdicts: Mapping[str, Verdict], command: str) -> str:
     ]
     if len(by_word) > HISTORIES_SHOWN_MAX:
         body.append(f"<p>and {len(by_word) - HISTORIES_SHOWN_MAX} more</p>")
+    by_second = ", <code>latency</code> and <code>availability</code> by the second"
     body += [
         "<h2>All of it</h2>",
         "<p>Beside this page are, as Parquet: <code>verdicts</code> and <code>anomalies</code> of "
-        "all keys, <code>latency</code> and <code>availability</code> by the second.</p>",
+        f"all keys{by_second if series else ''}.</p>",
         f"<pre>{escape(command)}</pre>",
     ]
     return document(f"{len(verdicts)} histories: {word}", body)

@@ -47,6 +47,8 @@ EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
         (["queue", "--brokers", "1"], "--replication"),
         (["queue", "--barrier-every", "9"], "--barrier-every"),
         (["register", "--concurrency", "0"], "--concurrency"),
+        (["register", "--network", "pigeons"], "--network pigeons"),
+        (["register", "--env", "sim", "--network", "namespaces"], "--network namespaces"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_made(
