@@ -17,6 +17,8 @@ from jepsen.env.local.network import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.faults import FEATURES, PACKAGES, healing, package
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
+from jepsen.generator.core import SECOND_NS
+from jepsen.history import OpType
 from jepsen.interpreter import Interpreter
 from jepsen.nemesis import Nemesis
 from jepsen.workloads.base import Workload, WorkloadOptions
@@ -62,6 +64,7 @@ A group whose coordinator goes before the first rebalance begins anew to wait fo
 the default of 3 s, faults every few seconds leave it no time in which anybody owns anything.
 """
 CLIENTS = ("aiokafka", "librdkafka")
+RATE_MIN = 0.1
 SETTLE_S = 3.0
 FINAL_S = 60.0
 LEADER_POLL_S = 1.0
@@ -96,6 +99,8 @@ class RunSpec:
     bootstrap_servers: str = ""
     control: str = ""
     kafka_home: str = ""
+    rate_min: float = RATE_MIN
+    """Operations a second that must have succeeded, so that the run shows anything."""
     network: str = RELAYS
     """Of `local`: one of NETWORKS."""
 
@@ -337,9 +342,25 @@ class Run:
 
 
 def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
-    """By checker; `cluster` is there if a node has failed of itself."""
+    """By checker; with `cluster` if a node failed of itself, `rate` if too little was done."""
     checkers = workload_of(spec).checkers
-    return {name: checker(history) for name, checker in checkers.items()}
+    found = {name: checker(history) for name, checker in checkers.items()}
+    if too_little := _too_little(spec, history):
+        found["rate"] = Verdict("unknown", why_unknown=too_little)
+    return found
+
+
+def _too_little(spec: RunSpec, history: Sequence[Op]) -> str:
+    """Why what clients did before the end of the test shows nothing; empty if it does."""
+    within = [op for op in history if op.by_client and op.time <= spec.time_limit_s * SECOND_NS]
+    seconds = max((op.time for op in within), default=0) / SECOND_NS
+    count = sum(op.type is OpType.OK for op in within)
+    if count >= spec.rate_min * seconds:
+        return ""
+    return (
+        f"{count} operations succeeded in {seconds:.1f} s, "
+        f"which is less than --min-rate {spec.rate_min:g} a second"
+    )
 
 
 def failure_of_cluster(what: str) -> Verdict:
