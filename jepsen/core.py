@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from jepsen.checkers.trace import LEADER, METADATA_LOG, REPLICA
 from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
 from jepsen.env.base import ClusterSpec
 from jepsen.env.local.network import NAMESPACES, NETWORKS, RELAYS
@@ -66,7 +67,6 @@ CLIENTS = ("aiokafka", "librdkafka")
 RATE_MIN = 0.1
 SETTLE_S = 3.0
 FINAL_S = 60.0
-LEADER = "leader"
 LEADER_POLL_S = 1.0
 
 
@@ -299,7 +299,7 @@ class Run:
     async def run(self) -> None:
         """From a cluster that is ready to the last operation."""
         await self._workload.prepare(self._environment)
-        watch = asyncio.get_running_loop().create_task(self._watch_leader())
+        watch = asyncio.get_running_loop().create_task(self._watch_controllers())
         try:
             await self.interpreter.run(self._main())
             self.interpreter.stopped = False
@@ -309,15 +309,21 @@ class Run:
             await asyncio.gather(watch, return_exceptions=True)
             await self.interpreter.close()
 
-    async def _watch_leader(self) -> None:
-        """Notes who is the active controller whenever it is another, for the report."""
+    async def _watch_controllers(self) -> None:
+        """Notes who is the active controller and how its log and the others' stand, on change."""
         last = None
+        told: dict[str, Mapping[str, Any]] = {}
         while True:
             with contextlib.suppress(Exception):
                 found = await self._environment.leadership()
                 if found not in (None, last):
                     last = found
                     self.interpreter.observe(LEADER, list(found or ()))
+            with contextlib.suppress(Exception):
+                for node, replica in (await self._environment.replicas()).items():
+                    if told.get(node) != replica:
+                        told[node] = replica
+                        self.interpreter.observe(REPLICA, dict(replica), node, METADATA_LOG)
             await asyncio.sleep(LEADER_POLL_S)
 
     def _main(self) -> Generator:

@@ -124,9 +124,9 @@ class Interpreter:
         self._spawn(self._work(todo.thread, op))
         return generator.updated(self._context(), op)
 
-    def observe(self, f: str, value: Any) -> None:
-        """Notes what nobody did but somebody saw."""
-        self._note(OBSERVER, OpType.INFO, f, value, None)
+    def observe(self, f: str, value: Any, node: str = OBSERVER, key: Any = None) -> None:
+        """Notes what nobody did but somebody saw, or what a node told."""
+        self._note(node, OpType.INFO, f, value, key)
 
     def _note(
         self,

@@ -19,6 +19,7 @@ from jepsen.checkers.metadata import (
     check_leaders,
     check_metadata,
 )
+from jepsen.checkers.trace import METADATA_LOG
 from jepsen.cli.main import run
 from jepsen.core import RunSpec
 from jepsen.env.local.servers import judge_servers
@@ -337,6 +338,23 @@ def test_a_run_is_judged_as_settled_if_its_history_says_so(
     assert told["replicas"]["anomalies"][0]["name"] == "lacks-committed"
     assert run(["check-servers", str(folder.nodes)]) == 0
     assert "replicas valid" in capsys.readouterr().out
+
+
+def test_what_controllers_told_is_judged_with_their_disks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder.create(tmp_path, RunSpec("register", "local"), "")
+    Disks(folder.nodes)
+    told = {"leads": False, "epoch": 1, "high_watermark": 6, "log_end": 6, "life": 17}
+    values = [told, told | {"high_watermark": 5}, told | {"high_watermark": 0, "life": 18}]
+    with folder.writer() as writer:
+        for at, value in enumerate(values):
+            line = Op(at, at, "controller-102", OpType.INFO, "replica", value, METADATA_LOG)
+            writer.append(line)
+    assert run(["check-servers", str(folder.path), "--output", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found["trace"]["anomalies"]] == ["high-watermark-went-back"]
+    assert found["trace"]["anomalies"][0]["lines"] == [0, 1]
 
 
 def test_what_has_no_disks_of_nodes_is_refused(
