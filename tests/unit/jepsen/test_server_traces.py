@@ -28,8 +28,10 @@ from jepsen.store import RunFolder
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.ids import uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.record_codec import pack_payload
 from raftctl.metadata.records import (
+    ConfigRecord,
     LeaderChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -38,6 +40,7 @@ from raftctl.metadata.records import (
 )
 from raftctl.raft.batch import Batch, encode_batch
 from raftctl.raft.messages import Epoch, Offset
+from tests.unit.broker_log.batches import make_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -267,6 +270,22 @@ def test_who_is_not_in_sync_or_has_a_log_of_another_topic_is_not_asked(disks: Di
         disks.write_metadata(name, metadata_log(shrunk))
     disks.write("broker-3", [])
     assert disks.judged() == {"metadata": []}
+
+
+def test_compacted_replicas_are_compared_record_by_record(disks: Disks) -> None:
+    whole = make_batch([b"a", b"b", b"c"], leader_epoch=0)
+    compacted = make_batch([b"b", b"c"], leader_epoch=0, base_offset=1)
+    for name, log in zip(NAMES[3:], (whole, whole, compacted), strict=True):
+        disks.write(name, [log], high_watermark=3)
+    assert disks.judged() == SOUND | {"replicas": ["lacks-committed"]}
+    policy = metadata_batch(6, ConfigRecord(TOPIC_RESOURCE, "t", "cleanup.policy", "compact"))
+    for name in NAMES:
+        disks.write_metadata(name, metadata_log(policy))
+    assert disks.judged() == SOUND
+    other = make_batch([b"x", b"c"], leader_epoch=0, base_offset=1)
+    disks.write("broker-3", [other], high_watermark=3)
+    [wrong] = judge_servers(disks.path, 6)["replicas"].anomalies
+    assert (wrong.name, wrong.detail["offset"]) == ("diverged-batch", 1)
 
 
 def test_where_nothing_has_settled_only_epochs_are_compared(disks: Disks) -> None:
