@@ -342,7 +342,7 @@ def test_what_cannot_be_replayed_is_found(disks: Disks) -> None:
 
 
 def test_a_log_whose_beginning_is_a_snapshot_is_replayed_from_there(disks: Disks) -> None:
-    records = (*BROKER_RECORDS, TopicRecord("t", TOPIC), PARTITION)
+    records: list[Record] = [*BROKER_RECORDS, TopicRecord("t", TOPIC), PARTITION]
     wrong = metadata_batch(6, PartitionChangeRecord(TOPIC, 0, leader=1, isr=(2, 3)))
     for name in NAMES:
         directory = disks.path / name / "data" / "__cluster_metadata-0"
