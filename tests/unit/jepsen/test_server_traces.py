@@ -39,7 +39,9 @@ from raftctl.metadata.records import (
     TopicRecord,
 )
 from raftctl.raft.batch import Batch, encode_batch
-from raftctl.raft.messages import Epoch, Offset
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
+from raftctl.runtime.real import RealFileSystem
+from raftctl.storage.snapshots import SnapshotStore
 from tests.unit.broker_log.batches import make_batch
 
 if TYPE_CHECKING:
@@ -337,6 +339,27 @@ def test_what_cannot_be_replayed_is_found(disks: Disks) -> None:
     for name in NAMES:
         disks.write_metadata(name, metadata_log(wrong))
     assert disks.judged() == {"metadata": ["metadata-cannot-be-replayed"]}
+
+
+def test_a_log_whose_beginning_is_a_snapshot_is_replayed_from_there(disks: Disks) -> None:
+    records: list[Record] = [*BROKER_RECORDS, TopicRecord("t", TOPIC), PARTITION]
+    wrong = metadata_batch(6, PartitionChangeRecord(TOPIC, 0, leader=1, isr=(2, 3)))
+    for name in NAMES:
+        directory = disks.path / name / "data" / "__cluster_metadata-0"
+        store = SnapshotStore(RealFileSystem(), str(directory))
+        store.write(OffsetAndEpoch(Offset(6), Epoch(1)), 5, [(5, pack_payload(records))])
+        (directory / SEGMENT).unlink()
+        (directory / f"{6:020}.log").write_bytes(wrong)
+    assert disks.judged() == SOUND | {"metadata": ["leader-not-in-isr"]}
+
+
+def test_snapshots_of_different_states_are_found(disks: Disks) -> None:
+    for name, records in (("controller-101", BROKER_RECORDS), ("broker-1", BROKER_RECORDS[:2])):
+        directory = disks.path / name / "data" / "__cluster_metadata-0"
+        store = SnapshotStore(RealFileSystem(), str(directory))
+        pieces = [(len(records), pack_payload(records))]
+        store.write(OffsetAndEpoch(Offset(4), Epoch(1)), 5, pieces)
+    assert disks.judged() == SOUND | {"metadata": ["diverged-snapshot"]}
 
 
 # --- the command ----------------------------------------------------------------------------------
