@@ -134,6 +134,7 @@ def rerun_command(spec: RunSpec) -> str:
         "--acks": spec.acks,
         "--topic": spec.topic,
         "--kafka-home": spec.kafka_home,
+        "--min-rate": f"{spec.rate_min:g}",
     }
     return _command_line(["test", spec.workload], options.items(), spec)
 

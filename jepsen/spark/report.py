@@ -31,8 +31,9 @@ def spark_page(verdicts: Mapping[str, Verdict], command: str, *, series: bool = 
         verdicts.items(),
         key=lambda item: ["invalid", "unknown", "valid"].index(WORDS[item[1].valid]),
     )
+    title = f"{len(verdicts)} {'history' if len(verdicts) == 1 else 'histories'}: {word}"
     body = [
-        f"<h1>{len(verdicts)} histories: {word}</h1>",
+        f"<h1>{title}</h1>",
         *(line for name, one in by_word[:HISTORIES_SHOWN_MAX] for line in _history(name, one)),
     ]
     if len(by_word) > HISTORIES_SHOWN_MAX:
@@ -44,7 +45,7 @@ def spark_page(verdicts: Mapping[str, Verdict], command: str, *, series: bool = 
         f"all keys{by_second if series else ''}.</p>",
         f"<pre>{escape(command)}</pre>",
     ]
-    return document(f"{len(verdicts)} histories: {word}", body)
+    return document(title, body)
 
 
 def _history(name: str, verdict: Verdict) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jepsen.env.kv import RaftctlKeyValues
 from jepsen.env.local import disks
@@ -166,6 +166,25 @@ class LocalEnvironment:
         if found is None:
             return None
         return self._cluster.layout.node(found["node_id"]).name, found["epoch"]
+
+    async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `Environment`; a life is a process."""
+        before = self._pids()
+        status = await asyncio.to_thread(self._cluster.status)
+        nodes, after = self._cluster.layout.controllers, self._pids()
+        answers = ((node.name, status.answers[node.address]) for node in nodes)
+        return {
+            name: {
+                "leads": answer["role"] == "leader",
+                "epoch": answer["epoch"],
+                "high_watermark": answer["high_watermark"],
+                "log_end": answer["log_end_offset"],
+                "life": after[name],
+            }
+            for name, answer in answers
+            # Whoever was started anew meanwhile may have answered before or after.
+            if answer is not None and before.get(name) == after.get(name, -1)
+        }
 
     def broker_name(self, broker_id: int) -> str | None:
         """See `Environment`."""

@@ -18,6 +18,7 @@ import json
 import logging
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TUN = Path("/dev/net/tun")
+STATUS = Path("/proc/self/status")
 PACKETS_AT_ONCE = 64
 """Read from one device before anything else has its turn."""
 UNDER_WAY_MAX = 10_000
@@ -49,6 +51,8 @@ UNDER_WAY_MAX = 10_000
 CALL_TIMEOUT_S = 60.0
 _SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 """Where `ip` is, though a user's PATH may not say so."""
+_CAPABILITIES = (1 << 12) | (1 << 21)
+"""To make devices (CAP_NET_ADMIN), and to enter and name namespaces (CAP_SYS_ADMIN)."""
 _TUNSETIFF = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
 _LENIENT = [f"/proc/sys/net/ipv4/conf/{of}/rp_filter" for of in ("all", "default")]
@@ -57,8 +61,8 @@ _LENIENT = [f"/proc/sys/net/ipv4/conf/{of}/rp_filter" for of in ("all", "default
 def check_means() -> None:
     """InputError that names all that this machine lacks for namespaces, and what helps."""
     lacking = []
-    if os.geteuid() != 0:
-        lacking.append("root (sudo)")
+    if not _may_administer():
+        lacking.append("root with CAP_NET_ADMIN and CAP_SYS_ADMIN (sudo; a privileged container)")
     if _find_ip() is None:
         lacking.append("the program ip (package iproute2)")
     if not TUN.exists():
@@ -227,6 +231,13 @@ class NamespaceNetwork(Network):
     def _run(self, batch: Batch) -> None:
         namespace = ["-netns", batch.namespace] if batch.namespace else []
         _call([self._ip, *namespace, "-batch", "-"], "\n".join(batch.lines) + "\n")
+
+
+def _may_administer() -> bool:
+    """What root may not do everywhere: containers take capabilities from it. proc(5)."""
+    status = STATUS.read_text() if STATUS.exists() else ""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return found is not None and int(found[1], 16) & _CAPABILITIES == _CAPABILITIES
 
 
 def _find_ip() -> str | None:

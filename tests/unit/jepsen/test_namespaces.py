@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import socket
@@ -120,14 +119,17 @@ def test_networks_in_use_are_left_alone_and_processes_begin_with_different_ones(
 def test_without_its_means_a_test_is_refused_with_all_that_is_lacking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    status = tmp_path / "status"
+    status.write_text("Name:\tjepsen\nCapEff:\t00000000a80425fb\n")  # root of a container
+    monkeypatch.setattr(namespaces, "STATUS", status)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     monkeypatch.setattr(namespaces, "TUN", tmp_path / "tun")
     store = tmp_path / "store"
     for command in (["test", "register"], ["test-all"]):
         assert run([*command, "--network", "namespaces", "--store", str(store)]) == 254
         told = capsys.readouterr().err
-        assert told.startswith("jepsen: --network namespaces: it needs root (sudo), the program ip")
+        assert told.startswith("jepsen: --network namespaces: it needs root with CAP_NET_ADMIN and")
+        assert "the program ip (package iproute2)" in told
         assert "modprobe tun" in told
         assert "--network relays" in told
         assert not store.exists()
