@@ -61,8 +61,8 @@ class _Writer:
 
 
 def lags(spark: SparkSession, rate: int, seconds: int, scratch: Path) -> tuple[float, list[float]]:
-    """(seconds until the first lines were judged, of each later micro-batch those from its first
-    operation's end to the verdict).
+    """(seconds until the stream is up, of each micro-batch those from its first operation's end to
+    the verdict).
     """
     from jepsen.spark.check import Question
     from jepsen.spark.watch import watch
@@ -76,19 +76,21 @@ def lags(spark: SparkSession, rate: int, seconds: int, scratch: Path) -> tuple[f
     ]
     writer = _Writer(path, lines, 2 * rate)
     found: list[float] = []
-    before = 0
+    before, begin, start_s = 0, time.monotonic(), 0.0
 
     def judged(seen: Seen) -> bool:
-        nonlocal before
-        if seen.operations > before:
+        nonlocal before, start_s
+        if not writer.judged.is_set():
+            start_s = time.monotonic() - begin
+            writer.judged.set()
+        elif seen.operations > before:
             found.append(time.monotonic() - writer.written_at(before + 1))
-            before = seen.operations
-        writer.judged.set()
+        before = seen.operations
         return True
 
-    thread = threading.Thread(target=writer.run)
+    thread = threading.Thread(target=writer.run, daemon=True)
     thread.start()
     own = scratch / "watched"
     watch(spark, str(path), "auto", Question("linearizable"), own, judged, idle_s=IDLE_S)
     thread.join()
-    return found[0], found[1:]
+    return start_s, found
