@@ -10,11 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from jepsen.checkers.trace import LEADER, METADATA_LOG, REPLICA
 from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
 from jepsen.env.base import ClusterSpec
+from jepsen.env.local.network import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.faults import FEATURES, PACKAGES, healing, package
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
+from jepsen.generator.core import SECOND_NS
+from jepsen.history import OpType
 from jepsen.interpreter import Interpreter
 from jepsen.nemesis import Nemesis
 from jepsen.workloads.base import Workload, WorkloadOptions
@@ -60,9 +64,9 @@ A group whose coordinator goes before the first rebalance begins anew to wait fo
 the default of 3 s, faults every few seconds leave it no time in which anybody owns anything.
 """
 CLIENTS = ("aiokafka", "librdkafka")
+RATE_MIN = 0.1
 SETTLE_S = 3.0
 FINAL_S = 60.0
-LEADER = "leader"
 LEADER_POLL_S = 1.0
 
 
@@ -95,6 +99,10 @@ class RunSpec:
     bootstrap_servers: str = ""
     control: str = ""
     kafka_home: str = ""
+    rate_min: float = RATE_MIN
+    """Operations a second that must have succeeded, so that the run shows anything."""
+    network: str = RELAYS
+    """Of `local`: one of NETWORKS."""
 
     @property
     def name(self) -> str:
@@ -170,6 +178,7 @@ def check_spec(spec: RunSpec) -> None:
         option = "--bootstrap-servers" if spec.bootstrap_servers else "--control"
         raise InputError(f"{option}: only with --env external, not {spec.env}")
     _check_java(spec)
+    _check_network(spec)
     if spec.barrier_every and spec.workload != "register":
         raise InputError(f"--barrier-every: only for register, not {spec.workload}")
     if (
@@ -189,6 +198,17 @@ def _check_java(spec: RunSpec) -> None:
         from jepsen.workloads.verifiable import check_tools
 
         check_tools(spec.kafka_home)
+
+
+def _check_network(spec: RunSpec) -> None:
+    if spec.network not in NETWORKS:
+        raise InputError(f"--network {spec.network}: choose one of {', '.join(NETWORKS)}")
+    if spec.network == NAMESPACES:
+        if spec.env != "local":
+            raise InputError(f"--network {spec.network}: only with --env local, not {spec.env}")
+        from jepsen.env.local.namespaces import check_means
+
+        check_means()
 
 
 def _check_fault(spec: RunSpec, name: str) -> None:
@@ -279,7 +299,7 @@ class Run:
     async def run(self) -> None:
         """From a cluster that is ready to the last operation."""
         await self._workload.prepare(self._environment)
-        watch = asyncio.get_running_loop().create_task(self._watch_leader())
+        watch = asyncio.get_running_loop().create_task(self._watch_controllers())
         try:
             await self.interpreter.run(self._main())
             self.interpreter.stopped = False
@@ -289,15 +309,21 @@ class Run:
             await asyncio.gather(watch, return_exceptions=True)
             await self.interpreter.close()
 
-    async def _watch_leader(self) -> None:
-        """Notes who is the active controller whenever it is another, for the report."""
+    async def _watch_controllers(self) -> None:
+        """Notes who is the active controller and how its log and the others' stand, on change."""
         last = None
+        told: dict[str, Mapping[str, Any]] = {}
         while True:
             with contextlib.suppress(Exception):
                 found = await self._environment.leadership()
                 if found not in (None, last):
                     last = found
                     self.interpreter.observe(LEADER, list(found or ()))
+            with contextlib.suppress(Exception):
+                for node, replica in (await self._environment.replicas()).items():
+                    if told.get(node) != replica:
+                        told[node] = replica
+                        self.interpreter.observe(REPLICA, dict(replica), node, METADATA_LOG)
             await asyncio.sleep(LEADER_POLL_S)
 
     def _main(self) -> Generator:
@@ -316,9 +342,25 @@ class Run:
 
 
 def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
-    """By checker; `cluster` is there if a node has failed of itself."""
+    """By checker; with `cluster` if a node failed of itself, `rate` if too little was done."""
     checkers = workload_of(spec).checkers
-    return {name: checker(history) for name, checker in checkers.items()}
+    found = {name: checker(history) for name, checker in checkers.items()}
+    if too_little := _too_little(spec, history):
+        found["rate"] = Verdict("unknown", why_unknown=too_little)
+    return found
+
+
+def _too_little(spec: RunSpec, history: Sequence[Op]) -> str:
+    """Why what clients did before the end of the test shows nothing; empty if it does."""
+    within = [op for op in history if op.by_client and op.time <= spec.time_limit_s * SECOND_NS]
+    seconds = max((op.time for op in within), default=0) / SECOND_NS
+    count = sum(op.type is OpType.OK for op in within)
+    if count >= spec.rate_min * seconds:
+        return ""
+    return (
+        f"{count} operations succeeded in {seconds:.1f} s, "
+        f"which is less than --min-rate {spec.rate_min:g} a second"
+    )
 
 
 def failure_of_cluster(what: str) -> Verdict:

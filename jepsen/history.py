@@ -137,8 +137,10 @@ _encode_any = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, defaul
 
 
 def _encode(value: Any) -> str:
-    # Most values and keys are numbers, for which the encoder is slow to begin.
-    return str(value) if type(value) is int else _encode_any(value)
+    # Most values and keys are numbers or nothing, for which the encoder is slow to begin.
+    if type(value) is int:
+        return str(value)
+    return "null" if value is None else _encode_any(value)
 
 
 _decode = json.JSONDecoder().decode

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,8 @@ class Interpreter:
         self._processes = Processes({thread: thread for thread in threads})
         self._free: dict[Thread, None] = dict.fromkeys(threads)
         self._clients: dict[Thread, Client] = {}
-        self._completed: asyncio.Queue[tuple[Thread, Op, Completion]] = asyncio.Queue()
+        self._completed: deque[tuple[Thread, Op, Completion]] = deque()
+        self._woken: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock: Callable[[], float] | None = None
         self._begin = 0.0
@@ -84,15 +86,28 @@ class Interpreter:
 
     async def _wait(self, generator: Generator, wait_s: float | None) -> Generator:
         """Until something has ended, or for so long; the generator is told."""
+        if not self._completed:
+            await self._sleep(wait_s)
+        return self._told(generator) if self._completed else generator
+
+    async def _sleep(self, wait_s: float | None) -> None:
+        # A future and a timer: `asyncio.timeout` around a queue costs several times as much.
+        loop = asyncio.get_running_loop()
+        self._woken = loop.create_future()
+        timer = None if wait_s is None else loop.call_later(wait_s, self._wake)
         try:
-            thread, op, completion = self._completed.get_nowait()
-        except asyncio.QueueEmpty:
-            try:
-                async with asyncio.timeout(wait_s):
-                    thread, op, completion = await self._completed.get()
-            except TimeoutError:
-                return generator
-        kind, value, error = completion
+            await self._woken
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def _told(self, generator: Generator) -> Generator:
+        """The generator after what has ended first."""
+        thread, op, (kind, value, error) = self._completed.popleft()
         event = self._note(op.process, kind, op.f, value, op.key, error)
         self._free[thread] = None
         after = generator.updated(self._context(), event)
@@ -109,9 +124,9 @@ class Interpreter:
         self._spawn(self._work(todo.thread, op))
         return generator.updated(self._context(), op)
 
-    def observe(self, f: str, value: Any) -> None:
-        """Notes what nobody did but somebody saw."""
-        self._note(OBSERVER, OpType.INFO, f, value, None)
+    def observe(self, f: str, value: Any, node: str = OBSERVER, key: Any = None) -> None:
+        """Notes what nobody did but somebody saw, or what a node told."""
+        self._note(node, OpType.INFO, f, value, key)
 
     def _note(
         self,
@@ -131,7 +146,8 @@ class Interpreter:
         completion = await (
             self._nemesis_op(op) if thread == NEMESIS else self._client_op(op, thread)
         )
-        self._completed.put_nowait((thread, op, completion))
+        self._completed.append((thread, op, completion))
+        self._wake()
 
     async def _nemesis_op(self, op: Op) -> Completion:
         try:

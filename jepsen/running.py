@@ -9,8 +9,9 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jepsen.checkers.trace import LEADER, check_trace
 from jepsen.checkers.verdict import verdict_document
-from jepsen.core import LEADER, Run, RunSpec, failure_of_cluster, judge, overall
+from jepsen.core import Run, RunSpec, failure_of_cluster, judge, overall
 from jepsen.env.external import ExternalEnvironment
 from jepsen.errors import ClusterError, InputError
 from jepsen.generator.core import NEMESIS, OBSERVER
@@ -29,6 +30,7 @@ OVERTIME_S = 300.0
 """Beyond its time limit a test takes longer only if it hangs."""
 
 
+TRACE = "trace"
 SETTLED = "settled"
 """Noted when a cluster has come to rest, with the offset up to which its metadata are committed."""
 
@@ -100,7 +102,7 @@ def judge_folder(
 
 
 def judge_servers_of(folder: RunFolder, history: Sequence[Op]) -> dict[str, Verdict]:
-    """Judges what the nodes of a local cluster have left on their disks; nothing of any other."""
+    """Judges what the nodes of a local cluster told, and left on their disks; of no other."""
     if folder.spec.env != "local" or not folder.nodes.is_dir():
         return {}
     from jepsen.env.local.servers import judge_servers
@@ -108,7 +110,9 @@ def judge_servers_of(folder: RunFolder, history: Sequence[Op]) -> dict[str, Verd
     observed = [op for op in history if op.process == OBSERVER]
     committed = next((op.value for op in observed if op.f == SETTLED), None)
     seen = [(epoch, name) for name, epoch in (op.value for op in observed if op.f == LEADER)]
-    return judge_servers(folder.nodes, committed, seen)
+    told = check_trace(history)
+    verdicts = {} if told.valid == "unknown" else {TRACE: told}  # nobody may have answered
+    return verdicts | judge_servers(folder.nodes, committed, seen)
 
 
 def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
@@ -133,10 +137,11 @@ def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> E
 
 def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
     from jepsen.env.local.environment import LocalEnvironment
+    from jepsen.env.local.network import network_of
 
-    relayed = not {"partition", "slow"}.isdisjoint(spec.nemesis)
+    network = network_of(spec.network, cut=not {"partition", "slow"}.isdisjoint(spec.nemesis))
     skewed = "clock" in spec.nemesis
-    environment = LocalEnvironment(folder.nodes, spec.cluster, relayed=relayed, skewed=skewed)
+    environment = LocalEnvironment(folder.nodes, spec.cluster, network, skewed=skewed)
     try:
         environment.start()
         return asyncio.run(_local(folder, spec, environment, tell))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-ELSEWHERE = ("G", "committed-offset")
+ELSEWHERE = "G"
 """What begins so is no matter of SQL, but for G1a."""
 Found = list[tuple[str, str, bool]]
 """(name, the rest of it as JSON, whether it is allowed), in order."""
@@ -36,6 +36,7 @@ class _Logs:
         self.logs: dict[str, list[Any]] = {key: [] for key in ("x", "y", "z")[: rng.randint(1, 3)]}
         self.positions: dict[tuple[int, str], int] = {}
         self.values = 0
+        self.kept: dict[str, int] = {}
 
     def _fails(self) -> bool:
         return self.rng.random() < self.wrong
@@ -56,6 +57,20 @@ class _Logs:
             offset = self.rng.randint(0, len(log))
         placed = None if self._fails() else offset
         return ["send", key, value], ["send", key, [placed, value]]
+
+    def offsets(self, keys: list[str]) -> dict[str, int]:
+        """What a group commits of some logs."""
+        chosen = self.rng.sample(keys, self.rng.randint(0, len(keys)))
+        some = {key: self.kept.get(key, -1) + self.rng.randint(0, 3) for key in chosen}
+        self.kept |= some
+        return some
+
+    def committed(self, keys: list[str]) -> dict[str, int | None]:
+        """What a group has committed."""
+        found: dict[str, int | None] = {key: self.kept.get(key) for key in keys}
+        if self.rng.random() < 3 * self.wrong:
+            found |= {key: offset - self.rng.randint(0, 2) for key, offset in self.kept.items()}
+        return found
 
     def poll(self, process: int) -> list[Any]:
         """What a poll returns."""
@@ -111,6 +126,12 @@ def _call(
     kind = rng.choices((OpType.OK, OpType.FAIL, OpType.INFO), (8, 1, 1))[0]
     effect = kind is OpType.OK or (kind is OpType.INFO and rng.random() < 0.5) or logs.wrong > 0.1
     keys = list(logs.logs)
+    choice = rng.random()
+    if choice < 0.08:
+        offsets = logs.offsets(keys)
+        return "commit", offsets, offsets, kind
+    if choice < 0.16:
+        return "committed", None, logs.committed(keys), kind
     choice = rng.random()
     if choice < 0.1:
         kept = rng.sample(keys, rng.randint(0, len(keys)))

@@ -12,6 +12,7 @@ import typer
 
 from jepsen.cli.output import tell
 from jepsen.core import CLIENTS, RunSpec, check_spec
+from jepsen.env.local.network import NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.running import ENVIRONMENTS, run_and_judge
 from jepsen.store import RunFolder
@@ -63,6 +64,13 @@ ControlOption = Annotated[
     typer.Option(
         metavar="COMMAND",
         help="Of an external cluster: a program that kills and starts nodes (test-any-kafka.md).",
+    ),
+]
+NetworkOption = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(NETWORKS),
+        help="Of a local cluster: relays hold up what links carry, namespaces (as root) lose it.",
     ),
 ]
 OverrideOption = Annotated[
@@ -126,6 +134,7 @@ def rerun_command(spec: RunSpec) -> str:
         "--acks": spec.acks,
         "--topic": spec.topic,
         "--kafka-home": spec.kafka_home,
+        "--min-rate": f"{spec.rate_min:g}",
     }
     return _command_line(["test", spec.workload], options.items(), spec)
 
@@ -156,6 +165,7 @@ def _common(spec: RunSpec) -> dict[str, str]:
         "--client": spec.client,
         "--bootstrap-servers": spec.bootstrap_servers,
         "--control": spec.control,
+        "--network": "" if spec.network == RELAYS else spec.network,
     }
 
 

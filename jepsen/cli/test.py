@@ -19,12 +19,18 @@ from jepsen.cli.output import (
     say_json,
     tell,
 )
-from jepsen.core import WORKLOADS, RunSpec, overall
+from jepsen.core import RATE_MIN, WORKLOADS, RunSpec, overall
+from jepsen.env.local.network import RELAYS
 from jepsen.faults import PACKAGES
 from jepsen.store import DEFAULT_STORE, RunFolder
 
 if TYPE_CHECKING:
     from jepsen.checkers.verdict import Valid, Verdict
+
+MinRateOption = Annotated[
+    float,
+    typer.Option(min=0, help="Unknown if fewer operations succeed a second, of all clients."),
+]
 
 
 def run(
@@ -53,9 +59,11 @@ def run(
     topic: Annotated[str, typer.Option(help="A new one on an external cluster.")] = "",
     bootstrap_servers: options.BootstrapOption = "",
     control: options.ControlOption = "",
+    network: options.NetworkOption = RELAYS,
     kafka_home: Annotated[
         str, typer.Option(metavar="DIR", help="`verifiable`: a distribution of Apache Kafka.")
     ] = "",
+    min_rate: MinRateOption = RATE_MIN,
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
     output: OutputOption = Output.TABLE,
@@ -88,7 +96,9 @@ def run(
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
         control=control,
+        network=network,
         kafka_home=kafka_home,
+        rate_min=min_rate,
     )
     raise typer.Exit(exit_status(_several(spec, test_count, Path(store), output)))
 

@@ -13,6 +13,7 @@ from jepsen.cli.cell import run_cell
 from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json, tell
 from jepsen.cli.side_by_side import side_by_side
 from jepsen.core import RunSpec, check_spec, faults_ready, workloads_in
+from jepsen.env.local.network import RELAYS
 from jepsen.errors import InputError
 from jepsen.faults import PACKAGES
 from jepsen.matrix import Cell, matrix, progress, read, summary, text, write
@@ -64,6 +65,7 @@ def run(
     client: options.ClientOption = "",
     bootstrap_servers: options.BootstrapOption = "",
     control: options.ControlOption = "",
+    network: options.NetworkOption = RELAYS,
     override: options.OverrideOption = None,
     store: options.StoreOption = DEFAULT_STORE,
     resume: ResumeOption = "",
@@ -101,6 +103,7 @@ def run(
         overrides=options.overrides_of(override or ()),
         bootstrap_servers=bootstrap_servers,
         control=control,
+        network=network,
     )
     rows = [name for words in workload or () for name in options.comma_separated(words)]
     columns = [options.comma_separated(words) for words in nemesis or ()]

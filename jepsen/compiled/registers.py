@@ -1,6 +1,7 @@
 """Is each register's history linearizable? Just-in-time linearization, compiled.
 
 Histories with unique writes are settled without it, as a rule (`zones.py`).
+
 A configuration is a value and a mask of the pending operations that have taken effect, each of
 which has a slot. Where an operation returns, only configurations survive in which it has taken
 effect; the others are extended by what is pending. Four things keep the set small:

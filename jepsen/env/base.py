@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import random
@@ -78,6 +78,13 @@ class Environment(Protocol):
 
     async def leadership(self) -> tuple[str, int] | None:
         """That node and the epoch in which it leads."""
+
+    async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
+        """What each controller that answers tells of its copy of the metadata log.
+
+        By its name: the value of `replica` in a trace (`jepsen.checkers.trace`). Empty where
+        nobody tells, or where all is known anyway.
+        """
 
     async def kill(self, node: str) -> None:
         """Ends its process at once; what it had written stays."""

@@ -5,7 +5,7 @@ It is broken only where its owner gives a program that does it (`jepsen.env.cont
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jepsen.env.control import Control
 from jepsen.errors import InputError
@@ -44,6 +44,10 @@ class ExternalEnvironment:
     async def leader(self) -> str | None:
         """Nobody that is known: clients of brokers are not told who is the active controller."""
         return None
+
+    async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `Environment`: Kafka's clients are told nothing of the kind."""
+        return {}
 
     def broker_name(self, broker_id: int) -> str | None:
         """See `Environment`."""

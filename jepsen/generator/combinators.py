@@ -25,6 +25,11 @@ from jepsen.history import OpType
 if TYPE_CHECKING:
     from jepsen.history import Op
 
+TIMER_S = 0.001
+"""What event loops count in: whoever waits for less is woken after that."""
+CATCH_UP_NS = 100_000_000
+"""How late operations may be, at most, that others which come as often make up for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -74,7 +79,11 @@ class TimeLimit:
 
 @dataclass(frozen=True, slots=True)
 class Stagger:
-    """Operations at random times, on average so many seconds apart, over all threads together."""
+    """Operations at random times, on average so many seconds apart, over all threads together.
+
+    What comes late, because no thread was free, puts off all that follow. Unless they come so
+    often that a timer's coarseness alone would make them late: then they catch up.
+    """
 
     seconds: float
     inner: Generator
@@ -89,8 +98,9 @@ class Stagger:
         at = context.time if self.next_time is None else self.next_time
         if isinstance(todo, Pending):
             return PENDING, Stagger(self.seconds, inner, at)
-        at = max(at, todo.time)
-        after = at + int(context.random.uniform(0, 2 * self.seconds) * SECOND_NS)
+        due, at = at, max(at, todo.time)
+        late_from = max(due, at - CATCH_UP_NS) if self.seconds <= TIMER_S else at
+        after = late_from + int(context.random.uniform(0, 2 * self.seconds) * SECOND_NS)
         return todo.at(at), Stagger(self.seconds, inner, after)
 
     def updated(self, context: Context, event: Op) -> Generator:
@@ -233,24 +243,25 @@ class AnyOf:
 
     def next_op(self, context: Context) -> Next:
         """See `Generator`."""
-        answers = [(at, part.next_op(context)) for at, part in enumerate(self.parts)]
-        alive = [(at, found) for at, found in answers if found is not None]
-        if not alive:
-            return None
         parts = list(self.parts)
-        ready = [(found[0].time, at) for at, found in alive if isinstance(found[0], Todo)]
+        ready: list[tuple[int, Todo, Generator]] = []
+        alive = False
+        for at, part in enumerate(self.parts):
+            found = part.next_op(context)
+            if found is None:
+                continue
+            alive = True
+            if isinstance(found[0], Todo):
+                ready.append((at, found[0], found[1]))
+            else:
+                # What only waits may have begun to count its time.
+                parts[at] = found[1]
         if not ready:
-            # What only waits may have begun to count its time.
-            for at, found in alive:
-                parts[at] = found[1]
-            return PENDING, AnyOf(tuple(parts))
-        first = min(time for time, _ in ready)
-        chosen = context.random.choice([at for time, at in ready if time == first])
-        for at, found in alive:
-            if at == chosen or isinstance(found[0], Pending):
-                parts[at] = found[1]
-        answer = next(found for at, found in alive if at == chosen)
-        return answer[0], AnyOf(tuple(parts))
+            return (PENDING, AnyOf(tuple(parts))) if alive else None
+        first = min(todo.time for _, todo, _ in ready)
+        at, todo, part = context.random.choice([one for one in ready if one[1].time == first])
+        parts[at] = part
+        return todo, AnyOf(tuple(parts))
 
     def updated(self, context: Context, event: Op) -> Generator:
         """See `Generator`."""

@@ -63,7 +63,7 @@ def check(
     series: bool = False,
 ) -> dict[str, Verdict]:
     """By history its verdict. `folder` gets `verdicts` and `anomalies`, both Parquet, and with
-    `series` what `keep_series` writes, where operations of clients are judged.
+    `series` what `keep_series` writes.
 
     What is made on the way goes below `scratch`, which every worker must see. Raises InputError for
     files that are no histories, or not of this checker.

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
@@ -19,6 +20,21 @@ if TYPE_CHECKING:
 
 _REFUSED = re.compile(r"InputError: (.+)")
 
+FOUND = pa.schema(
+    [
+        pa.field("history", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+        pa.field("lines", pa.list_(pa.int64()), nullable=False),
+        pa.field("allowed", pa.bool_(), nullable=False),
+    ]
+)
+"""An anomaly: `detail` is JSON; those allowed are notes."""
+FOUND_SQL = (
+    "history string, key string, name string, detail string, lines array<long>, allowed boolean"
+)
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -27,7 +43,7 @@ class Findings:
     verdicts: DataFrame
     """(history, key, valid, operations, method, why_unknown): a row a key; nothing is null."""
     anomalies: DataFrame
-    """(history, key, name, detail, lines, allowed): `detail` is JSON; those allowed are notes."""
+    """With the columns of `FOUND`."""
 
     @classmethod
     def of_rows(cls, rows: DataFrame) -> Findings:

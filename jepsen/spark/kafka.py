@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from jepsen.checkers.kafka.check import ALLOWED, ALLOWED_SUBSCRIBED
 from jepsen.spark.block import NEVER, Block
-from jepsen.spark.findings import Findings, kept, refusal
+from jepsen.spark.findings import Findings, kept, refusal, refused_by_tasks
 from jepsen.spark.log_anomalies import FINDERS, Logs, last_sent, parts
+from jepsen.spark.offsets import regressions_of
 from jepsen.spark.records import (
     MOVED,
     POLLED_OK,
@@ -92,13 +93,18 @@ WHERE parts.shown IS NULL AND last_sent > shown.shown
 _VERDICTS = """
 WITH wrong AS (
     SELECT DISTINCT history, key, true AS wrong FROM {anomalies} WHERE NOT allowed
+), keys AS (
+    SELECT history, key, sum(operations) AS operations FROM (
+        SELECT history, key, operations FROM {judged}
+        UNION ALL SELECT history, key, 0L FROM wrong
+    ) GROUP BY history, key
 )
 SELECT told.history, coalesce(keys.key, 'null') AS key,
     CASE WHEN coalesce(wrong, false) THEN 'false' WHEN why_unknown <> '' THEN 'unknown'
         ELSE 'true' END AS valid,
     coalesce(operations, 0L) AS operations, 'blocks' AS method,
     CASE WHEN coalesce(wrong, false) THEN '' ELSE why_unknown END AS why_unknown
-FROM {told} told LEFT JOIN {judged} keys ON told.history = keys.history
+FROM {told} told LEFT JOIN keys ON told.history = keys.history
 LEFT JOIN wrong ON keys.history = wrong.history AND keys.key = wrong.key
 """
 
@@ -136,7 +142,7 @@ class About:
 
 
 def check_log(histories: Histories, scratch: Path) -> Findings:
-    """All anomalies of logs but cycles and commits. Raises InputError for other operations."""
+    """All anomalies of logs but cycles. Raises InputError for other operations."""
     spark = histories.operations.sparkSession
     packed = kept(packed_of(histories.operations), scratch / "records")
     about = _about(packed)
@@ -148,7 +154,10 @@ def check_log(histories: Histories, scratch: Path) -> Findings:
     judged = by_key.mapInArrow(partial(_judged, about=about), JUDGED_SQL)
     judged = kept(judged, scratch / "judged")
     anomalies = judged.selectExpr("history", "key", "inline(anomalies)")
-    anomalies = kept(anomalies.unionByName(spark.sql(_TORN, judged=judged)), scratch / "found")
+    anomalies = anomalies.unionByName(spark.sql(_TORN, judged=judged))
+    with refused_by_tasks():
+        found = anomalies.unionByName(regressions_of(histories.operations))
+        anomalies = kept(found, scratch / "found")
     told = spark.createDataFrame(
         [(history, one.why_unknown) for history, one in about.items()],
         "history string, why_unknown string",

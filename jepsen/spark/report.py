@@ -21,26 +21,31 @@ DETAIL_SHOWN_MAX = 600
 """Characters."""
 
 
-def spark_page(verdicts: Mapping[str, Verdict], command: str) -> str:
-    """The page; it refers to nothing outside itself. Those that are wrong come first."""
+def spark_page(verdicts: Mapping[str, Verdict], command: str, *, series: bool = True) -> str:
+    """The page; it refers to nothing outside itself. Those that are wrong come first.
+
+    `series`: latency and availability were kept, too.
+    """
     word = WORDS[merge_valid(one.valid for one in verdicts.values())]
     by_word = sorted(
         verdicts.items(),
         key=lambda item: ["invalid", "unknown", "valid"].index(WORDS[item[1].valid]),
     )
+    title = f"{len(verdicts)} {'history' if len(verdicts) == 1 else 'histories'}: {word}"
     body = [
-        f"<h1>{len(verdicts)} histories: {word}</h1>",
+        f"<h1>{title}</h1>",
         *(line for name, one in by_word[:HISTORIES_SHOWN_MAX] for line in _history(name, one)),
     ]
     if len(by_word) > HISTORIES_SHOWN_MAX:
         body.append(f"<p>and {len(by_word) - HISTORIES_SHOWN_MAX} more</p>")
+    by_second = ", <code>latency</code> and <code>availability</code> by the second"
     body += [
         "<h2>All of it</h2>",
         "<p>Beside this page are, as Parquet: <code>verdicts</code> and <code>anomalies</code> of "
-        "all keys, <code>latency</code> and <code>availability</code> by the second.</p>",
+        f"all keys{by_second if series else ''}.</p>",
         f"<pre>{escape(command)}</pre>",
     ]
-    return document(f"{len(verdicts)} histories: {word}", body)
+    return document(title, body)
 
 
 def _history(name: str, verdict: Verdict) -> Iterator[str]:

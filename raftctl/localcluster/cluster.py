@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ConfigError
 from raftctl.localcluster.layout import (
+    HOST,
     ClusterLayout,
     LocalNode,
     layout_from_json,
@@ -31,8 +32,6 @@ from raftctl.localcluster.processes import (
 from raftctl.localcluster.status import ClusterStatus, ask_controllers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from raftctl.config import NodeConfig
 
 Launcher = Callable[[Path, Path], ProcessRef]
@@ -56,6 +55,8 @@ class ClusterSpec:
     first_port: int | None = None
     """Brokers, then controllers listen from here on; None: any free ports."""
     overrides: Mapping[str, str] | None = None
+    hosts: Sequence[str] = ()
+    """Where the controllers, then the brokers listen; empty: all on loopback."""
 
 
 class LocalCluster:
@@ -184,7 +185,7 @@ class LocalCluster:
         Brokers are asked first: controllers take one that was killed for active until its session
         ends, or it has registered again, before which it answers nobody.
         """
-        if not all(serves(broker.port, timeout_s) for broker in self.layout.brokers):
+        if not all(serves(broker.host, broker.port, timeout_s) for broker in self.layout.brokers):
             return False
         status = self.status(timeout_s)
         return (
@@ -206,7 +207,7 @@ class LocalCluster:
         silent = list(self.layout.brokers)
         while True:
             # Asked first: after a crash the controllers know brokers from before it as unfenced.
-            silent = [broker for broker in silent if not serves(broker.port, _PROBE_S)]
+            silent = [broker for broker in silent if not serves(broker.host, broker.port, _PROBE_S)]
             status = self.status()
             active = [one for one in status.active_brokers if one in wanted]
             sentence = _progress_sentence(status, len(active), len(wanted))
@@ -236,7 +237,7 @@ class LocalCluster:
                 raise ConfigError(f"{node.name} stopped: {_last_line(self.log_path(node))}")
 
     def _check_port(self, node: LocalNode) -> None:
-        if not is_free(node.port):
+        if node.host == HOST and not is_free(node.port):
             raise ConfigError(
                 f"listeners: port {node.port} of {node.name} is in use: stop the program that "
                 "listens there, or choose another --dir or --port"
@@ -284,7 +285,9 @@ def _new_layout(spec: ClusterSpec, cluster_id: str) -> ClusterLayout:
         ports = free_ports(count)
     else:
         ports = list(range(spec.first_port, spec.first_port + count))
-    layout = make_layout(cluster_id, ports[brokers:], ports[:brokers], spec.overrides or {})
+    layout = make_layout(
+        cluster_id, ports[brokers:], ports[:brokers], spec.overrides or {}, spec.hosts
+    )
     for node in layout.nodes:
         if not is_free(node.port):
             raise ConfigError(f"--port {spec.first_port}: {node.port} is in use: choose another")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ConfigError
@@ -39,11 +39,13 @@ class LocalNode:
     role: str
     """`controller` or `broker`."""
     port: int
+    host: str = HOST
+    """The address where it listens."""
 
     @property
     def address(self) -> str:
         """`host:port`."""
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +86,21 @@ def make_layout(
     controller_ports: Sequence[int],
     broker_ports: Sequence[int],
     overrides: Mapping[str, str],
+    hosts: Sequence[str] = (),
 ) -> ClusterLayout:
-    """A layout with one node per port. ConfigError if there are too few or too many nodes."""
+    """A layout with one node per port. ConfigError if there are too few or too many nodes.
+
+    `hosts`: where the controllers, then the brokers listen; empty: all on loopback.
+    """
     if not 1 <= len(controller_ports) <= CONTROLLERS_MAX:
         raise ConfigError(f"--controllers must be 1 to {CONTROLLERS_MAX}")
     if not 1 <= len(broker_ports) <= BROKERS_MAX:
         raise ConfigError(f"--brokers must be 1 to {BROKERS_MAX}")
     controllers = _nodes("controller", FIRST_CONTROLLER_ID, controller_ports)
-    brokers = _nodes("broker", 1, broker_ports)
-    return ClusterLayout(cluster_id, controllers + brokers, tuple(sorted(overrides.items())))
+    nodes = controllers + _nodes("broker", 1, broker_ports)
+    if hosts:
+        nodes = tuple(replace(node, host=host) for node, host in zip(nodes, hosts, strict=True))
+    return ClusterLayout(cluster_id, nodes, tuple(sorted(overrides.items())))
 
 
 def node_values(layout: ClusterLayout, node: LocalNode, data_directory: str) -> dict[str, str]:

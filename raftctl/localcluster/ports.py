@@ -81,10 +81,10 @@ def _listen(port: int) -> socket.socket | None:
     return listening
 
 
-def serves(port: int, timeout_s: float) -> bool:
+def serves(host: str, port: int, timeout_s: float) -> bool:
     """Whether a broker answers a request there; one that has not registered yet makes it wait."""
     try:
-        with socket.create_connection((HOST, port), timeout=timeout_s) as connection:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(API_VERSIONS_REQUEST)
             return bool(connection.recv(1))
     except OSError:

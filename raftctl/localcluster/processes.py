@@ -63,13 +63,18 @@ class ProcessRef:
 
 
 def start_node(
-    properties: Path, log: Path, environment: Mapping[str, str] | None = None
+    properties: Path,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
 ) -> ProcessRef:
     """Starts `raftctl start` in its own session, with what it writes appended to `log`.
 
-    `environment`: variables that it has besides those of this process.
+    `environment`: variables that it has besides those of this process. `prefix`: a program and
+    its arguments that becomes the node, as `env` would.
     """
-    command = [sys.executable, "-m", "raftctl", "start", "--config", str(properties)]
+    node = [sys.executable, "-m", "raftctl", "start", "--config", str(properties)]
+    command = [*prefix, *node]
     return start_program(command, log, environment)
 
 

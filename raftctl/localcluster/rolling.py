@@ -111,7 +111,7 @@ class RollingRestart:
     def _silent_broker(self) -> str:
         """Controllers take a broker that was killed for active until its session ends."""
         for broker in self.cluster.layout.brokers:
-            if not serves(broker.port, _PROBE_S):
+            if not serves(broker.host, broker.port, _PROBE_S):
                 return f"{broker.name} does not serve"
         return ""
 

@@ -31,10 +31,9 @@ def test_a_real_cluster_is_broken_and_judged(
     for f in ("kill", "partition", "heal-all"):
         assert f'"f":"{f}"' in history
     assert list((tmp_path / "latest" / "nodes").glob("*/node.log"))
-    servers = {name: found["checkers"][name] for name in ("metadata", "replicas")}
-    assert [one["valid"] for one in servers.values()] == [True, True], servers
-    assert servers["replicas"]["statistics"]["partitions"] > 3
-    assert servers["replicas"]["statistics"]["batches"] > 0
+    servers = {name: found["checkers"][name] for name in ("trace", "metadata", "replicas")}
+    assert [one["valid"] for one in servers.values()] == [True] * 3, servers
+    assert servers["replicas"]["statistics"]["partitions"] >= 3
 
 
 @pytest.mark.req("J2")

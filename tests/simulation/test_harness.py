@@ -36,7 +36,7 @@ def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> di
         ("lock", "pause", "lock"),
         ("watch", "voters", "watch"),
         ("topics", "kill", "topics"),
-        ("queue-txn", "kill", "kafka"),
+        ("queue-txn", "rolling", "kafka"),
         ("list-append", "partition", "list-append"),
         ("bank", "kill", "bank"),
         ("group", "kill", "group"),

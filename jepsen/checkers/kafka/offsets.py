@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jepsen.checkers.kafka.log import Call
 
 NONE_COMMITTED = -1
+COMMIT, COMMITTED = LOOKS = ("commit", "committed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def offset_regressions(calls: Sequence[Call]) -> Iterator[Anomaly]:
 
     A commit of a lower offset is nobody's fault: whoever may have done it last is believed.
     """
-    commits, reads = _accesses(calls, "commit"), _accesses(calls, "committed")
+    commits, reads = _accesses(calls, COMMIT), _accesses(calls, COMMITTED)
     for key, looks in reads.items():
         writes = commits.get(key, [])
         for look in (look for look in looks if look.end < float("inf")):

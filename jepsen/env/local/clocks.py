@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jepsen.errors import InputError
-from raftctl.localcluster.processes import start_node
 
 if TYPE_CHECKING:
-    from raftctl.localcluster.processes import ProcessRef
+    from collections.abc import Mapping
 
 _IN_PACKAGE = "vendor/libfaketime/src/libfaketime.so.1"
 _OF_SYSTEM = ("/usr/lib", "*/faketime/libfaketime.so.1")
@@ -46,20 +45,19 @@ class Clocks:
         self._library = library
         self._files: dict[str, Path] = {}
 
-    def launch(self, properties: Path, log: Path) -> ProcessRef:
-        """Starts the node of the file with a clock that can be set; a restart leaves it wrong."""
-        node, file = properties.parent.name, properties.parent / "clock"
+    def variables(self, node: str, folder: Path) -> Mapping[str, str]:
+        """What the node is started with to have a clock that can be set; again, it stays wrong."""
+        file = folder / "clock"
         if node not in self._files:
             self._files[node] = file
             file.write_text(_RIGHT)
-        environment = {
+        return {
             "LD_PRELOAD": str(self._library),
             "FAKETIME_TIMESTAMP_FILE": str(file),
             "FAKETIME_CACHE_DURATION": "1",  # seconds until it looks into the file again
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "NO_FAKE_STAT": "1",
         }
-        return start_node(properties, log, environment)
 
     def skew(self, node: str, by_ms: int) -> None:
         """Its clock shows so much more, or less, within a second."""

@@ -1,7 +1,6 @@
-"""A cluster of processes on loopback; what blocks runs on threads, so that clients go on.
+"""A cluster of processes on this machine; what blocks runs on threads, so that clients go on.
 
-If links are to be cut, each node listens on a port that nobody is told, and a relay stands on the
-one that all others know (`jepsen.env.local.relays`).
+How they reach each other, and what cuts their links, is the network's (`jepsen.env.local.network`).
 """
 
 from __future__ import annotations
@@ -9,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jepsen.env.kv import RaftctlKeyValues
 from jepsen.env.local import disks
 from jepsen.env.local.clocks import Clocks
-from jepsen.env.local.relays import Relays
 from jepsen.env.voters import change_voters
 from jepsen.errors import ClusterError, InputError
 from raftctl.cli.files import read_config_file
@@ -23,8 +21,7 @@ from raftctl.cli.voters import voter_of
 from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
 from raftctl.localcluster.launcher import NodeLauncher
-from raftctl.localcluster.layout import HOST
-from raftctl.localcluster.ports import free_ports
+from raftctl.localcluster.processes import start_node
 from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 from raftctl.runtime.real import RealFileSystem, RealRuntime
@@ -36,7 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jepsen.env.base import ClusterSpec, Link, Quality
-    from raftctl.localcluster.layout import LocalNode
+    from jepsen.env.local.network import Network
+    from raftctl.localcluster.processes import ProcessRef
     from raftctl.raft.messages import ChangeVotersRequest, Voter
 
 READY_S = 90.0
@@ -50,45 +48,37 @@ class LocalEnvironment:
     """See `jepsen.env.base.Environment`."""
 
     def __init__(
-        self, directory: Path, spec: ClusterSpec, *, relayed: bool, skewed: bool = False
+        self, directory: Path, spec: ClusterSpec, network: Network, *, skewed: bool = False
     ) -> None:
-        """`relayed`: links can be cut and slowed; `skewed`: clocks can be set. InputError."""
-        wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides)
+        """`skewed`: clocks can be set. InputError."""
         self._clocks = Clocks() if skewed else None
-        self._launcher = NodeLauncher()
-        launch = self._launcher.launch if self._clocks is None else self._clocks.launch
+        self._network = network
+        hosts = network.hosts(spec.controllers + spec.brokers)
+        # A forked node has the environment and the network of the process that it is forked from.
+        self._launcher = None if skewed or hosts else NodeLauncher()
+        wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides, hosts)
         try:
             self._cluster = local.LocalCluster.open(
-                directory, wanted, random_uuid_text, format_storage, launch
+                directory, wanted, random_uuid_text, format_storage, self._launch
             )
         except ConfigError as error:
-            self._launcher.close()
+            self._close_launcher()
             raise InputError(str(error)) from error
         self._directory = directory
-        self._relays: Relays | None = None
-        self._behind: dict[str, int] = {}
         self._blocked: set[Link] = set()
         self._slow: dict[Link, Quality] = {}
         self._broken: list[str] = []
-        if relayed:
-            nodes = self._cluster.layout.nodes
-            self._behind = dict(
-                zip((node.name for node in nodes), free_ports(len(nodes)), strict=True)
-            )
-            for node in nodes:
-                self._hide(node)
 
-    def _hide(self, node: LocalNode) -> None:
-        """Has the node listen behind its relay."""
-        path = self._properties(node.name)
-        listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
-        hidden = f"listeners={listener}://127.0.0.1:{self._behind[node.name]}"
-        lines = [
-            hidden if line.startswith("listeners=") else line
-            for line in path.read_text().splitlines()
-        ]
-        lines.append(f"advertised.listeners={listener}://{node.address}")
-        path.write_text("\n".join(lines) + "\n")
+    def _launch(self, properties: Path, log: Path) -> ProcessRef:
+        if self._launcher is not None:
+            return self._launcher.launch(properties, log)
+        folder = properties.parent
+        variables = None if self._clocks is None else self._clocks.variables(folder.name, folder)
+        return start_node(properties, log, variables, self._network.prefix(folder.name))
+
+    def _close_launcher(self) -> None:
+        if self._launcher is not None:
+            self._launcher.close()
 
     def _properties(self, node: str) -> Path:
         return self._directory / node / "node.properties"
@@ -126,14 +116,12 @@ class LocalEnvironment:
 
     def start(self) -> None:
         """Starts every node."""
+        self._network.prepare(self._cluster.layout.nodes, self._directory)
         self._cluster.start_all()
 
     async def wait_ready(self, progress: Callable[[str], None]) -> None:
         """Returns when all serve; raises ClusterError if that takes too long."""
-        if self._behind:
-            self._relays = Relays(self._pids)
-            for node in self._cluster.layout.nodes:
-                await self._relays.open(node.name, node.port, self._behind[node.name])
+        await self._network.open(self._pids)
         wanted = {node.node_id for node in self._cluster.layout.brokers}
         active: set[int] = set()
         for _ in range(int(READY_S / POLL_S)):
@@ -147,14 +135,14 @@ class LocalEnvironment:
         raise ClusterError(f"not ready after {READY_S:g} s: see {self._cluster.log_hint}")
 
     async def close(self) -> None:
-        """Ends the relays."""
-        if self._relays is not None:
-            await self._relays.close()
+        """Ends what stands between the nodes."""
+        await self._network.close()
 
     def stop(self) -> None:
         """Ends every process of the cluster; its data and logs stay."""
         self._cluster.kill_all()
-        self._launcher.close()
+        self._close_launcher()
+        self._network.remove()
 
     def _pids(self) -> dict[str, int]:
         found = ((node.name, self._cluster.process(node)) for node in self._cluster.layout.nodes)
@@ -178,6 +166,25 @@ class LocalEnvironment:
         if found is None:
             return None
         return self._cluster.layout.node(found["node_id"]).name, found["epoch"]
+
+    async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `Environment`; a life is a process."""
+        before = self._pids()
+        status = await asyncio.to_thread(self._cluster.status)
+        nodes, after = self._cluster.layout.controllers, self._pids()
+        answers = ((node.name, status.answers[node.address]) for node in nodes)
+        return {
+            name: {
+                "leads": answer["role"] == "leader",
+                "epoch": answer["epoch"],
+                "high_watermark": answer["high_watermark"],
+                "log_end": answer["log_end_offset"],
+                "life": after[name],
+            }
+            for name, answer in answers
+            # Whoever was started anew meanwhile may have answered before or after.
+            if answer is not None and before.get(name) == after.get(name, -1)
+        }
 
     def broker_name(self, broker_id: int) -> str | None:
         """See `Environment`."""
@@ -233,26 +240,22 @@ class LocalEnvironment:
     async def block(self, links: Sequence[Link]) -> None:
         """See `Environment`."""
         self._blocked |= set(links)
-        if self._relays is not None:
-            self._relays.set_blocked(self._blocked)
+        await self._network.set_blocked(self._blocked)
 
     async def unblock(self) -> None:
         """See `Environment`."""
         self._blocked.clear()
-        if self._relays is not None:
-            self._relays.set_blocked(())
+        await self._network.set_blocked(())
 
     async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
         """See `Environment`."""
         self._slow |= dict.fromkeys(links, quality)
-        if self._relays is not None:
-            self._relays.set_quality(self._slow)
+        await self._network.set_quality(self._slow)
 
     async def restore(self) -> None:
         """See `Environment`."""
         self._slow.clear()
-        if self._relays is not None:
-            self._relays.set_quality({})
+        await self._network.set_quality({})
 
     async def skew_clock(self, node: str, by_ms: int) -> None:
         """See `Environment`."""
@@ -281,7 +284,7 @@ class LocalEnvironment:
 
     async def _change_voters(self, request: ChangeVotersRequest) -> bool:
         layout = self._cluster.layout
-        controllers = [(HOST, node.port) for node in layout.controllers]
+        controllers = [(node.host, node.port) for node in layout.controllers]
         runtime = RealRuntime(log_level="critical")
         try:
             return await change_voters(runtime, controllers, layout.cluster_id, request)

@@ -17,13 +17,17 @@ from typing import TYPE_CHECKING
 import psutil
 
 from jepsen.env.base import RETRANSMIT_S
+from jepsen.env.local.network import Network
+from raftctl.localcluster.layout import HOST
+from raftctl.localcluster.ports import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from jepsen.env.base import Link, Quality
+    from raftctl.localcluster.layout import LocalNode
 
-HOST = "127.0.0.1"
 PIECE_BYTES = 64 * 1024
 OUTSIDE = ""
 """The name of whoever is no node."""
@@ -43,6 +47,54 @@ class _Connection:
         """The link that one direction uses."""
         source = self.source or OUTSIDE
         return (self.target, source) if back else (source, self.target)
+
+
+class RelayNetwork(Network):
+    """Each node listens on a port that nobody is told; its relay stands on the one they know."""
+
+    def __init__(self) -> None:
+        self._nodes: list[tuple[LocalNode, int]] = []
+        """With the ports behind the relays."""
+        self._relays: Relays | None = None
+
+    def prepare(self, nodes: Sequence[LocalNode], directory: Path) -> None:
+        """See `Network`."""
+        self._nodes = list(zip(nodes, free_ports(len(nodes)), strict=True))
+        for node, behind in self._nodes:
+            _hide(node, directory / node.name / "node.properties", behind)
+
+    async def open(self, pids: Callable[[], Mapping[str, int]]) -> None:
+        """See `Network`."""
+        self._relays = Relays(pids)
+        for node, behind in self._nodes:
+            await self._relays.open(node.name, node.port, behind)
+
+    async def set_blocked(self, links: Iterable[Link]) -> None:
+        """See `Network`."""
+        if self._relays is not None:
+            self._relays.set_blocked(links)
+
+    async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
+        """See `Network`."""
+        if self._relays is not None:
+            self._relays.set_quality(qualities)
+
+    async def close(self) -> None:
+        """See `Network`."""
+        if self._relays is not None:
+            await self._relays.close()
+
+
+def _hide(node: LocalNode, properties: Path, behind: int) -> None:
+    """Has the node listen behind its relay."""
+    listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
+    hidden = f"listeners={listener}://{HOST}:{behind}"
+    lines = [
+        hidden if line.startswith("listeners=") else line
+        for line in properties.read_text().splitlines()
+    ]
+    lines.append(f"advertised.listeners={listener}://{node.address}")
+    properties.write_text("\n".join(lines) + "\n")
 
 
 class Relays:

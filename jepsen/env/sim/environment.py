@@ -98,6 +98,10 @@ class SimEnvironment:
             return None
         return f"controller-{status['leader_id']}", status["epoch"]
 
+    async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `Environment`: every step of every node is judged."""
+        return {}
+
     def broker_name(self, broker_id: int) -> str | None:
         """See `Environment`."""
         name = f"broker-{broker_id}"

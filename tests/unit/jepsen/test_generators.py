@@ -142,6 +142,21 @@ def test_operations_are_staggered() -> None:
     assert all(later.time_s >= one.time_s for one, later in pairwise(found))
 
 
+def test_what_comes_more_often_than_timers_tell_apart_keeps_its_rate() -> None:
+    found = run(clients(Limit(2000, Stagger(0.0005, numbers()))), takes_s=0.0)
+    assert 0.8 < found[-1].time_s < 1.3
+
+
+@pytest.mark.parametrize(("apart_s", "from_s"), [(0.1, 10.0), (0.0005, 9.9)])
+def test_what_is_late_for_want_of_a_thread_puts_off_the_rest(apart_s: float, from_s: float) -> None:
+    late = Context(10 * SECOND_NS, (0,), Processes({0: 0}), random.Random(1))
+    found = Stagger(apart_s, numbers(), next_time=0).next_op(late)
+    assert found is not None
+    assert isinstance(found[1], Stagger)
+    assert found[1].next_time is not None
+    assert from_s <= found[1].next_time / SECOND_NS <= from_s + 2 * apart_s
+
+
 def test_a_mix_ends_when_all_parts_have() -> None:
     found = run(Mix((Limit(20, numbers("a")), Limit(30, numbers("b")))))
     assert [sum(one.f == f for one in found) for f in "ab"] == [20, 30]

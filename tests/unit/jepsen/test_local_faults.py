@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from raftctl.localcluster.processes import ProcessRef
-
 WRITES = """
 import sys
 for line in sys.stdin:
@@ -120,26 +118,15 @@ def test_without_recovery_points_every_log_is_checked_and_may_be_damaged(tmp_pat
 
 
 @pytest.mark.req("J2")
-def test_the_clock_of_a_process_is_wrong_until_it_is_reset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[Mapping[str, str]] = []
-
-    def start(properties: Path, log: Path, environment: Mapping[str, str]) -> ProcessRef | None:
-        started.append(environment)
-        return None
-
-    monkeypatch.setattr(clocks, "start_node", start)
+def test_the_clock_of_a_process_is_wrong_until_it_is_reset(tmp_path: Path) -> None:
     of_cluster = Clocks()
-    (tmp_path / "broker-1").mkdir()
-    of_cluster.launch(tmp_path / "broker-1" / "node.properties", tmp_path / "log")
-    process = Asked(TELLS, started[0])
+    process = Asked(TELLS, of_cluster.variables("broker-1", tmp_path))
     assert abs(process.ask("now") - time.time()) < 30
     of_cluster.skew("broker-1", 120_000)
     # It reads the file again within a second, however long that takes on a busy machine.
     while process.ask("now") - time.time() < 90:
         time.sleep(0.05)
-    of_cluster.launch(tmp_path / "broker-1" / "node.properties", tmp_path / "log")
+    assert of_cluster.variables("broker-1", tmp_path)["LD_PRELOAD"]  # as at a restart
     while not 90 < process.ask("now") - time.time() < 150:
         time.sleep(0.05)
     of_cluster.reset()

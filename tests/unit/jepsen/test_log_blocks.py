@@ -21,8 +21,8 @@ kafka = pytest.importorskip("jepsen.spark.kafka", reason="needs raftctl[spark]")
 records = pytest.importorskip("jepsen.spark.records", reason="needs raftctl[spark]")
 schema = pytest.importorskip("jepsen.spark.schema", reason="needs raftctl[spark]")
 
-TORN = "torn-transaction"
-"""Takes a look at several keys, for which Spark is needed."""
+ACROSS = ("torn-transaction", "committed-offset-regression")
+"""Take a look at several keys or other operations, for which Spark is needed."""
 COLUMNS = ("history", "process", "f", "type", "invoked", "call", "text")
 
 
@@ -66,7 +66,7 @@ def _found(histories: Mapping[str, Sequence[Op]]) -> dict[str, spark_logs.Found]
 
 def _wanted(histories: Mapping[str, Sequence[Op]]) -> dict[str, spark_logs.Found]:
     return {
-        name: [one for one in spark_logs.found_in_one_process(history)[0] if one[0] != TORN]
+        name: [one for one in spark_logs.found_in_one_process(history)[0] if one[0] not in ACROSS]
         for name, history in histories.items()
     }
 

@@ -99,6 +99,9 @@ class Cluster:
     async def leadership(self) -> tuple[str, int] | None:
         return "controller-2", 1
 
+    async def replicas(self) -> dict[str, Any]:
+        return {}
+
     async def kill(self, node: str) -> None:
         self.down.add(node)
 

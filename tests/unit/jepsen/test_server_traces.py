@@ -19,6 +19,7 @@ from jepsen.checkers.metadata import (
     check_leaders,
     check_metadata,
 )
+from jepsen.checkers.trace import METADATA_LOG
 from jepsen.cli.main import run
 from jepsen.core import RunSpec
 from jepsen.env.local.servers import judge_servers
@@ -27,8 +28,10 @@ from jepsen.store import RunFolder
 from raftctl.cli.storage import format_storage, random_uuid_text
 from raftctl.ids import uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.record_codec import pack_payload
 from raftctl.metadata.records import (
+    ConfigRecord,
     LeaderChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -36,7 +39,10 @@ from raftctl.metadata.records import (
     TopicRecord,
 )
 from raftctl.raft.batch import Batch, encode_batch
-from raftctl.raft.messages import Epoch, Offset
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
+from raftctl.runtime.real import RealFileSystem
+from raftctl.storage.snapshots import SnapshotStore
+from tests.unit.broker_log.batches import make_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -268,6 +274,22 @@ def test_who_is_not_in_sync_or_has_a_log_of_another_topic_is_not_asked(disks: Di
     assert disks.judged() == {"metadata": []}
 
 
+def test_compacted_replicas_are_compared_record_by_record(disks: Disks) -> None:
+    whole = make_batch([b"a", b"b", b"c"], leader_epoch=0)
+    compacted = make_batch([b"b", b"c"], leader_epoch=0, base_offset=1)
+    for name, log in zip(NAMES[3:], (whole, whole, compacted), strict=True):
+        disks.write(name, [log], high_watermark=3)
+    assert disks.judged() == SOUND | {"replicas": ["lacks-committed"]}
+    policy = metadata_batch(6, ConfigRecord(TOPIC_RESOURCE, "t", "cleanup.policy", "compact"))
+    for name in NAMES:
+        disks.write_metadata(name, metadata_log(policy))
+    assert disks.judged() == SOUND
+    other = make_batch([b"x", b"c"], leader_epoch=0, base_offset=1)
+    disks.write("broker-3", [other], high_watermark=3)
+    [wrong] = judge_servers(disks.path, 6)["replicas"].anomalies
+    assert (wrong.name, wrong.detail["offset"]) == ("diverged-batch", 1)
+
+
 def test_where_nothing_has_settled_only_epochs_are_compared(disks: Disks) -> None:
     disks.write("broker-2", PARTITION_LOG[:1], high_watermark=4)
     disks.write("broker-3", [kafka_batch(0, "x", epoch=3)])
@@ -319,6 +341,27 @@ def test_what_cannot_be_replayed_is_found(disks: Disks) -> None:
     assert disks.judged() == {"metadata": ["metadata-cannot-be-replayed"]}
 
 
+def test_a_log_whose_beginning_is_a_snapshot_is_replayed_from_there(disks: Disks) -> None:
+    records: list[Record] = [*BROKER_RECORDS, TopicRecord("t", TOPIC), PARTITION]
+    wrong = metadata_batch(6, PartitionChangeRecord(TOPIC, 0, leader=1, isr=(2, 3)))
+    for name in NAMES:
+        directory = disks.path / name / "data" / "__cluster_metadata-0"
+        store = SnapshotStore(RealFileSystem(), str(directory))
+        store.write(OffsetAndEpoch(Offset(6), Epoch(1)), 5, [(5, pack_payload(records))])
+        (directory / SEGMENT).unlink()
+        (directory / f"{6:020}.log").write_bytes(wrong)
+    assert disks.judged() == SOUND | {"metadata": ["leader-not-in-isr"]}
+
+
+def test_snapshots_of_different_states_are_found(disks: Disks) -> None:
+    for name, records in (("controller-101", BROKER_RECORDS), ("broker-1", BROKER_RECORDS[:2])):
+        directory = disks.path / name / "data" / "__cluster_metadata-0"
+        store = SnapshotStore(RealFileSystem(), str(directory))
+        pieces = [(len(records), pack_payload(records))]
+        store.write(OffsetAndEpoch(Offset(4), Epoch(1)), 5, pieces)
+    assert disks.judged() == SOUND | {"metadata": ["diverged-snapshot"]}
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
@@ -337,6 +380,23 @@ def test_a_run_is_judged_as_settled_if_its_history_says_so(
     assert told["replicas"]["anomalies"][0]["name"] == "lacks-committed"
     assert run(["check-servers", str(folder.nodes)]) == 0
     assert "replicas valid" in capsys.readouterr().out
+
+
+def test_what_controllers_told_is_judged_with_their_disks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder.create(tmp_path, RunSpec("register", "local"), "")
+    Disks(folder.nodes)
+    told = {"leads": False, "epoch": 1, "high_watermark": 6, "log_end": 6, "life": 17}
+    values = [told, told | {"high_watermark": 5}, told | {"high_watermark": 0, "life": 18}]
+    with folder.writer() as writer:
+        for at, value in enumerate(values):
+            line = Op(at, at, "controller-102", OpType.INFO, "replica", value, METADATA_LOG)
+            writer.append(line)
+    assert run(["check-servers", str(folder.path), "--output", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found["trace"]["anomalies"]] == ["high-watermark-went-back"]
+    assert found["trace"]["anomalies"][0]["lines"] == [0, 1]
 
 
 def test_what_has_no_disks_of_nodes_is_refused(

@@ -154,6 +154,7 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
     assert differing == []
     assert kinds.keys() == {
         "G1a",
+        "committed-offset-regression",
         "duplicate",
         "inconsistent-offsets",
         "int-nonmonotonic-poll",

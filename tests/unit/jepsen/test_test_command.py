@@ -10,14 +10,17 @@ import pytest
 
 from jepsen.cli.main import run
 from jepsen.cli.options import rerun_command
-from jepsen.core import RunSpec
+from jepsen.core import RunSpec, judge, overall
 from jepsen.errors import InputError
+from jepsen.generator.core import SECOND_NS
 from jepsen.history import Op, OpType
 from jepsen.running import judge_folder
 from jepsen.store import RunFolder, runs
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from jepsen.checkers.verdict import Valid
 
 
 EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
@@ -47,6 +50,8 @@ EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
         (["queue", "--brokers", "1"], "--replication"),
         (["queue", "--barrier-every", "9"], "--barrier-every"),
         (["register", "--concurrency", "0"], "--concurrency"),
+        (["register", "--network", "pigeons"], "--network pigeons"),
+        (["register", "--env", "sim", "--network", "namespaces"], "--network namespaces"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is_made(
@@ -89,6 +94,27 @@ def test_what_there_is_of_a_run_is_judged(tmp_path: Path) -> None:
     assert verdicts["linearizable"].valid is False
     assert verdicts["cluster"].anomalies[0].detail == {"what": "broker-1 ended"}
     assert json.loads((folder.path / "results.json").read_text())["valid"] is False
+
+
+@pytest.mark.req("J1")
+@pytest.mark.parametrize(
+    ("rate_min", "succeed", "valid"), [(0.2, 2, True), (0.2, 1, "unknown"), (0, 1, True)]
+)
+def test_a_run_in_which_hardly_anything_succeeded_is_unknown(
+    rate_min: float, succeed: int, valid: Valid
+) -> None:
+    history: list[Op] = []
+    for number in range(3):
+        ended = OpType.OK if number < succeed else OpType.FAIL
+        # The last one comes after the time of the test, when everything was healed.
+        for kind, at_s in ((OpType.INVOKE, 5 * number), (ended, 5 * number + 5)):
+            history.append(Op(len(history), at_s * SECOND_NS, 0, kind, "write", 1, 0))
+    verdicts = judge(RunSpec("register", time_limit_s=10, rate_min=rate_min), history)
+    assert overall(verdicts) == valid
+    why = f"{succeed} operations succeeded in 10.0 s, which is less than --min-rate 0.2 a second"
+    assert [one.why_unknown for one in verdicts.values() if one.valid == "unknown"] == (
+        [why] if valid == "unknown" else []
+    )
 
 
 @pytest.mark.parametrize("env", ["local", "sim"])

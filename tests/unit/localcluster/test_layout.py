@@ -50,6 +50,15 @@ def test_layout_reads_back() -> None:
     assert layout_from_json(layout_to_json(LAYOUT)) == LAYOUT
 
 
+def test_nodes_listen_at_the_addresses_that_they_are_given_controllers_first() -> None:
+    layout = make_layout("id", [7101], [7001, 7002], {}, ["198.18.0.2", "198.18.0.3", "198.18.0.4"])
+    assert layout.bootstrap == "198.18.0.3:7001,198.18.0.4:7002"
+    values = node_values(layout, layout.node("broker-1"), "/data")
+    assert values["listeners"] == "PLAINTEXT://198.18.0.3:7001"
+    assert values["controller.quorum.voters"] == "101@198.18.0.2:7101"
+    assert layout_from_json(layout_to_json(layout)) == layout
+
+
 @pytest.mark.parametrize("document", [None, [], {}, {"nodes": 3}, {"version": 2}])
 def test_foreign_documents_are_refused(document: object) -> None:
     with pytest.raises(ConfigError, match="not the layout"):

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from raftctl.errors import ConfigError
+from raftctl.localcluster.layout import HOST
 from raftctl.localcluster.ports import free_ports, is_free, serves
 
 TIMEOUT_S = 0.1
@@ -18,7 +19,7 @@ TIMEOUT_S = 0.1
 def test_a_port_where_nobody_listens_serves_nothing() -> None:
     (port,) = free_ports(1)
     assert is_free(port)
-    assert not serves(port, TIMEOUT_S)
+    assert not serves(HOST, port, TIMEOUT_S)
 
 
 def test_processes_side_by_side_are_given_different_ports() -> None:
@@ -51,7 +52,7 @@ def test_more_ports_than_there_are_is_refused() -> None:
 
 def test_a_broker_that_keeps_its_clients_waiting_does_not_serve_yet() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert not serves(server.getsockname()[1], TIMEOUT_S)
+        assert not serves(HOST, server.getsockname()[1], TIMEOUT_S)
 
 
 def test_a_broker_that_answers_serves() -> None:
@@ -64,5 +65,5 @@ def test_a_broker_that_answers_serves() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(answer_one)
-        assert serves(server.getsockname()[1], 10)
+        assert serves(HOST, server.getsockname()[1], 10)
         assert asked.result() == bytes.fromhex("0000000a 0012 0000 00000000 ffff")
