@@ -226,6 +226,7 @@ def main() -> None:
     arguments = parser.parse_args()
     # Small histories have hot keys, too.
     segments.HOT_OPERATIONS, segments.CHUNK_OPERATIONS = HOT_OPERATIONS, CHUNK_OPERATIONS
+    kernel.WHOLE_OPERATIONS_MAX = HOT_OPERATIONS
     histories = random_histories(arguments.count, arguments.seed)
     wrong = 0
     for kernel.KERNEL_OPERATIONS in (0, sys.maxsize):

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from jepsen import compiled
 from jepsen.compiled.codes import OPEN
-from jepsen.spark import segments
 from jepsen.spark.packing import (
     COLUMNS,
     NIL,
@@ -42,6 +41,8 @@ KERNEL_OPERATIONS = 100_000
 """Fewer are searched before the compiled search is there."""
 PART_OPERATIONS = 1_000_000
 """What one task judges, roughly; its keys are whole."""
+WHOLE_OPERATIONS_MAX = 4_000_000
+"""A key with more is left: a task would need too much memory, 200 bytes for each operation."""
 PARTS_MAX = 1 << 16
 LEFT_KEYS_MAX = 50_000
 """So many keys that are left for others are looked for by name."""
@@ -86,7 +87,7 @@ def judge_all(histories: Histories, initial: Any) -> DataFrame:
         rows = histories.operations.select(*COLUMNS)
         packed = rows.mapInArrow(partial(_packages_of_rows, parts=parts), PACKAGES_SQL)
     code = NIL if initial is None else initial
-    judged = partial(_judged, initial=code, hot=segments.HOT_OPERATIONS)
+    judged = partial(_judged, initial=code, hot=WHOLE_OPERATIONS_MAX)
     return packed.repartitionById(parts, "part").mapInArrow(judged, JUDGED_SQL)
 
 

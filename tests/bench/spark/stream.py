@@ -13,6 +13,7 @@ from tests.spark_equality import generated
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import TextIO
 
     from pyspark.sql import SparkSession
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 OPERATIONS_A_KEY = 100
 IDLE_S = 10.0
 _SLICE_S = 0.05
+
+_FIRST = 1_000
+"""Lines that are written before the pace begins."""
 
 
 class _Writer:
@@ -32,26 +36,34 @@ class _Writer:
         self._slice = max(1, int(lines_a_second * _SLICE_S))
         self._ended: list[int] = [0]
         self._at: list[float] = [time.monotonic()]
+        self.judged = threading.Event()
+        """That the first lines were, so the stream is up."""
 
     def run(self) -> None:
         """Returns when all is written."""
-        begin = time.monotonic()
         with self._path.open("w") as file:
-            for number, first in enumerate(range(0, len(self._lines), self._slice)):
+            self._write(file, self._lines[:_FIRST])
+            self.judged.wait()
+            begin = time.monotonic()
+            for number, first in enumerate(range(_FIRST, len(self._lines), self._slice)):
                 time.sleep(max(0.0, begin + number * _SLICE_S - time.monotonic()))
-                part = self._lines[first : first + self._slice]
-                file.writelines(line for line, _ in part)
-                file.flush()
-                self._at.append(time.monotonic())
-                self._ended.append(self._ended[-1] + sum(ends for _, ends in part))
+                self._write(file, self._lines[first : first + self._slice])
+
+    def _write(self, file: TextIO, part: list[tuple[str, bool]]) -> None:
+        file.writelines(line for line, _ in part)
+        file.flush()
+        self._at.append(time.monotonic())
+        self._ended.append(self._ended[-1] + sum(ends for _, ends in part))
 
     def written_at(self, operation: int) -> float:
         """When the end of that operation, counted from one, was in the file."""
         return self._at[bisect.bisect_left(self._ended, operation)]
 
 
-def lags(spark: SparkSession, rate: int, seconds: int, scratch: Path) -> list[float]:
-    """Of each micro-batch the seconds from its first operation's end to the verdict."""
+def lags(spark: SparkSession, rate: int, seconds: int, scratch: Path) -> tuple[float, list[float]]:
+    """(seconds until the stream is up, of each micro-batch those from its first operation's end to
+    the verdict).
+    """
     from jepsen.spark.check import Question
     from jepsen.spark.watch import watch
 
@@ -64,18 +76,21 @@ def lags(spark: SparkSession, rate: int, seconds: int, scratch: Path) -> list[fl
     ]
     writer = _Writer(path, lines, 2 * rate)
     found: list[float] = []
-    before = 0
+    before, begin, start_s = 0, time.monotonic(), 0.0
 
     def judged(seen: Seen) -> bool:
-        nonlocal before
-        if seen.operations > before:
+        nonlocal before, start_s
+        if not writer.judged.is_set():
+            start_s = time.monotonic() - begin
+            writer.judged.set()
+        elif seen.operations > before:
             found.append(time.monotonic() - writer.written_at(before + 1))
-            before = seen.operations
+        before = seen.operations
         return True
 
-    thread = threading.Thread(target=writer.run)
+    thread = threading.Thread(target=writer.run, daemon=True)
     thread.start()
     own = scratch / "watched"
     watch(spark, str(path), "auto", Question("linearizable"), own, judged, idle_s=IDLE_S)
     thread.join()
-    return found
+    return start_s, found

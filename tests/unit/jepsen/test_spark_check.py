@@ -114,6 +114,7 @@ def test_the_compiled_search_gives_the_verdicts_of_one_process(
 ) -> None:
     pytest.importorskip("numba", reason="needs raftctl[spark]")
     monkeypatch.setattr("jepsen.spark.kernel.KERNEL_OPERATIONS", 0)
+    monkeypatch.setattr("jepsen.spark.kernel.WHOLE_OPERATIONS_MAX", HOT_OPERATIONS)
     monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", HOT_OPERATIONS)
     differing, methods = compare(random_histories(100, 1000), tmp_path)
     assert differing == {}
