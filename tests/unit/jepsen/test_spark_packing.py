@@ -16,6 +16,8 @@ from tests.unit.jepsen.histories import history
 pytest.importorskip("pyarrow", reason="needs raftctl[spark]")
 pytest.importorskip("pyspark", reason="needs raftctl[spark]")
 pytest.importorskip("numba", reason="needs raftctl[spark]")
+# Whoever comes first compiles, which takes seconds of a processor that others may use.
+pytestmark = pytest.mark.timeout(900)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
