@@ -24,6 +24,7 @@ async function copy(kafka, producer, groupId, source, target, count) {
     sessionTimeout: 6000,
     heartbeatInterval: 1000,
     maxBytesPerPartition: 1024,
+    maxWaitTimeInMs: 500,
   })
   const next = new Map()
   let copied = 0

@@ -12,10 +12,13 @@ async function abortOne(producer, groupId, source, target) {
   await transaction.abort()
 }
 
+// Nobody waits long for what does not come, be it for the next batch or for the end.
+const BRISK = { maxWaitTimeInMs: 500, heartbeatInterval: 500 }
+
 // Both members must have got a partition, and together every record.
 async function readInTwo(kafka, groupId, topic, count) {
   const values = new Set()
-  const consumers = [kafka.consumer({ groupId }), kafka.consumer({ groupId })]
+  const consumers = [1, 2].map(() => kafka.consumer({ groupId, ...BRISK }))
   const owners = new Set()
   await Promise.all(consumers.map((one) => one.connect()))
   await Promise.all(consumers.map((one) => one.subscribe({ topic, fromBeginning: true })))
@@ -38,7 +41,16 @@ async function readInTwo(kafka, groupId, topic, count) {
       one.run({ eachMessage }).catch(reject)
     })
   })
-  await Promise.all(consumers.map((one) => one.disconnect()))
+  // One leaves after the other: a member that is told to end while it joins again may go on for ever.
+  const [last, first] = consumers
+  const alone = new Promise((resolve) => {
+    last.on(last.events.GROUP_JOIN, ({ payload }) => {
+      payload.memberAssignment[topic].length === 2 && resolve()
+    })
+  })
+  await first.disconnect()
+  await alone
+  await last.disconnect()
   return [...values].sort()
 }
 
