@@ -75,7 +75,10 @@ HUNTS = (
     Hunt("fenced_broker_leads", "queue", ("kill",)),
     Hunt("leader_epoch_stays", "queue", ("kill",)),
     Hunt("aborted_transactions_are_not_told", "queue-txn", ("kill",)),
+    Hunt("lock_is_given_to_who_waits", "lock", ("partition",), LOCAL),
     Hunt("watch_tells_the_newest_only", "watch", ("partition",), LOCAL),
+    Hunt("high_watermark_of_leader_only", "queue", ("partition",), LOCAL),
+    Hunt("consumer_reads_uncommitted", "queue", ("partition",), LOCAL),
     Hunt("aborted_transactions_are_not_told", "queue-txn", ("kill",), LOCAL),
     Hunt("committed_reader_passes_open_transactions", "queue-txn", ("kill",), LOCAL),
 )
