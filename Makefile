@@ -66,7 +66,7 @@ properties-linearizable: setup
 mutants: setup
 	$(BIN)/python -m tests.mutants
 
-# Plants bugs, has `jepsen test` find them in simulated clusters, and writes docs/reference/bugs-found.md.
+# Plants bugs, has `jepsen test` find them, simulated and on real processes, and writes docs/reference/bugs-found.md.
 bugs-found: setup
 	$(BIN)/python -m tests.mutants.harness --write
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.verdict import WORDS
+from jepsen.generator.core import SECOND_NS
 from jepsen.report.plots import (
+    ANOMALY,
     COLOURS,
     QUANTILES,
     SHADES,
+    Mark,
     latency_plot,
     leader_strip,
     quantile_plot,
@@ -44,6 +47,8 @@ th, td:not(:last-child) { white-space: nowrap }
 code, pre { font: 13px/1.4 ui-monospace, monospace } pre { background: #f5f7fa; padding: .6rem;
   white-space: pre-wrap } svg { width: 100%; font: 11px system-ui, sans-serif }
 svg text { fill: #5a6472 } .grid { stroke: #e3e7ee } .key { margin-right: 1.2rem }
+.stripe { opacity: .35 } .stripe:target { opacity: .9 }
+:target { scroll-margin-top: 2rem }
 .key i { display: inline-block; width: 10px; height: 10px; margin-right: 5px }
 """
 
@@ -53,21 +58,21 @@ def report_page(
 ) -> str:
     """The whole page; it refers to nothing outside itself."""
     word = WORDS[results["valid"]]
-    broken = windows(history)
+    broken, found = windows(history), _shown(results["checkers"], history)
     body = [
         f"<h1>{escape(spec.name)}</h1>",
         f'<p class="card {word}"><b>{word}</b><br>{results["operations"]} operations, '
         f"seed {spec.seed}</p>",
         *_checkers(results["checkers"]),
         "<h2>Latency and rate</h2>",
-        _legend({one.kind for one in broken}),
-        latency_plot(history, broken),
+        _legend({one.kind for one in broken}, anomalies=bool(found)),
+        latency_plot(history, broken, [one.mark for one in found if one.mark]),
         _quantile_legend(),
         quantile_plot(history, broken),
         rate_plot(history, broken),
         leader_strip(history),
         "<h2>Anomalies</h2>",
-        *_anomalies(results["checkers"], history),
+        *_anomalies(results["checkers"], found, history),
         "<h2>Run it again</h2>",
         f"<pre>{escape(command)}</pre>",
         f"<pre>{escape(json.dumps(spec.to_json(), indent=2))}</pre>",
@@ -96,10 +101,10 @@ def _checkers(checkers: Mapping[str, Any]) -> Iterator[str]:
     yield "</table>"
 
 
-def _legend(kinds: set[str]) -> str:
+def _legend(kinds: set[str], *, anomalies: bool) -> str:
     ends = [(kind.value, colour) for kind, colour in COLOURS.items()]
     faults = [(kind, SHADES[kind]) for kind in sorted(kinds) if kind in SHADES]
-    return _keys([*ends, *faults])
+    return _keys([*ends, *faults, *[("anomaly", ANOMALY)] * anomalies])
 
 
 def _quantile_legend() -> str:
@@ -114,30 +119,57 @@ def _keys(named: Sequence[tuple[str, str]]) -> str:
     return f"<p>{''.join(keys)}</p>"
 
 
-def _anomalies(checkers: Mapping[str, Any], history: Sequence[Op]) -> Iterator[str]:
-    none = True
+class _Shown(NamedTuple):
+    """An anomaly on the page."""
+
+    checker: str
+    document: Mapping[str, Any]
+    lines: Sequence[int]
+    """Of the history, that show it."""
+    number: int
+    mark: Mark | None
+    """In the plot, if it has lines."""
+
+
+def _shown(checkers: Mapping[str, Any], history: Sequence[Op]) -> list[_Shown]:
+    found: list[_Shown] = []
+    for checker, verdict in checkers.items():
+        for anomaly in verdict["anomalies"][:ANOMALIES_SHOWN_MAX]:
+            lines, number = _lines(anomaly["lines"], history), len(found) + 1
+            times = [history[index].time / SECOND_NS for index in lines]
+            mark = Mark(number, anomaly["name"], times[0], times[-1]) if times else None
+            found.append(_Shown(checker, anomaly, lines, number, mark))
+    return found
+
+
+def _anomalies(
+    checkers: Mapping[str, Any], shown: Sequence[_Shown], history: Sequence[Op]
+) -> Iterator[str]:
     for name, verdict in checkers.items():
-        found = verdict["anomalies"]
-        for anomaly in found[:ANOMALIES_SHOWN_MAX]:
-            none = False
-            yield from _anomaly(name, anomaly, history)
-        if len(found) > ANOMALIES_SHOWN_MAX:
-            yield f"<p>and {len(found) - ANOMALIES_SHOWN_MAX} more in results.json</p>"
-    if none:
+        for one in shown:
+            if one.checker == name:
+                yield from _anomaly(one, history)
+        if (more := len(verdict["anomalies"]) - ANOMALIES_SHOWN_MAX) > 0:
+            yield f"<p>and {more} more in results.json</p>"
+    if not shown:
         yield "<p>None.</p>"
 
 
-def _anomaly(checker: str, anomaly: Mapping[str, Any], history: Sequence[Op]) -> Iterator[str]:
+def _anomaly(shown: _Shown, history: Sequence[Op]) -> Iterator[str]:
+    anomaly = shown.document
     detail = {key: value for key, value in anomaly.items() if key not in ("name", "lines")}
-    yield f"<h3>{escape(anomaly['name'])} <small>({escape(checker)})</small></h3>"
+    where = f' <a href="#mark-{shown.number}">in the plot</a>' if shown.mark else ""
+    yield (
+        f'<h3 id="anomaly-{shown.number}">{escape(anomaly["name"])} '
+        f"<small>({escape(shown.checker)}){where}</small></h3>"
+    )
     yield f"<p><code>{escape(json.dumps(detail, ensure_ascii=False))}</code></p>"
     if anomaly["name"] == NONLINEARIZABLE and "operation" in anomaly:
         yield _keys([("returned", DONE), ("under way", PENDING), ("fits nowhere", FAILING)])
         yield failing_window(anomaly, history)
     heads = ("line", "time", "process", "type", "operation")
     yield f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"
-    for index in _lines(anomaly["lines"], history):
-        op = history[index]
+    for op in (history[index] for index in shown.lines):
         what = f"{op.f} {json.dumps(op.value)}"
         what += "" if op.key is None else f" of key {op.key}"
         what += "" if op.error is None else f": {op.error}"

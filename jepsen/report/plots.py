@@ -42,6 +42,7 @@ SHADES = {
     "break-disk": "#90a4ae",
 }
 """By the operation that begins a fault."""
+ANOMALY = "#c2185b"
 _ENDS = {one.end: one.begin for one in PACKAGES.values() if one.end}
 
 
@@ -53,6 +54,16 @@ class Window:
     begin_s: float
     end_s: float
     who: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An anomaly on the page, and when its operations were, in seconds of the test."""
+
+    number: int
+    name: str
+    begin_s: float
+    end_s: float
 
 
 def windows(history: Sequence[Op]) -> list[Window]:
@@ -77,8 +88,13 @@ def windows(history: Sequence[Op]) -> list[Window]:
     return sorted(found, key=lambda window: window.begin_s)
 
 
-def latency_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
-    """Each operation at its beginning, how long it took on a logarithmic scale, by its end."""
+def latency_plot(
+    history: Sequence[Op], broken: Iterable[Window], anomalies: Iterable[Mark] = ()
+) -> str:
+    """Each operation at its beginning, how long it took on a logarithmic scale, by its end.
+
+    An anomaly is a stripe that leads to what the page tells of it, and is led to from there.
+    """
     points = [
         (one.invoke.time, (one.completion.time - one.invoke.time) / 1e6, one.type, one.invoke.f)
         for one in operations(history)
@@ -93,7 +109,18 @@ def latency_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
         f'fill="{COLOURS[kind]}"><title>{escape(f)} {kind} {ms:.1f} ms</title></circle>'
         for time, ms, kind, f in shown
     ]
-    return _svg("Latency", scale, broken, [*_latency_rows(scale), *marks])
+    stripes = [_stripe(scale, one) for one in anomalies]
+    return _svg("Latency", scale, broken, [*_latency_rows(scale), *stripes, *marks])
+
+
+def _stripe(scale: _Scale, anomaly: Mark) -> str:
+    x = scale.x(anomaly.begin_s)
+    width = max(3.0, scale.x(anomaly.end_s) - x)
+    return (
+        f'<a href="#anomaly-{anomaly.number}"><rect id="mark-{anomaly.number}" class="stripe" '
+        f'fill="{ANOMALY}" x="{x:.1f}" y="0" width="{width:.1f}" height="{HEIGHT - BOTTOM}">'
+        f"<title>{escape(anomaly.name)}</title></rect></a>"
+    )
 
 
 def _latency_rows(scale: _Scale) -> Iterator[str]:

@@ -8,15 +8,22 @@ from __future__ import annotations
 import gc
 import sys
 
-from raftctl.cli import main, node_process
+from raftctl.cli import main as command_line
+from raftctl.cli import node_process
 from raftctl.localcluster.launcher import serve
 from raftctl.plugins import load_broker
 
 BROKER_PLUGIN = "kafka"
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Imports what nodes need, then forks one for each request."""
     node_process.preload()
     load_broker(BROKER_PLUGIN)
     # What is shared stays shared: the collector would write into every object's header.
     gc.freeze()
-    serve(sys.stdin, sys.stdout, main.run)
+    serve(sys.stdin, sys.stdout, command_line.run)
+
+
+if __name__ == "__main__":
+    main()

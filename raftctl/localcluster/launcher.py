@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
+PRELOADED: tuple[str, ...] = (sys.executable, "-m", "raftctl.cli.preloaded")
+"""The command whose process nodes are forked from."""
+
 
 class NodeLauncher:
     """Starts nodes, each a process of its own, in a fraction of the time of `start_node`.
@@ -41,7 +44,7 @@ class NodeLauncher:
         """Returns at once: the first `launch` waits until everything is imported."""
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "raftctl.cli.preloaded"],
+            PRELOADED,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

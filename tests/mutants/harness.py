@@ -1,4 +1,4 @@
-"""Plants bugs and has `jepsen test --env sim` find them: `make bugs-found`.
+"""Plants bugs and has `jepsen test` find them, simulated and on real processes: `make bugs-found`.
 
 A bug is found when a run of its workload and faults is invalid that is valid without it. Seeds are
 tried one after the other. With `--write` their rows go to docs/reference/bugs-found.md.
@@ -23,7 +23,9 @@ from jepsen.core import RunSpec, judge, workload_of
 from jepsen.env.sim import harness
 from jepsen.env.sim.warm import WarmInterpreters
 from jepsen.store import RunFolder
+from tests.mutants import processes
 from tests.mutants.node_catalog import NODE_MUTANTS
+from tests.mutants.processes import FOUND, found_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -41,8 +43,9 @@ MODULE = "tests.mutants.harness"
 SEEDS = 6
 RUN_S = 1_200.0
 """How long a run may take where the machine has much else to do."""
+ON_PROCESSES = "## On real processes"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "bugs-found.md"
-FOUND = "found by "
+SIM, LOCAL = "sim", "local"
 
 
 class Hunt(NamedTuple):
@@ -51,11 +54,13 @@ class Hunt(NamedTuple):
     mutant: str
     workload: str
     nemesis: tuple[str, ...]
+    env: str = SIM
 
     @property
     def scenario(self) -> str:
         """By this name a run of the hunt is found in this module."""
-        return f"{self.mutant}_by_{self.workload}".replace("-", "_")
+        env = "" if self.env == SIM else f"_in_{self.env}"
+        return f"{self.mutant}_by_{self.workload}{env}".replace("-", "_")
 
 
 HUNTS = (
@@ -70,6 +75,12 @@ HUNTS = (
     Hunt("fenced_broker_leads", "queue", ("kill",)),
     Hunt("leader_epoch_stays", "queue", ("kill",)),
     Hunt("aborted_transactions_are_not_told", "queue-txn", ("kill",)),
+    Hunt("lock_is_given_to_who_waits", "lock", ("partition",), LOCAL),
+    Hunt("watch_tells_the_newest_only", "watch", ("partition",), LOCAL),
+    Hunt("high_watermark_of_leader_only", "queue", ("partition",), LOCAL),
+    Hunt("consumer_reads_uncommitted", "queue", ("partition",), LOCAL),
+    Hunt("aborted_transactions_are_not_told", "queue-txn", ("kill",), LOCAL),
+    Hunt("committed_reader_passes_open_transactions", "queue-txn", ("kill",), LOCAL),
 )
 
 
@@ -80,16 +91,17 @@ class Found:
     hunt: Hunt
     by: str
     seed: int
-    simulated_s: float
+    ran_s: float
+    """Of virtual time, or of the clock where nothing is simulated."""
     processor_s: float
-    """Of all runs up to the one that found it."""
+    """Of all runs up to the one that found it, as `ran_s`."""
 
 
 def spec_of(hunt: Hunt, seed: int) -> RunSpec:
     """Short, with many faults."""
     return RunSpec(
         hunt.workload,
-        "sim",
+        hunt.env,
         hunt.nemesis,
         time_limit_s=20.0,
         rate=100.0,
@@ -110,19 +122,14 @@ async def _run(world: World, mutant: str, hunt: Hunt) -> None:
         folder = RunFolder.create(Path(store), spec, rerun_command(spec))
         await harness.scenario(world, folder)
         verdicts = judge(spec, folder.history())
-    names = {
-        f"{checker}: {anomaly.name}"
-        for checker, verdict in verdicts.items()
-        for anomaly in verdict.anomalies
-    }
-    if names:
-        raise AssertionError(FOUND + ", ".join(sorted(names)))
+    if found := found_by(verdicts):
+        raise AssertionError(found)
 
 
 def __getattr__(name: str) -> Callable[[World], Coroutine[Any, Any, None]]:
     """The scenario of a hunt, or behind `sound_` of the product as it is in the same test."""
     scenario = name.removeprefix("sound_")
-    hunt = next((one for one in HUNTS if one.scenario == scenario), None)
+    hunt = next((one for one in HUNTS if one.env == SIM and one.scenario == scenario), None)
     if hunt is None:
         raise AttributeError(name)
     workload_of(spec_of(hunt, 0))
@@ -148,36 +155,42 @@ class Hunter:
 
     def __init__(self, interpreters: WarmInterpreters) -> None:
         self._interpreters = interpreters
-        self._sound: set[tuple[str, tuple[str, ...], int]] = set()
+        self._sound: set[tuple[str, tuple[str, ...], str, int]] = set()
 
     def go(self, hunt: Hunt, seeds: Sequence[int]) -> Found:
         """Tries seeds until the bug is found. RuntimeError if a run is invalid without it.
 
         TimeoutError as for `finding`.
         """
-        simulated_s = processor_s = 0.0
+        ran_s = processor_s = 0.0
         for seed in seeds:
-            result = self._interpreters.run(f"{MODULE}:{hunt.scenario}", seed, timeout_s=RUN_S)
-            simulated_s += result.simulated_s
+            result = self._result(hunt, seed)
+            ran_s += result.simulated_s
             processor_s += result.processor_s
             if not result.ok:
                 by = finding(result)
                 self._check_sound(hunt, seed)
-                return Found(hunt, by, seed, simulated_s, processor_s)
-        return Found(hunt, "", 0, simulated_s, processor_s)
+                return Found(hunt, by, seed, ran_s, processor_s)
+        return Found(hunt, "", 0, ran_s, processor_s)
+
+    def _result(self, hunt: Hunt, seed: int, *, sound: bool = False) -> RunResult:
+        """Of a run with the bug, or of the product as it is."""
+        if hunt.env == LOCAL:
+            return processes.result_of("" if sound else hunt.mutant, spec_of(hunt, seed), RUN_S)
+        scenario = f"{MODULE}:{'sound_' if sound else ''}{hunt.scenario}"
+        return self._interpreters.run(scenario, seed, timeout_s=RUN_S)
 
     def _check_sound(self, hunt: Hunt, seed: int) -> None:
-        run = hunt.workload, hunt.nemesis, seed
+        run = hunt.workload, hunt.nemesis, hunt.env, seed
         if run not in self._sound:
-            scenario = f"{MODULE}:sound_{hunt.scenario}"
-            result = self._interpreters.run(scenario, seed, timeout_s=RUN_S)
+            result = self._result(hunt, seed, sound=True)
             if not result.ok:
                 raise RuntimeError(f"{run}: broken without a mutant: {finding(result)}")
             self._sound.add(run)
 
 
 def page(rows: Mapping[Hunt, str]) -> str:
-    """The table of what was found; hunts without a row have not been gone on."""
+    """The tables of what was found; hunts without a row have not been gone on."""
     lines = [
         "# Bugs found",
         "",
@@ -190,8 +203,19 @@ def page(rows: Mapping[Hunt, str]) -> str:
         "",
         "| bug | what the code does | workload | faults | found by | seed | virtual s | cpu s |",
         "|---|---|---|---|---|---|---|---|",
+        *(rows[hunt] for hunt in HUNTS if hunt.env == SIM and hunt in rows),
+        "",
+        ON_PROCESSES,
+        "",
+        "With `--env local`: the bug is in the processes of three controllers and three brokers.",
+        "Chance has a part in these runs, whatever the seed. The seconds are those of the clock,",
+        "from a cluster's first start to the verdict.",
+        "",
+        "| bug | what the code does | workload | faults | found by | seed | s |",
+        "|---|---|---|---|---|---|---|",
+        *(rows[hunt] for hunt in HUNTS if hunt.env == LOCAL and hunt in rows),
     ]
-    return "\n".join([*lines, *(rows[hunt] for hunt in HUNTS if hunt in rows)]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def row(one: Found) -> str:
@@ -201,8 +225,8 @@ def row(one: Found) -> str:
         *_named(one.hunt, breaks[one.hunt.mutant]),
         one.by.replace("|", "&#124;") or "not found",
         str(one.seed or "-"),
-        f"{one.simulated_s:.0f}",
-        f"{one.processor_s:.0f}",
+        f"{one.ran_s:.0f}",
+        *[f"{one.processor_s:.0f}"] * (one.hunt.env == SIM),
     )
     return f"| {' | '.join(cells)} |"
 
@@ -216,12 +240,12 @@ def _named(hunt: Hunt, breaks: str) -> tuple[str, ...]:
 def rows_of(text: str) -> dict[Hunt, str]:
     """The lines of a page by their hunts, of those that there are still."""
     breaks = {mutant.name: mutant.breaks for mutant in NODE_MUTANTS}
-    begins = {f"| {' | '.join(_named(hunt, breaks[hunt.mutant]))} |": hunt for hunt in HUNTS}
+    simulated, _, real = text.partition(ON_PROCESSES)
     return {
         hunt: line
-        for line in text.splitlines()
-        for begin, hunt in begins.items()
-        if line.startswith(begin)
+        for hunt in HUNTS
+        for line in (simulated if hunt.env == SIM else real).splitlines()
+        if line.startswith(f"| {' | '.join(_named(hunt, breaks[hunt.mutant]))} |")
     }
 
 

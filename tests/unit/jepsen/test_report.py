@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from jepsen.cli.report import server
 from jepsen.core import RunSpec
 from jepsen.history import Op, OpType
 from jepsen.report.index import Row, index_page
-from jepsen.report.plots import leader_strip, quantile_plot, windows
+from jepsen.report.plots import LEFT, WIDTH, leader_strip, quantile_plot, windows
 from jepsen.report.window import failing_window
 from jepsen.store import RunFolder
 from tests.unit.jepsen.histories import history
@@ -77,6 +78,20 @@ def test_a_page_tells_what_went_wrong_and_how_to_see_it_again(
     outside = Outside()
     outside.feed(page)
     assert outside.found == []
+
+
+def test_an_anomaly_and_its_place_in_the_plot_lead_to_each_other(
+    folder: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(folder.path)]) == 0
+    page = (folder.path / "report.html").read_text()
+    plot, _, told = page.partition("<h2>Anomalies</h2>")
+    stripe = r'<a href="#anomaly-1"><rect id="mark-1"[^>]* x="([0-9.]+)" y="0" width="([0-9.]+)"'
+    # From the write that was not read to the end of the read, of nine seconds.
+    (place,) = re.findall(stripe, plot)
+    assert [float(one) for one in place] == [LEFT, 5 / 9 * (WIDTH - LEFT)]
+    assert '<h3 id="anomaly-1">' in told
+    assert '<a href="#mark-1">in the plot</a>' in told
 
 
 def test_the_failing_window_is_drawn() -> None:
