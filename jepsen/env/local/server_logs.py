@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jepsen.batches import batch_headers
 from jepsen.checkers.copies import HeldBatch
-from jepsen.checkers.metadata import Assignment, Claim, MetadataStep
+from jepsen.checkers.metadata import Claim, MetadataStep
 from jepsen.dumps import held_of
+from jepsen.env.assignments import assignment_of
 from jepsen.errors import InputError
 from raftctl.cli.files import read_config_file
 from raftctl.cli.log_files import DamagedLogError, read_batches, records_of, segments
@@ -34,6 +35,7 @@ from raftctl.storage.snapshots import SnapshotStore
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from jepsen.checkers.metadata import Assignment
     from raftctl.metadata.image import MetadataImage, TopicImage
     from raftctl.storage.snapshots import Snapshot
 
@@ -185,21 +187,8 @@ def _moved(
         for number, one in topic.items():
             old = None if known is None else known.partitions.get(number)
             if old is not one:
-                was = None if old is None or known is None else _assignment(known, number)
-                yield was, _assignment(topic, number)
-
-
-def _assignment(topic: TopicImage, number: int) -> Assignment:
-    one = topic.partitions[number]
-    return Assignment(
-        partition=f"{topic.name}-{number}/{topic.topic_id}",
-        replicas=one.replicas,
-        isr=one.isr,
-        leader=one.leader,
-        leader_epoch=one.leader_epoch,
-        partition_epoch=one.partition_epoch,
-        eligible=one.elr,
-    )
+                was = None if old is None or known is None else assignment_of(known, number)
+                yield was, assignment_of(topic, number)
 
 
 # --- partitions -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.batches import batch_headers
-from jepsen.checkers.metadata import Assignment
+from jepsen.env.assignments import assignment_of
 from jepsen.env.sim.committed import Entry
 from jepsen.env.sim.invariants import (
     ImageView,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from uuid import UUID
 
+    from jepsen.checkers.metadata import Assignment
     from jepsen.env.sim.disk import SimDisk
     from jepsen.env.sim.disk_content import DurableFile
     from jepsen.env.sim.properties import Properties
@@ -291,16 +292,8 @@ def _granting(driver: RaftDriver) -> tuple[int, ...]:
 
 def _assignments(image: MetadataImage) -> Iterator[Assignment]:
     for topic in image.topics.in_order():
-        for partition_id, one in topic.items():
-            yield Assignment(
-                partition=f"{topic.name}-{partition_id}/{topic.topic_id}",
-                replicas=one.replicas,
-                isr=one.isr,
-                leader=one.leader,
-                leader_epoch=one.leader_epoch,
-                partition_epoch=one.partition_epoch,
-                eligible=one.elr,
-            )
+        for number in range(len(topic.partitions)):
+            yield assignment_of(topic, number)
 
 
 def _read_partition(log: Any, begin: int, end: int) -> list[Entry]:
