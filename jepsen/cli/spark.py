@@ -18,7 +18,7 @@ from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json
 from jepsen.cli.replicas import DumpsArgument, refuse_doubles, show_replicas
 from jepsen.errors import InputError
 from jepsen.spark.generate.recipe import WORKLOADS, Recipe
-from jepsen.spark.report import spark_page
+from jepsen.spark.report import plotted, spark_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,15 +114,17 @@ def check(
         spark_session(master, driver_memory, scratch) as spark,
     ):
         from jepsen.spark.check import check as judge
+        from jepsen.spark.series import read_series
 
         question = _question(asked, time_limit, memory)
         kept = Path(folder) / "kept" if output is None else output
         # What servers tell has no latency.
-        series = output is not None and checker != TRACE
-        verdicts = judge(spark, files, failures, question, kept, Path(folder), series=series)
+        with_series = output is not None and checker != TRACE
+        verdicts = judge(spark, files, failures, question, kept, Path(folder), series=with_series)
         if output is not None:
             command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-            (output / REPORT).write_text(spark_page(verdicts, command, series=series))
+            series = read_series(spark, output, plotted(verdicts)) if with_series else None
+            (output / REPORT).write_text(spark_page(verdicts, command, series))
     if shown is Output.JSON:
         say_json([{"file": file, **verdict_document(one)} for file, one in verdicts.items()])
     else:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.verdict import WORDS
 from jepsen.generator.core import SECOND_NS
+from jepsen.report.axes import COLOURS, QUANTILES
 from jepsen.report.plots import (
     ANOMALY,
-    COLOURS,
-    QUANTILES,
     SHADES,
     Mark,
     latency_plot,
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 ANOMALIES_SHOWN_MAX = 20
 """Of each checker; results.json has all."""
 LINES_SHOWN_MAX = 12
+ENDS = [(kind.value, colour) for kind, colour in COLOURS.items()]
+"""How operations end, and the colour of each."""
 NONLINEARIZABLE = "nonlinearizable"
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1000px; padding: 0 1rem;
@@ -67,7 +68,7 @@ def report_page(
         "<h2>Latency and rate</h2>",
         _legend({one.kind for one in broken}, anomalies=bool(found)),
         latency_plot(history, broken, [one.mark for one in found if one.mark]),
-        _quantile_legend(),
+        quantile_legend(),
         quantile_plot(history, broken),
         rate_plot(history, broken),
         leader_strip(history),
@@ -102,21 +103,23 @@ def _checkers(checkers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _legend(kinds: set[str], *, anomalies: bool) -> str:
-    ends = [(kind.value, colour) for kind, colour in COLOURS.items()]
     faults = [(kind, SHADES[kind]) for kind in sorted(kinds) if kind in SHADES]
-    return _keys([*ends, *faults, *[("anomaly", ANOMALY)] * anomalies])
+    return keys([*ENDS, *faults, *[("anomaly", ANOMALY)] * anomalies])
 
 
-def _quantile_legend() -> str:
-    return _keys([(f"{quantile:g} of what succeeded", at) for quantile, at in QUANTILES.items()])
+def quantile_legend() -> str:
+    """What the lines of a plot of quantiles are."""
+    named = {at: f"p{at * 100:g}" if at < 1 else "max" for at in QUANTILES}
+    return keys([(f"{named[at]} of what succeeded", colour) for at, colour in QUANTILES.items()])
 
 
-def _keys(named: Sequence[tuple[str, str]]) -> str:
-    keys = [
+def keys(named: Sequence[tuple[str, str]]) -> str:
+    """A legend: names, each with its colour."""
+    shown = [
         f'<span class="key"><i style="background:{colour}"></i>{escape(name)}</span>'
         for name, colour in named
     ]
-    return f"<p>{''.join(keys)}</p>"
+    return f"<p>{''.join(shown)}</p>"
 
 
 class _Shown(NamedTuple):
@@ -165,7 +168,7 @@ def _anomaly(shown: _Shown, history: Sequence[Op]) -> Iterator[str]:
     )
     yield f"<p><code>{escape(json.dumps(detail, ensure_ascii=False))}</code></p>"
     if anomaly["name"] == NONLINEARIZABLE and "operation" in anomaly:
-        yield _keys([("returned", DONE), ("under way", PENDING), ("fits nowhere", FAILING)])
+        yield keys([("returned", DONE), ("under way", PENDING), ("fits nowhere", FAILING)])
         yield failing_window(anomaly, history)
     heads = ("line", "time", "process", "type", "operation")
     yield f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"

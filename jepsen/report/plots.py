@@ -5,28 +5,39 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from html import escape
-from math import ceil, log10
+from math import ceil
 from typing import TYPE_CHECKING
 
 from jepsen.faults import HEAL, PACKAGES
 from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
 from jepsen.history import OpType, operations
+from jepsen.report.axes import (
+    BOTTOM,
+    COLOURS,
+    HEIGHT,
+    LEFT,
+    QUANTILES,
+    WIDTH,
+    Scale,
+    decade,
+    latency_rows,
+    line,
+    rate_rows,
+    round_rate,
+    svg,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from jepsen.history import Op
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 960, 240, 60, 24
 POINTS_MAX = 4_000
 """More make the page slow and show nothing more."""
 BUCKETS = 120
 SLICES = 60
-QUANTILES = {0.5: "#2a78d6", 0.95: "#7b5ea7", 0.99: "#d98324", 1.0: "#b3261e"}
 LEADERS = ("#35648f", "#6b7f3a", "#8a5a83", "#a0673b", "#4f7f7a")
 LEADER_SEEN = "leader"
-LATENCY_MS_MIN = 0.1
-COLOURS = {OpType.OK: "#2a78d6", OpType.FAIL: "#d98324", OpType.INFO: "#b3261e"}
 SHADES = {
     "kill": "#e57373",
     "pause": "#ffb74d",
@@ -103,17 +114,17 @@ def latency_plot(
     step = max(1, len(points) // POINTS_MAX)
     # What went wrong is shown whole: it is little, and what people look for.
     shown = [point for at, point in enumerate(points) if at % step == 0 or point[2] is OpType.INFO]
-    scale = _Scale(_end_s(history), _decade(max((ms for _, ms, _, _ in points), default=1.0)))
+    scale = Scale(_end_s(history), decade(max((ms for _, ms, _, _ in points), default=1.0)))
     marks = [
         f'<circle cx="{scale.x(time / SECOND_NS):.1f}" cy="{scale.log_y(ms):.1f}" r="2" '
         f'fill="{COLOURS[kind]}"><title>{escape(f)} {kind} {ms:.1f} ms</title></circle>'
         for time, ms, kind, f in shown
     ]
     stripes = [_stripe(scale, one) for one in anomalies]
-    return _svg("Latency", scale, broken, [*_latency_rows(scale), *stripes, *marks])
+    return _svg("Latency", scale, broken, [*latency_rows(scale), *stripes, *marks])
 
 
-def _stripe(scale: _Scale, anomaly: Mark) -> str:
+def _stripe(scale: Scale, anomaly: Mark) -> str:
     x = scale.x(anomaly.begin_s)
     width = max(3.0, scale.x(anomaly.end_s) - x)
     return (
@@ -121,13 +132,6 @@ def _stripe(scale: _Scale, anomaly: Mark) -> str:
         f'fill="{ANOMALY}" x="{x:.1f}" y="0" width="{width:.1f}" height="{HEIGHT - BOTTOM}">'
         f"<title>{escape(anomaly.name)}</title></rect></a>"
     )
-
-
-def _latency_rows(scale: _Scale) -> Iterator[str]:
-    ms = LATENCY_MS_MIN
-    while ms <= scale.top:
-        yield _row(scale.log_y(ms), f"{ms:g} ms")
-        ms *= 10
 
 
 def quantile_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
@@ -142,15 +146,15 @@ def quantile_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
             slices.setdefault(at, []).append(ms)
     for latencies in slices.values():
         latencies.sort()
-    scale = _Scale(end_s, _decade(max((one[-1] for one in slices.values()), default=1.0)))
+    scale = Scale(end_s, decade(max((one[-1] for one in slices.values()), default=1.0)))
     lines = []
     for quantile, colour in QUANTILES.items():
-        points = " ".join(
-            f"{scale.x((at + 0.5) * slice_s):.1f},{scale.log_y(_quantile(one, quantile)):.1f}"
+        points = [
+            (scale.x((at + 0.5) * slice_s), scale.log_y(_quantile(one, quantile)))
             for at, one in sorted(slices.items())
-        )
-        lines.append(f'<polyline points="{points}" fill="none" stroke="{colour}"/>')
-    return _svg("Latency quantiles", scale, broken, [*_latency_rows(scale), *lines])
+        ]
+        lines.append(line(points, colour))
+    return _svg("Latency quantiles", scale, broken, [*latency_rows(scale), *lines])
 
 
 def _quantile(latencies: Sequence[float], quantile: float) -> float:
@@ -167,7 +171,7 @@ def leader_strip(history: Sequence[Op]) -> str:
     ]
     if not seen:
         return ""
-    scale = _Scale(_end_s(history), 1.0)
+    scale = Scale(_end_s(history), 1.0)
     names = sorted({name for _, name, _ in seen})
     parts = []
     ends = [at_s for at_s, _, _ in seen[1:]] + [scale.end_s]
@@ -195,67 +199,26 @@ def rate_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
     for op in history:
         if op.by_client and op.type is not OpType.INVOKE:
             counts[op.type, min(BUCKETS - 1, int(op.time / SECOND_NS / bucket_s))] += 1
-    top = max(counts.values(), default=1) / bucket_s
-    scale = _Scale(end_s, top)
+    scale = Scale(end_s, round_rate(max(counts.values(), default=1) / bucket_s))
     lines = []
     for kind, colour in COLOURS.items():
-        path = " ".join(
-            f"{scale.x((at + 0.5) * bucket_s):.1f},{scale.y(counts[kind, at] / bucket_s):.1f}"
+        points = [
+            (scale.x((at + 0.5) * bucket_s), scale.y(counts[kind, at] / bucket_s))
             for at in range(BUCKETS)
-        )
-        lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}"/>')
-    rows = [_row(scale.y(top * part), f"{top * part:.3g}/s") for part in (0, 0.5, 1)]
-    return _svg("Rate", scale, broken, [*rows, *lines])
-
-
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    end_s: float
-    top: float
-
-    def x(self, at_s: float) -> float:
-        """Where a second of the test is."""
-        return LEFT + (WIDTH - LEFT) * at_s / self.end_s
-
-    def y(self, value: float) -> float:
-        """Where a value is, from 0 at the bottom."""
-        return 10 + (HEIGHT - BOTTOM - 10) * (1 - value / self.top)
-
-    def log_y(self, ms: float) -> float:
-        """Where a latency is, each power of ten as far from the next."""
-        decades = _decades(self.top)
-        return 10 + (HEIGHT - BOTTOM - 10) * (1 - _decades(max(ms, LATENCY_MS_MIN)) / decades)
-
-
-def _decades(ms: float) -> float:
-    return log10(ms / LATENCY_MS_MIN)
-
-
-def _decade(ms: float) -> float:
-    """The next power of ten, at least one above the lowest."""
-    top = LATENCY_MS_MIN * 10
-    while top < ms:
-        top *= 10
-    return top
+        ]
+        lines.append(line(points, colour))
+    return _svg("Rate", scale, broken, [*rate_rows(scale), *lines])
 
 
 def _end_s(history: Sequence[Op]) -> float:
     return max(0.001, history[-1].time / SECOND_NS if history else 0.0)
 
 
-def _row(y: float, label: str) -> str:
-    return (
-        f'<line x1="{LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>'
-        f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(label)}</text>'
-    )
+def _svg(title: str, scale: Scale, broken: Iterable[Window], parts: Iterable[str]) -> str:
+    return svg(title, scale, [*_shades(scale, broken), *parts])
 
 
-def _svg(title: str, scale: _Scale, broken: Iterable[Window], parts: Iterable[str]) -> str:
-    shapes = "".join([*_shades(scale, broken), *_times(scale), *parts])
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{title}">{shapes}</svg>'
-
-
-def _shades(scale: _Scale, broken: Iterable[Window]) -> Iterator[str]:
+def _shades(scale: Scale, broken: Iterable[Window]) -> Iterator[str]:
     for one in broken:
         x = scale.x(one.begin_s)
         width = max(2.0, scale.x(one.end_s) - x)
@@ -263,13 +226,4 @@ def _shades(scale: _Scale, broken: Iterable[Window]) -> Iterator[str]:
             f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="{HEIGHT - BOTTOM}" '
             f'fill="{SHADES.get(one.kind, "#999")}" opacity="0.25">'
             f"<title>{escape(one.kind)} {escape(one.who)}</title></rect>"
-        )
-
-
-def _times(scale: _Scale) -> Iterator[str]:
-    for part in range(0, 11, 2):
-        at_s = scale.end_s * part / 10
-        yield (
-            f'<text x="{scale.x(at_s):.1f}" y="{HEIGHT - 6}" '
-            f'text-anchor="{"end" if part == 10 else "middle"}">{at_s:.1f} s</text>'
         )

@@ -7,45 +7,79 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
-from jepsen.report.page import LINES_SHOWN_MAX, document
+from jepsen.report.page import ENDS, LINES_SHOWN_MAX, document, keys, quantile_legend
+from jepsen.report.steps import latency_steps, rate_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from jepsen.checkers.verdict import Verdict
+    from jepsen.report.steps import Series
 
 HISTORIES_SHOWN_MAX = 200
+HISTORIES_PLOTTED_MAX = 5
 ANOMALIES_SHOWN_MAX = 5
 """Of each kind and history; the table of anomalies has all."""
 DETAIL_SHOWN_MAX = 600
 """Characters."""
 
 
-def spark_page(verdicts: Mapping[str, Verdict], command: str, *, series: bool = True) -> str:
+def plotted(verdicts: Mapping[str, Verdict]) -> list[str]:
+    """The histories of which there are plots on the page, if latency and availability are kept."""
+    return [name for name, _ in _by_word(verdicts)[:HISTORIES_PLOTTED_MAX]]
+
+
+def spark_page(
+    verdicts: Mapping[str, Verdict], command: str, series: Mapping[str, Series] | None = None
+) -> str:
     """The page; it refers to nothing outside itself. Those that are wrong come first.
 
-    `series`: latency and availability were kept, too.
+    `series`: of those `plotted`; None if latency and availability were not kept.
     """
     word = WORDS[merge_valid(one.valid for one in verdicts.values())]
-    by_word = sorted(
-        verdicts.items(),
-        key=lambda item: ["invalid", "unknown", "valid"].index(WORDS[item[1].valid]),
-    )
+    by_word = _by_word(verdicts)
     title = f"{len(verdicts)} {'history' if len(verdicts) == 1 else 'histories'}: {word}"
-    body = [
-        f"<h1>{title}</h1>",
-        *(line for name, one in by_word[:HISTORIES_SHOWN_MAX] for line in _history(name, one)),
-    ]
+    body = [f"<h1>{title}</h1>"]
+    for name, verdict in by_word[:HISTORIES_SHOWN_MAX]:
+        body += _history(name, verdict)
+        if series and name in series:
+            body += _plots(series[name])
     if len(by_word) > HISTORIES_SHOWN_MAX:
         body.append(f"<p>and {len(by_word) - HISTORIES_SHOWN_MAX} more</p>")
     by_second = ", <code>latency</code> and <code>availability</code> by the second"
     body += [
         "<h2>All of it</h2>",
         "<p>Beside this page are, as Parquet: <code>verdicts</code> and <code>anomalies</code> of "
-        f"all keys{by_second if series else ''}.</p>",
+        f"all keys{'' if series is None else by_second}.</p>",
         f"<pre>{escape(command)}</pre>",
     ]
     return document(title, body)
+
+
+def _by_word(verdicts: Mapping[str, Verdict]) -> list[tuple[str, Verdict]]:
+    order = ["invalid", "unknown", "valid"]
+    return sorted(verdicts.items(), key=lambda item: order.index(WORDS[item[1].valid]))
+
+
+def _plots(series: Series) -> Iterator[str]:
+    """Latency and rate, and what exactly the lines are."""
+    many = series.step_s > 1
+    if series.latency:
+        highest = f"; of each {series.step_s} seconds, the second in which the line is highest"
+        yield "<h3>Latency</h3>"
+        yield f"<p>By the second in which operations began{highest if many else ''}.</p>"
+        yield quantile_legend()
+        for f, plot in latency_steps(series).items():
+            yield f"<h4>{escape(f)}</h4>{plot}"
+        if (more := series.functions - len(series.latency)) > 0:
+            yield f"<p>and {more} more, of which fewer succeeded</p>"
+    mean = f", the mean of each {series.step_s} seconds" if many else ""
+    yield (
+        f"<h3>Rate</h3><p>Operations of all functions that ended in a second{mean}. Those that "
+        "never ended are info where they began. The last second may be a part of one.</p>"
+    )
+    yield keys(ENDS)
+    yield rate_steps(series)
 
 
 def _history(name: str, verdict: Verdict) -> Iterator[str]:

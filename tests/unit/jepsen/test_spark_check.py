@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from jepsen.checkers import trace
 from jepsen.cli.main import run
 from jepsen.history import Op, OpType, to_json, write_edn
 from jepsen.spark.generate.recipe import Recipe
+from jepsen.spark.report import HISTORIES_PLOTTED_MAX
 from tests import spark_logs, spark_traces, spark_txns
 from tests.spark_equality import (
     CHUNK_OPERATIONS,
@@ -241,7 +243,16 @@ def test_every_form_is_read_and_what_is_found_is_kept(
     }
     assert on_spark[bad]["anomalies"] == in_one_process["anomalies"]
     assert pq.read_table(kept / "anomalies").column("name").to_pylist() == ["nonlinearizable"] * 3
-    assert "nonlinearizable" in (kept / "report.html").read_text()
+    page = (kept / "report.html").read_text()
+    assert "nonlinearizable" in page
+    # Of the first histories: functions that succeeded, and the rate.
+    (of_run,) = [one for one in page.split("<h2>") if one.startswith(f"{run_folder}<")]
+    assert re.findall(r'<svg [^>]* aria-label="([^"]*)"', of_run) == [
+        "Latency of read",
+        "Latency of write",
+        "Rate",
+    ]
+    assert page.count("<h3>Rate</h3>") == HISTORIES_PLOTTED_MAX
     assert _series(kept / "latency", f"{table}:a") == [
         ("read", "ok", 0, 2, 300 * _MS, 500 * _MS, 500 * _MS, 500 * _MS),
         ("write", "ok", 0, 1, *[400 * _MS] * 4),
@@ -258,6 +269,57 @@ def test_every_form_is_read_and_what_is_found_is_kept(
     ]
     assert run(["spark", "check", bad, "--output", str(kept)]) == 254
     assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.req("J7")
+def test_what_is_plotted_of_long_histories_is_bounded(session: Any, tmp_path: Path) -> None:
+    from jepsen.spark.series import FUNCTIONS_MAX, STEPS_MAX, read_series
+
+    latency = [("long", "read", "ok", 7, 9, *[_MS] * 4)]
+    latency += [
+        ("long", f"f{n}", "ok", 7 + second, n + 1, *[_MS] * 4)
+        for n in range(FUNCTIONS_MAX)
+        for second in range(3 * STEPS_MAX)
+    ]
+    ended = [("long", "read", 7 + second, 1, 0, 2) for second in range(3 * STEPS_MAX)]
+    ended += [("long", "write", 9, 5, 1, 0), ("other", "write", 0, 1, 0, 0)]
+    quantiles = ", ".join(f"{name}_ns long" for name in ("p50", "p95", "p99", "max"))
+    key = "history string, f string"
+    for name, rows, columns in (
+        ("latency", latency, f"{key}, type string, second long, operations long, {quantiles}"),
+        ("availability", ended, f"{key}, second long, ok long, fail long, info long"),
+    ):
+        session.createDataFrame(rows, columns).write.parquet(str(tmp_path / name))
+    (long,) = read_series(session, tmp_path, ["long", "nothing"]).values()
+    assert (long.first_s, long.seconds, long.step_s) == (7, 3 * STEPS_MAX, 3)
+    assert sorted(long.ended) == list(range(STEPS_MAX))
+    assert (long.ended[0], long.ended[1]) == ((8, 1, 6), (3, 0, 6))
+    # The function of which fewest succeeded is left out.
+    most = [f"f{n}" for n in reversed(range(FUNCTIONS_MAX))]
+    assert list(long.latency) == most
+    assert long.functions == FUNCTIONS_MAX + 1
+    assert sorted(long.latency[most[0]]) == list(range(STEPS_MAX))
+
+
+@pytest.mark.req("J7")
+def test_of_merged_seconds_each_quantile_is_the_highest(session: Any, tmp_path: Path) -> None:
+    from jepsen.spark.series import STEPS_MAX, read_series
+
+    columns = "history string, f string, type string, second long, operations long, "
+    columns += "p50_ns long, p95_ns long, p99_ns long, max_ns long"
+    latency = [
+        ("h", "read", "ok", 0, 9, 1 * _MS, 2 * _MS, 30 * _MS, 40 * _MS),
+        ("h", "read", "ok", 1, 9, 5 * _MS, 6 * _MS, 7 * _MS, 8 * _MS),
+        ("h", "read", "info", 1, 99, *[9000 * _MS] * 4),
+        ("h", "read", "ok", STEPS_MAX, 9, *[_MS] * 4),
+    ]
+    session.createDataFrame(latency, columns).write.parquet(str(tmp_path / "latency"))
+    ended = [("h", "read", 0, 9, 0, 0)]
+    columns = "history string, f string, second long, ok long, fail long, info long"
+    session.createDataFrame(ended, columns).write.parquet(str(tmp_path / "availability"))
+    found = read_series(session, tmp_path, ["h"])["h"]
+    assert found.step_s == 2
+    assert found.latency == {"read": {0: (5, 6, 30, 40), STEPS_MAX // 2: (1, 1, 1, 1)}}
 
 
 @pytest.mark.req("J7")
