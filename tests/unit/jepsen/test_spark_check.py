@@ -154,6 +154,9 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
     assert differing == []
     assert kinds.keys() == {
         "G1a",
+        "G1c",
+        "G1c-process",
+        "G1c-realtime",
         "committed-offset-regression",
         "duplicate",
         "inconsistent-offsets",
@@ -171,6 +174,41 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
         "unexpected",
         "unseen",
     }
+
+
+@pytest.mark.req("J7")
+def test_cycles_of_logs_are_those_of_one_process(tmp_path: Path) -> None:
+    differing, kinds = spark_logs.compare(spark_logs.CYCLES, tmp_path)
+    assert differing == []
+    assert (kinds["G1c"], kinds["G1c-process"], kinds["G1c-realtime"]) == (2, 1, 1)
+    found, _ = spark_logs.found_on_spark(tmp_path / "logs.parquet", tmp_path / "again")
+    cycles = {
+        name: [(*json.loads(detail)["cycle"],) for kind, detail, _ in mine if kind[:3] == "G1c"]
+        for name, mine in found.items()
+    }
+    assert cycles == {
+        "both": [(2, 3, 2)],
+        "texts": [(3, 4, 3)],
+        "early": [(3, 1, 3)],
+        "again": [(9, 5, 7, 9)],
+    }
+
+
+@pytest.mark.req("J7")
+def test_logs_without_cycles_are_not_searched_for_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("searched for cycles")
+
+    monkeypatch.setattr("jepsen.spark.kafka.log_cycles", never)
+    alone = {
+        "made": generated(Recipe("log", 400, 2, 14), tmp_path),
+        "sends": spark_logs.at_once([["send", "x", [0, 1]]], [["poll", {"x": [[0, 1]]}]]),
+    }
+    differing, kinds = spark_logs.compare(alone, tmp_path)
+    assert differing == []
+    assert not any(kind.startswith("G1c") for kind in kinds)
 
 
 @pytest.mark.req("J7")
