@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -353,6 +354,16 @@ def test_a_machine_without_java_is_told_what_to_install(
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     java.chmod(0o755)
     assert "is older: install Java 17" in java_missing()
+
+
+@pytest.mark.req("J7")
+def test_workers_keep_the_memory_of_arrays(session: Any) -> None:
+    tunables = (
+        session.sparkContext.parallelize([0], 1)
+        .map(lambda _: os.environ["GLIBC_TUNABLES"])
+        .collect()
+    )
+    assert "glibc.malloc.trim_threshold=2147483648" in tunables[0].split(":")
 
 
 @pytest.mark.req("J7")
