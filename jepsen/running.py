@@ -181,7 +181,7 @@ async def _run(
 
         run = Run(spec, environment, note)
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(ValueError):  # only the main thread is interrupted
+        with contextlib.suppress(RuntimeError):  # only the main thread is interrupted
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, run.stop)
         limit_s = spec.time_limit_s + OVERTIME_S

@@ -13,18 +13,58 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.kafka.check import check_kafka
-from jepsen.checkers.verdict import verdict_document
+from jepsen.checkers.verdict import plain, verdict_document
 from jepsen.history import Op, OpType
 from tests.spark_equality import quietly, show_differences, write_table
+from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-ELSEWHERE = "G"
-"""What begins so is no matter of SQL, but for G1a."""
 Found = list[tuple[str, str, bool]]
 """(name, the rest of it as JSON, whether it is allowed), in order."""
+
+
+def at_once(*micros: list[list[Any]]) -> list[Op]:
+    """Transactions that all begin before any ends."""
+    begun = [(process, "invoke", "txn", mine) for process, mine in enumerate(micros)]
+    return history(*begun, *((process, "ok", "txn", mine) for process, _, _, mine in begun))
+
+
+def _both(process: int, kind: str, f: str, asked: Any, done: Any) -> list[tuple[Any, ...]]:
+    """The lines of an operation."""
+    return [(process, "invoke", f, [asked]), (process, kind, f, [done])]
+
+
+def _polled(process: int, value: Any) -> list[tuple[Any, ...]]:
+    return _both(process, "ok", "poll", ["poll"], ["poll", {"x": [[0, value]]}])
+
+
+def _sent(process: int, kind: str, value: Any) -> list[tuple[Any, ...]]:
+    return _both(process, kind, "send", ["send", "x", value], ["send", "x", [0, value]])
+
+
+_SET = frozenset("z")
+CYCLES = {
+    # Of what one polls of the other the first is told.
+    "both": at_once(
+        [*(["send", key, [0, 1]] for key in ("x", "y", _SET)), ["poll", {"a": [[0, 1]]}]],
+        [["send", "a", [0, 1]], ["poll", {_SET: [[0, 1]], "y": [[0, 1]], "x": [[0, 1]]}]],
+    ),
+    "texts": at_once(
+        [["send", "x", [0, 1]], ["send", "y", [0, 1]], ["poll", {"a": [[0, _SET], [1, "2"]]}]],
+        [["send", "a", [0, _SET]], ["send", "a", [1, "2"]], ["poll", {"y": [[0, 1]]}]],
+        [["poll", {"x": [[0, 1]], "y": [[0, 1]]}], ["poll", {"x": [[0, 1]]}]],
+    ),
+    # Nobody both sends and polls: a poll returns what is sent only after that.
+    "early": history(*_polled(0, 1), *_sent(1, "ok", 1)),
+    # What may have taken effect lies between the two, though another has sent the same first.
+    "again": history(
+        *_sent(1, "ok", 5), *_polled(1, 5), *_polled(2, 9), *_sent(2, "info", 5), *_sent(2, "ok", 9)
+    ),
+}
+"""Histories that each have a cycle."""
 
 
 class _Logs:
@@ -93,19 +133,23 @@ class _Logs:
 def random_log(rng: random.Random) -> list[Op]:
     """A history of up to forty operations of up to four processes."""
     logs = _Logs(rng, rng.choice((0.0, 0.02, 0.15)))
-    history: list[Op] = []
+    lines: list[Op] = []
     pending: list[tuple[int, str, Any, Any, OpType]] = []
     process_of = list(range(rng.randint(1, 4)))
     left = rng.randint(1, 40)
     subscribes = rng.random() < 0.3
+    # Who polls at the end may read what others sent who read what it has sent.
+    late = rng.random() < 0.3
 
     def note(process: int, kind: OpType, f: str, value: Any) -> None:
-        history.append(Op(len(history), len(history), process, kind, f, value))
+        lines.append(Op(len(lines), len(lines), process, kind, f, value))
 
     while left or pending:
         if left and (not pending or rng.random() < 0.6) and process_of:
             process = process_of.pop(rng.randrange(len(process_of)))
-            f, asked, done, kind = _call(rng, logs, process, subscribes=subscribes)
+            f, asked, done, kind = _call(
+                rng, logs, process, subscribes=subscribes, txns=5 if late else 1
+            )
             note(process, OpType.INVOKE, f, asked)
             pending.append((process, f, asked, done, kind))
             left -= 1
@@ -114,14 +158,16 @@ def random_log(rng: random.Random) -> list[Op]:
         if kind is OpType.INFO and rng.random() < 0.3:
             process_of.append(process + 10)
             continue
+        if late and f == "txn":
+            done = [logs.poll(process) if one[0] == "poll" else one for one in done]
         shown = done if kind is OpType.OK or rng.random() < 0.3 else asked
         note(process, kind, f, shown)
         process_of.append(process + 10 if kind is OpType.INFO else process)
-    return history
+    return lines
 
 
 def _call(
-    rng: random.Random, logs: _Logs, process: int, *, subscribes: bool
+    rng: random.Random, logs: _Logs, process: int, *, subscribes: bool, txns: int
 ) -> tuple[str, Any, Any, OpType]:
     kind = rng.choices((OpType.OK, OpType.FAIL, OpType.INFO), (8, 1, 1))[0]
     effect = kind is OpType.OK or (kind is OpType.INFO and rng.random() < 0.5) or logs.wrong > 0.1
@@ -138,7 +184,7 @@ def _call(
         return "subscribe" if subscribes else "assign", kept, kept, kind
     if choice < 0.15:
         return "final-poll", [["poll"]], [logs.poll(process)], kind
-    f = rng.choice(("send", "poll", "txn"))
+    f = rng.choice(("send", "poll", *["txn"] * txns))
     count = 1 if f != "txn" else rng.randint(1, 3)
     asked, done = [], []
     for _ in range(count):
@@ -158,8 +204,7 @@ def found_in_one_process(history: Sequence[Op]) -> tuple[Found, str]:
     found = [
         (one.pop("name"), _detail(one), allowed)
         for allowed, kind in ((False, "anomalies"), (True, "notes"))
-        for one in json.loads(json.dumps(document[kind]))
-        if one["name"] == "G1a" or not one["name"].startswith(ELSEWHERE)
+        for one in json.loads(json.dumps(document[kind], default=plain))
     ]
     return sorted(found), str(document.get("why_unknown", ""))
 
@@ -194,8 +239,8 @@ def compare(
     write_table(histories, folder / "logs.parquet")
     found, verdicts = found_on_spark(folder / "logs.parquet", folder / "found", *options)
     differing, kinds = [], Counter[str]()
-    for name, history in histories.items():
-        wanted, unknown = found_in_one_process(history)
+    for name, lines in histories.items():
+        wanted, unknown = found_in_one_process(lines)
         kinds.update(kind for kind, *_ in wanted)
         mine = found.get(name, [])
         if mine != wanted:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jepsen.spark.records import FAIL, INFO, OWN, POLL, SEVERAL, TEXT, TXN
+from jepsen.spark.records import FAIL, INFO, OWN, POLL, SEVERAL, TEXT, TURN_SHIFT, TXN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,6 +93,7 @@ class Block:
     def _flag(self, flags: Any) -> None:
         self.poll, self.failed, self.unknown = (flags & bit != 0 for bit in (POLL, FAIL, INFO))
         self.txn, self.several, self.own = (flags & bit != 0 for bit in (TXN, SEVERAL, OWN))
+        self.turn = flags >> TURN_SHIFT
         self.ok = ~(self.failed | self.unknown)
         self.send = ~self.poll
         self.read = self.poll & self.ok

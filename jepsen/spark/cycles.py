@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from pyspark.sql import DataFrame
+
     from jepsen.checkers.verdict import Anomaly
     from jepsen.spark.loading import Histories
 
@@ -43,8 +45,9 @@ SHOWN = pa.schema(
         pa.field("begun", pa.list_(pa.int64()), nullable=False),
     ]
 )
-"""What a key shows. An edge: `name` is its kind, `detail` why, `lines` its two vertices, `begun`
-the lines in which these were invoked. That there are reads, and why there is no telling, are a row.
+"""What a key shows. An edge: `name` is its kind, `detail` why, `lines` its two vertices and what
+tells which of several between these comes first, `begun` the lines in which they were invoked. That
+there are reads, and why there is no telling, are a row.
 """
 SHOWN_SQL = (
     "history string, key string, what string, name string, detail string, lines array<long>, "
@@ -122,14 +125,23 @@ def check_cycles(histories: Histories, scratch: Path) -> Findings:
     )
     shown = kept(together.mapInArrow(_inferred, SHOWN_SQL), scratch / "shown")
     refuse(shown.where(f"what = '{REFUSED}'").selectExpr("history", "detail AS refused"))
+    anomalies = kept(cycles_of(shown, operations, scratch), scratch / "found")
+    verdicts = spark.sql(_VERDICTS, operations=operations, anomalies=anomalies, shown=shown)
+    return Findings(verdicts, anomalies)
+
+
+def cycles_of(shown: DataFrame, operations: DataFrame, scratch: Path) -> DataFrame:
+    """The anomalies (`FOUND`) of rows of `SHOWN`, and the cycles that their edges make.
+
+    `operations`: of the columns of `OPERATIONS` those that transactions and their order have.
+    """
+    spark = shown.sparkSession
     stretches = spark.sql(_STRETCHES, shown=shown, operations=operations)
     ordered = stretches.repartition("history", "stretch").sortWithinPartitions(
         "history", "stretch", "at", "kind"
     )
     cycles = kept(ordered.mapInArrow(_cycles, _FOUND_SQL), scratch / "cycles")
-    anomalies = kept(spark.sql(_ANOMALIES, cycles=cycles, shown=shown), scratch / "found")
-    verdicts = spark.sql(_VERDICTS, operations=operations, anomalies=anomalies, shown=shown)
-    return Findings(verdicts, anomalies)
+    return spark.sql(_ANOMALIES, cycles=cycles, shown=shown)
 
 
 # --- what transactions did to each key ------------------------------------------------------------
@@ -224,7 +236,7 @@ class _Mark(NamedTuple):
     @property
     def edge(self) -> Edge:
         """That it is."""
-        source, target = self.lines
+        source, target, *_ = self.lines
         return Edge(source, target, self.kind, hashable(value_of(self.why)))
 
 
@@ -237,7 +249,8 @@ def _cycle_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     for (history, _), mine in groupby(rows, key=lambda row: (row.history, row.stretch)):
         marks = list(mine)
         begun = [_operation(mark) for mark in marks if not mark.kind]
-        for cycle in _within(begun, [mark.edge for mark in marks if mark.kind]):
+        edges = sorted((mark for mark in marks if mark.kind), key=lambda mark: mark.lines)
+        for cycle in _within(begun, [mark.edge for mark in edges]):
             yield {"history": history, "key": NO_KEY, **_shown(cycle)}
 
 

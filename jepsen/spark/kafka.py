@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as sql
 
 from jepsen.checkers.kafka.check import ALLOWED, ALLOWED_SUBSCRIBED
 from jepsen.spark.block import NEVER, Block
+from jepsen.spark.cycles import SHOWN_SQL
 from jepsen.spark.findings import Findings, kept, refusal, refused_by_tasks
 from jepsen.spark.log_anomalies import FINDERS, Logs, last_sent, parts
+from jepsen.spark.log_cycles import graph_rows, is_early, log_cycles
 from jepsen.spark.offsets import regressions_of
 from jepsen.spark.records import (
+    BOTH,
     MOVED,
     POLLED_OK,
     RECORD,
@@ -61,15 +66,16 @@ JUDGED = pa.schema(
         pa.field("last_sent", pa.int64(), nullable=False),
         pa.field("anomalies", pa.list_(ANOMALY), nullable=False),
         pa.field("parts", pa.list_(PART), nullable=False),
+        pa.field("early", pa.bool_(), nullable=False),
     ]
 )
 """A row a key. `parts` are what transactions of several sends sent to it: `shown` is the line where
 it was first read, and if there is none `value` its value as JSON; `last_sent` is the latest
-invocation of what was read of the key."""
+invocation of what was read of the key; `early`: a poll ended before what it returned was sent."""
 JUDGED_SQL = (
     "history string, key string, operations long, last_sent long, anomalies array<struct<"
     "name: string, detail: string, lines: array<long>, allowed: boolean>>, "
-    "parts array<struct<call: long, shown: long, value: string>>"
+    "parts array<struct<call: long, shown: long, value: string>>, early boolean"
 )
 _SHOWN_SQL = "history string, call long"
 _SHOWN = pa.schema([pa.field("history", pa.string()), pa.field("call", pa.int64())])
@@ -142,7 +148,7 @@ class About:
 
 
 def check_log(histories: Histories, scratch: Path) -> Findings:
-    """All anomalies of logs but cycles. Raises InputError for other operations."""
+    """All anomalies of logs. Raises InputError for other operations."""
     spark = histories.operations.sparkSession
     packed = kept(packed_of(histories.operations), scratch / "records")
     about = _about(packed)
@@ -156,14 +162,30 @@ def check_log(histories: Histories, scratch: Path) -> Findings:
     anomalies = judged.selectExpr("history", "key", "inline(anomalies)")
     anomalies = anomalies.unionByName(spark.sql(_TORN, judged=judged))
     with refused_by_tasks():
-        found = anomalies.unionByName(regressions_of(histories.operations))
-        anomalies = kept(found, scratch / "found")
+        anomalies = anomalies.unionByName(regressions_of(histories.operations))
+        if cyclic := _may_have_cycles(about, scratch / "judged"):
+            mine = by_key.where(sql.col("history").isin(cyclic))
+            shown = kept(mine.mapInArrow(_graph, SHOWN_SQL), scratch / "shown")
+            anomalies = anomalies.unionByName(log_cycles(shown, scratch))
+        anomalies = kept(anomalies, scratch / "found")
     told = spark.createDataFrame(
         [(history, one.why_unknown) for history, one in about.items()],
         "history string, why_unknown string",
     )
     verdicts = spark.sql(_VERDICTS, anomalies=anomalies, told=told, judged=judged)
     return Findings(verdicts, anomalies)
+
+
+def _may_have_cycles(about: dict[str, About], judged: Path) -> list[str]:
+    """The histories that may have cycles.
+
+    What was read was sent before that, and process and real time lead only onwards. So a cycle
+    needs who both sends and polls, or a poll that ended before what it returned was sent.
+    """
+    found = {history for history, one in about.items() if BOTH in one.words}
+    # Read without Spark: a job takes longer, and nearly always there is nothing.
+    keys = pq.read_table(judged, columns=["history", "early"])
+    return sorted(found.union(keys.filter(keys["early"])["history"].to_pylist()))
 
 
 def _about(packed: DataFrame) -> dict[str, About]:
@@ -242,6 +264,11 @@ def _shown(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, schema=_SHOWN)
 
 
+def _graph(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for names, block in _blocks(batches):
+        yield from graph_rows(block, names)
+
+
 def _judged(
     batches: Iterable[pa.RecordBatch], *, about: dict[str, About]
 ) -> Iterator[pa.RecordBatch]:
@@ -266,6 +293,7 @@ def _judged(
             pa.array(last_sent(block, len(names))),
             pa.array(anomalies, pa.list_(ANOMALY)),
             _parts(logs),
+            pa.array(is_early(block, len(names))),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=JUDGED)
 

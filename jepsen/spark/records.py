@@ -42,11 +42,16 @@ POLL, OWN, FAIL, INFO, TXN, SEVERAL, TEXT = (1 << bit for bit in range(7))
 """Flags: polled, not sent; by the operation that sends it; the operation failed; nobody knows
 whether it did; it is a transaction; it sent several records; see `RECORD`. The first two are those
 of `jepsen.compiled.mops`, too."""
+TURN_SHIFT = 7
+"""Above the flags: how often the operation has gone on to another key before this record."""
+_TURNS_MAX = (1 << 24) - 1
 
 RECORDS, TOLD, RESET, REFUSED = "records", "told", "reset", "refused"
 SENT, SENT_OK, POLLED_OK, MOVED, SPREAD = "sent", "sent-ok", "polled-ok", "moved", "spread"
+BOTH = "both"
 """What is told of a history: something was sent; with success; was polled with success; there is a
-group; an operation whose outcome is unknown sent several records."""
+group; an operation whose outcome is unknown sent several records; one that succeeded both sent and
+polled."""
 PACKED = pa.schema(
     [
         pa.field("history", pa.string(), nullable=False),
@@ -271,7 +276,7 @@ class _Piece:
     def _with_flags(self, mops: Mops, txn: Any) -> Mops:
         sends = np.bincount(mops.row[mops.flags & POLL == 0], minlength=len(self._batch))
         of_row = self._type | txn | np.where(sends > 1, SEVERAL, 0)
-        return mops._replace(flags=mops.flags | of_row[mops.row])
+        return mops._replace(flags=mops.flags | of_row[mops.row] | _turns(mops) << TURN_SHIFT)
 
     def _tell(self, mops: Mops, subscribed: Any) -> None:
         """Notes what is said of histories as a whole."""
@@ -281,11 +286,18 @@ class _Piece:
         words: list[list[str]] = [[] for _ in self._histories]
         masks = ((SENT, sent), (SENT_OK, sent & ok), (POLLED_OK, ~sent & ok), (SPREAD, spread))
         found = [(word, mops.row[mask]) for word, mask in masks]
-        for word, rows in (*found, (MOVED, subscribed)):
+        senders, readers = (self._among(mops.row[mask & ok]) for mask in (sent, ~sent))
+        for word, rows in (*found, (BOTH, senders & readers), (MOVED, subscribed)):
             for history in np.unique(self._history[rows]).tolist():
                 words[history].append(word)
         for history, mine in zip(self._histories, words, strict=True):
             self._other(TOLD, history, mine)
+
+    def _among(self, rows: Any) -> Any:
+        """Of each operation whether its number is one of these."""
+        among: Any = np.zeros(len(self._batch), bool)
+        among[rows] = True
+        return among
 
     def _grouped(self, mops: Mops) -> pa.RecordBatch:
         """The records by history and key."""
@@ -318,6 +330,15 @@ class _Piece:
         mine = pa.array(self._read.texts, pa.string()).take(pa.array(place[order[is_mine]]))
         ends = np.append(0, np.cumsum(is_mine))[bounds].astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(ends), mine)
+
+
+def _turns(mops: Mops) -> Any:
+    """How often each record's operation has gone on to another key before it."""
+    same = np.diff(mops.row, prepend=-1) == 0
+    turned = np.cumsum(same & (np.diff(mops.key, prepend=-1) != 0))
+    first = np.flatnonzero(~same)
+    turns = turned - np.repeat(turned[first], np.diff(np.append(first, len(same))))
+    return np.minimum(turns, _TURNS_MAX)
 
 
 def _binary(ends: Any, records: Any) -> pa.Array:

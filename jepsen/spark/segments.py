@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 HOT_OPERATIONS = 100_000
 """A key with more is cut."""
 CHUNK_OPERATIONS = 20_000
-_TASKS_A_CORE = 4
+_TASKS_A_CORE = 12
+"""Chunks are shared out by chance: with few tasks, one has twice as many as another."""
 _NEVER = "9223372036854775807L"
 
 # What never returns may take effect at any time, but for reads, which then say nothing.
@@ -90,9 +92,10 @@ def settled_by_segments(
         chunks.repartition(spark.sparkContext.defaultParallelism * _TASKS_A_CORE, *order)
         .sortWithinPartitions(*order, "invoke_index")
         .mapInArrow(made, _RELATIONS_SQL)
-        .orderBy(*order)
         .collect()
     )
+    # Here, since Spark would make all relations once more to see how to share the sorting out.
+    rows.sort(key=itemgetter(*order))
     valid = {
         key
         for key, mine in groupby(rows, key=lambda row: (row["history"], row["key"]))

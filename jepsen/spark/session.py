@@ -26,6 +26,15 @@ ARROW_BATCH_BYTES = 128 << 20
 """So much at a time, too: rows may be large."""
 BROADCAST_WAIT_S = 3600
 """A machine that is busy with other things is no reason to give up."""
+_MALLOC = ":".join(
+    (
+        "glibc.malloc.mmap_threshold=1073741824",
+        "glibc.malloc.trim_threshold=2147483648",
+        "glibc.malloc.hugetlb=1",
+    )
+)
+"""Python's workers keep the pages of arrays, all of about one size, for the next piece. To fetch
+them anew each time was a seventh of their work. Other C libraries than glibc pass this over."""
 _JAVA_WAIT_S = 30
 _LOOPBACK = "127.0.0.1"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -102,6 +111,7 @@ def _settings(folder: str) -> dict[str, Any]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": ARROW_BATCH_ROWS,
         "spark.sql.execution.arrow.maxBytesPerBatch": ARROW_BATCH_BYTES,
         "spark.sql.session.timeZone": "UTC",
+        "spark.executorEnv.GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", _MALLOC),
     }
 
 

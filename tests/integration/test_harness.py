@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,3 +75,13 @@ def test_a_cluster_of_somebody_else_is_judged(
     assert found["checkers"]["kafka"]["valid"] is True, found
     assert found["checkers"][checker]["valid"] is not False, found
     assert found["operations"] > 20
+
+
+@pytest.mark.req("J1")
+def test_a_program_may_run_a_test_in_a_thread_of_its_own(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--env", "external", "--bootstrap-servers", bootstrap, "--topic", "threaded"]
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(results, capsys, tmp_path, "queue", *words).result()
+    assert found["valid"] is True, found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from dataclasses import replace
@@ -156,6 +157,9 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
     assert differing == []
     assert kinds.keys() == {
         "G1a",
+        "G1c",
+        "G1c-process",
+        "G1c-realtime",
         "committed-offset-regression",
         "duplicate",
         "inconsistent-offsets",
@@ -173,6 +177,41 @@ def test_random_logs_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
         "unexpected",
         "unseen",
     }
+
+
+@pytest.mark.req("J7")
+def test_cycles_of_logs_are_those_of_one_process(tmp_path: Path) -> None:
+    differing, kinds = spark_logs.compare(spark_logs.CYCLES, tmp_path)
+    assert differing == []
+    assert (kinds["G1c"], kinds["G1c-process"], kinds["G1c-realtime"]) == (2, 1, 1)
+    found, _ = spark_logs.found_on_spark(tmp_path / "logs.parquet", tmp_path / "again")
+    cycles = {
+        name: [(*json.loads(detail)["cycle"],) for kind, detail, _ in mine if kind[:3] == "G1c"]
+        for name, mine in found.items()
+    }
+    assert cycles == {
+        "both": [(2, 3, 2)],
+        "texts": [(3, 4, 3)],
+        "early": [(3, 1, 3)],
+        "again": [(9, 5, 7, 9)],
+    }
+
+
+@pytest.mark.req("J7")
+def test_logs_without_cycles_are_not_searched_for_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("searched for cycles")
+
+    monkeypatch.setattr("jepsen.spark.kafka.log_cycles", never)
+    alone = {
+        "made": generated(Recipe("log", 400, 2, 14), tmp_path),
+        "sends": spark_logs.at_once([["send", "x", [0, 1]]], [["poll", {"x": [[0, 1]]}]]),
+    }
+    differing, kinds = spark_logs.compare(alone, tmp_path)
+    assert differing == []
+    assert not any(kind.startswith("G1c") for kind in kinds)
 
 
 @pytest.mark.req("J7")
@@ -272,57 +311,6 @@ def test_every_form_is_read_and_what_is_found_is_kept(
 
 
 @pytest.mark.req("J7")
-def test_what_is_plotted_of_long_histories_is_bounded(session: Any, tmp_path: Path) -> None:
-    from jepsen.spark.series import FUNCTIONS_MAX, STEPS_MAX, read_series
-
-    latency = [("long", "read", "ok", 7, 9, *[_MS] * 4)]
-    latency += [
-        ("long", f"f{n}", "ok", 7 + second, n + 1, *[_MS] * 4)
-        for n in range(FUNCTIONS_MAX)
-        for second in range(3 * STEPS_MAX)
-    ]
-    ended = [("long", "read", 7 + second, 1, 0, 2) for second in range(3 * STEPS_MAX)]
-    ended += [("long", "write", 9, 5, 1, 0), ("other", "write", 0, 1, 0, 0)]
-    quantiles = ", ".join(f"{name}_ns long" for name in ("p50", "p95", "p99", "max"))
-    key = "history string, f string"
-    for name, rows, columns in (
-        ("latency", latency, f"{key}, type string, second long, operations long, {quantiles}"),
-        ("availability", ended, f"{key}, second long, ok long, fail long, info long"),
-    ):
-        session.createDataFrame(rows, columns).write.parquet(str(tmp_path / name))
-    (long,) = read_series(session, tmp_path, ["long", "nothing"]).values()
-    assert (long.first_s, long.seconds, long.step_s) == (7, 3 * STEPS_MAX, 3)
-    assert sorted(long.ended) == list(range(STEPS_MAX))
-    assert (long.ended[0], long.ended[1]) == ((8, 1, 6), (3, 0, 6))
-    # The function of which fewest succeeded is left out.
-    most = [f"f{n}" for n in reversed(range(FUNCTIONS_MAX))]
-    assert list(long.latency) == most
-    assert long.functions == FUNCTIONS_MAX + 1
-    assert sorted(long.latency[most[0]]) == list(range(STEPS_MAX))
-
-
-@pytest.mark.req("J7")
-def test_of_merged_seconds_each_quantile_is_the_highest(session: Any, tmp_path: Path) -> None:
-    from jepsen.spark.series import STEPS_MAX, read_series
-
-    columns = "history string, f string, type string, second long, operations long, "
-    columns += "p50_ns long, p95_ns long, p99_ns long, max_ns long"
-    latency = [
-        ("h", "read", "ok", 0, 9, 1 * _MS, 2 * _MS, 30 * _MS, 40 * _MS),
-        ("h", "read", "ok", 1, 9, 5 * _MS, 6 * _MS, 7 * _MS, 8 * _MS),
-        ("h", "read", "info", 1, 99, *[9000 * _MS] * 4),
-        ("h", "read", "ok", STEPS_MAX, 9, *[_MS] * 4),
-    ]
-    session.createDataFrame(latency, columns).write.parquet(str(tmp_path / "latency"))
-    ended = [("h", "read", 0, 9, 0, 0)]
-    columns = "history string, f string, second long, ok long, fail long, info long"
-    session.createDataFrame(ended, columns).write.parquet(str(tmp_path / "availability"))
-    found = read_series(session, tmp_path, ["h"])["h"]
-    assert found.step_s == 2
-    assert found.latency == {"read": {0: (5, 6, 30, 40), STEPS_MAX // 2: (1, 1, 1, 1)}}
-
-
-@pytest.mark.req("J7")
 def test_a_search_that_runs_out_is_unknown_and_nothing_is_valid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -377,6 +365,16 @@ def test_a_machine_without_java_is_told_what_to_install(
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     java.chmod(0o755)
     assert "is older: install Java 17" in java_missing()
+
+
+@pytest.mark.req("J7")
+def test_workers_keep_the_memory_of_arrays(session: Any) -> None:
+    tunables = (
+        session.sparkContext.parallelize([0], 1)
+        .map(lambda _: os.environ["GLIBC_TUNABLES"])
+        .collect()
+    )
+    assert "glibc.malloc.trim_threshold=2147483648" in tunables[0].split(":")
 
 
 @pytest.mark.req("J7")
