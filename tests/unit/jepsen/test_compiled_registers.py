@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,6 +189,29 @@ def test_a_check_says_the_same_with_and_without_it(
             lines.sort(key=lambda op: op.process)  # by clients, not by time
         fast, plain = _both(lines, model, monkeypatch)
         assert fast == plain
+
+
+@pytest.mark.usefixtures("eager")
+def test_threads_that_share_the_keys_say_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(6)
+    model = Register(failed_cas_observes=True)
+    several = [_several(rng, 0.3) for _ in range(20)]
+    several = [lines for lines in several if len(lines) > 250]
+    alone = [check_linearizable(lines, model) for lines in several]
+    judging = set()
+    together = threading.Barrier(3, timeout=60)
+
+    def noted(*arguments: Any) -> Any:
+        judging.add(threading.get_ident())
+        together.wait()
+        return registers.judge_table(*arguments)
+
+    monkeypatch.setattr("jepsen.compiled.rows.os.cpu_count", lambda: 3)
+    monkeypatch.setattr("jepsen.compiled.rows.SHARE_ROWS", 30)
+    monkeypatch.setattr("jepsen.compiled.rows.judge_table", noted)
+    assert [check_linearizable(lines, model) for lines in several] == alone
+    assert len(several) > 5
+    assert len(judging) >= 3
 
 
 @pytest.mark.usefixtures("eager")
