@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.checkers.kafka.check import CYCLES_OF_WRITES
 from jepsen.errors import InputError
 from jepsen.history import Op, OpType, ended_operations
 from tests import spark_logs
@@ -21,7 +22,7 @@ kafka = pytest.importorskip("jepsen.spark.kafka", reason="needs raftctl[spark]")
 records = pytest.importorskip("jepsen.spark.records", reason="needs raftctl[spark]")
 schema = pytest.importorskip("jepsen.spark.schema", reason="needs raftctl[spark]")
 
-ACROSS = ("torn-transaction", "committed-offset-regression")
+ACROSS = (*CYCLES_OF_WRITES, "torn-transaction", "committed-offset-regression")
 """Take a look at several keys or other operations, for which Spark is needed."""
 COLUMNS = ("history", "process", "f", "type", "invoked", "call", "text")
 
@@ -40,7 +41,7 @@ def _selected(histories: Mapping[str, Sequence[Op]]) -> Any:
 
 
 def _found(histories: Mapping[str, Sequence[Op]]) -> dict[str, spark_logs.Found]:
-    """By history all anomalies but torn transactions."""
+    """By history all anomalies but those that are `ACROSS`."""
     packed = pa.Table.from_batches(records._batches([_selected(histories)]))
     rows = packed.to_pylist()
     about = kafka.about_of(row for row in rows if row["kind"] != records.RECORDS)
