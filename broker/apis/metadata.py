@@ -15,6 +15,7 @@ from broker.protocol.versions import ApiKey
 from broker.types import INTERNAL_TOPICS
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from raftctl.metadata.topic_names import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -35,7 +36,11 @@ Key = tuple[str | None, "UUID | None"]
 def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
     """Answers at once, unless topics must be created first."""
     keys = _keys(context, request)
-    missing = [name for name, _ in keys or () if name and _topic(context, (name, None)) is None]
+    missing = [
+        name
+        for name, _ in keys or ()
+        if name and name not in RESERVED and _topic(context, (name, None)) is None
+    ]
     may_create = request.body.get("allow_auto_topic_creation", True)
     if missing and may_create and context.config.auto_create_topics_enable:
         return _create_and_answer(context, request, keys or [], missing)

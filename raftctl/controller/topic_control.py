@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -31,6 +30,7 @@ from raftctl.metadata.requests import (
     TopicResult,
 )
 from raftctl.metadata.topic_config import broker_topic_defaults, validate_topic_config
+from raftctl.metadata.topic_names import RESERVED, close_form, name_problem
 
 if TYPE_CHECKING:
     import random
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from raftctl.metadata.admin_requests import CreatePartitionsRequest, NewPartitions
     from raftctl.metadata.image import MetadataImage, TopicImage
 
-NAME_LENGTH_MAX = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _DEFAULT = -1
 
 
@@ -59,7 +57,8 @@ class TopicControl:
 
         Errors of a topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST if
-        it is named twice, POLICY_VIOLATION if the request is for too many partitions.
+        it is named twice or its name is reserved, POLICY_VIOLATION if the request is for too many
+        partitions.
         """
         names = Counter(topic.name for topic in request.topics)
         # A name that is close to one created earlier in the request is refused like any other.
@@ -76,7 +75,7 @@ class TopicControl:
             except KafkaError as error:
                 results.append(TopicResult(topic.name, error.code, error.message))
                 continue
-            close_names[_close_form(topic.name)] = topic.name
+            close_names[close_form(topic.name)] = topic.name
             room -= result.partitions
             records += created
             results.append(result)
@@ -133,8 +132,8 @@ class TopicControl:
 
         Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS unless the new count is
         above the present one, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR if too few
-        brokers are left, INVALID_REQUEST if it is named twice, POLICY_VIOLATION if the request is
-        for too many partitions.
+        brokers are left, INVALID_REQUEST if it is named twice or its name is reserved (of a topic
+        that an older release created), POLICY_VIOLATION if the request is for too many partitions.
         """
         names = Counter(topic.name for topic in request.topics)
         room = self._config.request_partitions_max
@@ -159,6 +158,7 @@ class TopicControl:
         topic = image.topics.by_name(wanted.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist")
+        _check_not_reserved(wanted.name)
         present = len(topic.partitions)
         added = wanted.count - present
         if added <= 0:
@@ -233,20 +233,13 @@ def _new_partitions(
 
 
 def _check_name(image: MetadataImage, name: str, close_names: dict[str, str]) -> None:
-    problem = None
-    if not name:
-        problem = "The name is empty"
-    elif name in (".", ".."):
-        problem = f"{name!r} is no name for a topic"
-    elif len(name) > NAME_LENGTH_MAX:
-        problem = f"The name is longer than {NAME_LENGTH_MAX} characters"
-    elif not _NAME.fullmatch(name):
-        problem = f"{name!r} has characters other than letters, digits, '.', '_' and '-'"
+    problem = name_problem(name)
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    _check_not_reserved(name)
     if name in image.topics.ids:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists")
-    other = close_names.get(_close_form(name))
+    other = close_names.get(close_form(name))
     if other is not None:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -254,15 +247,16 @@ def _check_name(image: MetadataImage, name: str, close_names: dict[str, str]) ->
         )
 
 
+def _check_not_reserved(name: str) -> None:
+    if name in RESERVED:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is refused")
+
+
 def _close_names(image: MetadataImage, request: CreateTopicsRequest) -> dict[str, str]:
     """The close forms of existing topics; only looked for if a new name could be close to one."""
     if not any("." in topic.name or "_" in topic.name for topic in request.topics):
         return {}
-    return {_close_form(name): name for name in sorted(image.topics.ids)}
-
-
-def _close_form(name: str) -> str:
-    return name.replace(".", "_")
+    return {close_form(name): name for name in sorted(image.topics.ids)}
 
 
 # --- explicit assignments -------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from raftctl.metadata.admin_requests import (
 from raftctl.metadata.kv_requests import KvHeartbeatRequest
 from raftctl.metadata.record_codec import pack_payload
 from raftctl.metadata.requests import BrokerHeartbeatRequest, KvPutRequest, KvWriteResponse
+from raftctl.metadata.topic_names import RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -332,6 +333,9 @@ class ControllerService:
         own, self._own = self._own, []
         self._append(own)
         self._arm_timer()
+        for name in sorted(RESERVED.intersection(loader.image.topics.ids)):
+            # An older release created it. Brokers that host it refuse it; that says why.
+            self._log.warning("topic_name_reserved", topic=name, remedy="delete the topic")
 
     # --- internals --------------------------------------------------------------------------------
 

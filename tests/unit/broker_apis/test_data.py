@@ -96,6 +96,15 @@ async def test_metadata_by_topic_id(broker: FakeBroker) -> None:
     assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+async def test_a_reserved_topic_is_not_created_because_a_client_names_it() -> None:
+    broker = FakeBroker(auto_create_topics_enable="true")
+    (topic,) = (await ask(broker, 3, 9, metadata_request("__cluster_metadata", create=True)))[
+        "topics"
+    ]
+    assert topic["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not broker.controller.requests
+
+
 async def test_a_partition_without_a_live_leader_is_shown_so(broker: FakeBroker) -> None:
     publish(
         broker.metadata,

@@ -10,7 +10,9 @@ from raftctl.controller.config import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import CreatePartitionsRequest, NewPartitions, Outcome
 from raftctl.metadata.image import TOPIC_RESOURCE
+from raftctl.metadata.records import PartitionRecord, TopicRecord
 from raftctl.metadata.requests import NewTopic
+from raftctl.metadata.topic_names import METADATA_TOPIC
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 
 pytestmark = pytest.mark.req("C3")
@@ -97,6 +99,8 @@ BAD = [
     (ErrorCode.INVALID_TOPIC_EXCEPTION, NewTopic("a\n")),
     (ErrorCode.INVALID_TOPIC_EXCEPTION, NewTopic("a_b")),
     (ErrorCode.TOPIC_ALREADY_EXISTS, NewTopic("a.b")),
+    (ErrorCode.INVALID_REQUEST, NewTopic(METADATA_TOPIC)),
+    (ErrorCode.INVALID_REQUEST, NewTopic(METADATA_TOPIC, assignments=((0, (1,)),))),
     (ErrorCode.INVALID_PARTITIONS, NewTopic("t", 0)),
     (ErrorCode.INVALID_PARTITIONS, NewTopic("t", -2)),
     (ErrorCode.POLICY_VIOLATION, NewTopic("t", 51)),
@@ -168,6 +172,25 @@ def test_nothing_is_placed_while_all_brokers_are_fenced() -> None:
         ErrorCode.INVALID_REPLICATION_FACTOR,
         "All brokers are fenced",
     )
+
+
+def test_a_reserved_topic_of_an_older_log_gets_no_partitions_and_can_be_deleted(
+    cluster: Cluster,
+) -> None:
+    topic_id = UUID(int=5)
+    cluster.append(
+        [
+            TopicRecord(METADATA_TOPIC, topic_id),
+            PartitionRecord(topic_id, 0, (1,), (1,), 1, 0, 0),
+        ]
+    )
+    request = CreatePartitionsRequest((NewPartitions(METADATA_TOPIC, 2),))
+    (outcome,) = cluster.admin(request)
+    assert outcome.error == ErrorCode.INVALID_REQUEST
+    assert METADATA_TOPIC in outcome.message
+    (result,) = cluster.delete((METADATA_TOPIC, None))
+    assert result.error == ErrorCode.NONE
+    assert METADATA_TOPIC not in cluster.image.topics.ids
 
 
 # --- delete ---------------------------------------------------------------------------------------
