@@ -45,7 +45,7 @@ def parse_directory_id(option: str, text: str) -> UUID:
 
 def voter_of(config: NodeConfig, directory_id: UUID) -> Voter:
     """The voter that this controller is. ConfigError for a node that is only a broker."""
-    endpoint = config.controller_endpoint
+    endpoint = config.reachable_controller_endpoint
     if endpoint is None:
         raise ConfigError("process.roles lacks controller: only a controller can vote")
     if endpoint.port == 0:

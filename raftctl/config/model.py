@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import model_validator
 
+from raftctl.config.addresses import Server
 from raftctl.config.coordinator_keys import GroupKeys, TransactionKeys
 from raftctl.config.keys import (
     CleanerKeys,
@@ -93,6 +94,17 @@ class NodeConfig(
         names = self.controller_listener_names
         told = [one for one in self.advertised_listeners if one.name in names]
         return next(iter((*told, *self.controller_listeners)), None)
+
+    @property
+    def reachable_controller_endpoint(self) -> Server | None:
+        """Where others reach this controller, by its configured voter if it binds all addresses."""
+        endpoint = self.controller_endpoint
+        if endpoint is None:
+            return None
+        own = [one for one in self.controller_quorum_voters if one.node_id == self.node_id]
+        if own and endpoint.host in _EVERY_INTERFACE:
+            return Server(own[0].host, own[0].port)
+        return Server(endpoint.host, endpoint.port)
 
     @property
     def broker_listeners(self) -> tuple[Listener, ...]:

@@ -333,10 +333,12 @@ class RaftCore:
 
     def _vote(self, token: int, request: VoteRequest, now_ms: int) -> None:
         granted = False
-        # Only voters may stand, and only voters may move this replica to another epoch.
-        # A dynamic set may be behind the candidate's, who must not be left without votes for it.
-        voters = self._replica.voters
-        if voters.dynamic or (self._replica.is_voter and request.candidate in voters):
+        # Whoever asks is judged by its log alone, and whoever is asked answers, be it a voter here
+        # or not: this replica's set may be older than the candidate's, who must not be left
+        # without the votes of its own majority. The candidate counts only those of its own set
+        # (`_vote_response`), so a vote too many decides nothing; no set, static or dynamic, makes
+        # elections safe, but the log check, the one durable vote and that majority (decision 0015).
+        if request.candidate.node_id != self._replica.node_id:
             self._roles.learn(request.epoch, NO_NODE, now_ms)
             up_to_date = _rank(request.log_end) >= _rank(self.log.end)
             if request.epoch == self.epoch and up_to_date:

@@ -57,7 +57,8 @@ class Membership:
 
     def begin(self, token: int, request: ChangeVotersRequest, now_ms: int) -> ErrorCode:
         """Takes the change up; NONE if it is to be waited for."""
-        current = self._identified()
+        leaving = request.replica if isinstance(request, RemoveVoterRequest) else None
+        current = self._identified(leaving)
         committed = self._replica.voters_offset < self._replica.high_watermark
         busy = self.change is not None or self._leader.transfer is not None
         if current is None or not committed or busy or not self._leader.established:
@@ -78,12 +79,17 @@ class Membership:
         self.change = Change(token, voters, catching_up, deadline_ms)
         return ErrorCode.NONE
 
-    def _identified(self) -> VoterSet | None:
-        """The voters with their directory ids; None until each has been heard in this epoch."""
+    def _identified(self, leaving: ReplicaKey | None) -> VoterSet | None:
+        """The voters with their directory ids; None until each has been heard in this epoch.
+
+        But for the one that leaves, which may be gone for good: it is whom the operator names.
+        """
         voters = self._replica.voters
         if voters.dynamic:
             return voters
         keys = {self._replica.node_id: self._replica.local, **self._leader.voter_keys()}
+        if leaving is not None:
+            keys.setdefault(leaving.node_id, leaving)
         if any(node_id not in keys for node_id in voters.ids):
             return None
         return VoterSet(

@@ -42,7 +42,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class LeaderEndpoint:
-    """Where the leader that a message names listens; None where voters are static (KIP-853).
+    """Where the leader that a message names listens; None if the sender does not know (KIP-853).
 
     The core knows ids and leaves this to its driver, which fills it in and takes note of it.
     """

@@ -127,14 +127,13 @@ class Replica:
             self._voters.appended(batch)
 
     def may_lead(self, node_id: NodeId) -> bool:
-        """Whether to believe that this node leads.
+        """Whether to believe that this node leads: anybody but this replica may.
 
-        Voters that the log has not told of yet may (Raft §4.1 of the thesis), unless the set is
-        static, which never changes.
+        Also one that is no voter here: the record that lets it vote may be on its way (Raft §4.1
+        of the thesis), also where the set is still the one of the configuration. What makes it
+        safe is its own majority, see `docs/decisions/0015-leaders-nobody-told-of.md`.
         """
-        return node_id in self.other_voters() or (
-            self.voters.dynamic and node_id not in (NO_NODE, self.node_id)
-        )
+        return node_id >= 0 and node_id != self.node_id
 
     @property
     def is_voter(self) -> bool:

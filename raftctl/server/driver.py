@@ -482,6 +482,7 @@ class RaftDriver:
         self, destination: NodeId, request: Request, outcome: Response | RpcError
     ) -> None:
         if isinstance(outcome, RpcError):
+            self._peers.unreachable(destination)
             self._handle(events.RequestFailed(destination, request))
         else:
             if outcome.leader_id != destination:

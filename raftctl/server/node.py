@@ -220,8 +220,8 @@ class Node:
 
     def _own_voter(self, replica: Replica) -> Voter | None:
         """What the voters' record says of this node if it votes; None for a broker."""
-        endpoint = self.config.controller_endpoint
-        return Voter(replica.local, endpoint.host, endpoint.port) if endpoint else None
+        endpoint = self.config.reachable_controller_endpoint
+        return None if endpoint is None else Voter(replica.local, endpoint.host, endpoint.port)
 
     # --- controller -------------------------------------------------------------------------------
 

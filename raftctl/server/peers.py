@@ -4,6 +4,10 @@ Addresses come from the voters' record, from what a leader or a peer tells of th
 nodes whose ids are not known, from `controller.quorum.bootstrap.servers`. The newest word counts: a
 record that says the same as the one before it is no news. Once known, a node stays known: one that
 votes no more may still be the leader until its removal is committed.
+
+While the set is static, a voter is where this node's own configuration has it: each node's file may
+name the others by other addresses. What peers tell of it is tried when it cannot be reached there,
+since the log may have moved it meanwhile.
 """
 
 from __future__ import annotations
@@ -51,6 +55,8 @@ class Peers(dict[int, RpcClient]):
         self._own = own
         self._endpoints: dict[NodeId, LeaderEndpoint] = {}
         self._recorded: dict[NodeId, LeaderEndpoint] = {}
+        self._told: dict[NodeId, LeaderEndpoint] = {}
+        """Where peers say that voters of the configuration are, if not where that has them."""
         self._bootstrap = tuple(bootstrap)
         self._voters: VoterSet | None = None
         self._closing: dict[asyncio.Task[None], None] = {}
@@ -72,16 +78,31 @@ class Peers(dict[int, RpcClient]):
             if self._recorded.get(node_id) != endpoint:
                 self._recorded[node_id] = endpoint
                 self._know(node_id, endpoint)
+        if voters.dynamic:
+            self._told.clear()
 
     def hear(self, message: Request | Response) -> None:
         """Takes note of where the leader is that the message names."""
         if isinstance(message, (*NAMES_LEADER, messages.BeginQuorumEpochRequest)):
             endpoint, node_id = message.leader_endpoint, message.leader_id
             own_id = self._own[0] if self._own else messages.NO_NODE
-            dynamic = self._voters is not None and self._voters.dynamic
-            room = node_id in self._endpoints or len(self) < PEERS_MAX
-            if endpoint is not None and dynamic and room and node_id not in (own_id, -1):
+            if endpoint is None or node_id < 0 or node_id == own_id:
+                return
+            if self._is_configured(node_id):
+                self._told[node_id] = endpoint
+            elif node_id in self._endpoints or len(self) < PEERS_MAX:
                 self._know(node_id, endpoint)
+
+    def unreachable(self, node_id: NodeId) -> None:
+        """No answer came from there: the next request goes to the other address known, if any."""
+        told, current = self._told.get(node_id), self._endpoints.get(node_id)
+        if told is not None and told != self._recorded[node_id]:
+            self._know(node_id, told if current != told else self._recorded[node_id])
+
+    def _is_configured(self, node_id: NodeId) -> bool:
+        """Whether the configuration says where this node is, and the log nothing yet."""
+        voters = self._voters
+        return voters is not None and not voters.dynamic and node_id in voters.ids
 
     def told(self, response: Response) -> Response:
         """The response with the address of the leader that it names, if that is known."""
@@ -98,8 +119,9 @@ class Peers(dict[int, RpcClient]):
         return request
 
     def _endpoint(self, node_id: NodeId) -> LeaderEndpoint | None:
-        if self._voters is None or not self._voters.dynamic:
-            return None  # everyone's configuration says it
+        """Where others find this node. Always told: whoever asks may have no list of voters."""
+        if self._is_configured(node_id):
+            return self._recorded[node_id]
         if self._own is not None and self._own[0] == node_id:
             return self._own[1]
         return self._endpoints.get(node_id)

@@ -26,6 +26,7 @@ from raftctl.raft.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     Epoch,
+    FetchRequest,
     NodeId,
     VoteRequest,
     VoteResponse,
@@ -34,6 +35,7 @@ from raftctl.raft.voters import VoterSet
 from tests.unit.raft.harness import (
     CONFIG,
     ME,
+    OBSERVER,
     B,
     C,
     Node,
@@ -252,9 +254,23 @@ def test_only_a_log_that_is_up_to_date_wins(
     assert granted(answer) is expected
 
 
-def test_strangers_neither_get_votes_nor_move_the_epoch() -> None:
+@pytest.mark.req("Q4", "Q7")
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_a_candidate_that_the_configuration_lacks_is_judged_by_its_log(*, pre_vote: bool) -> None:
+    node = Node(epoch=4, log=log_of(1, 2))
+    assert granted(node.ask(vote_request(7, 4, (2, 2), pre_vote=True)))
+    outdated = node.ask(vote_request(7, 4, (1, 1), pre_vote=pre_vote))
+    assert not granted(outdated)
+    node.ask(vote_request(7, 9, (2, 2)))
+    (reply,) = only(Reply, [*node.persisted(), *node.persisted()])
+    assert granted(reply.response), "its own voters may have changed since this log ends"
+    assert not granted(node.ask(vote_request(8, 9, (9, 9)))), "one vote an epoch, whoever asks"
+
+
+@pytest.mark.req("Q1")
+def test_nobody_gets_a_vote_under_this_nodes_own_id() -> None:
     node = Node(epoch=4)
-    answer = node.ask(vote_request(7, 9))
+    answer = node.ask(VoteRequest(Epoch(9), key(1, 7), position(9, 9), pre_vote=False))
     assert (granted(answer), node.core.epoch) == (False, 4)
 
 
@@ -357,13 +373,28 @@ def test_begin_quorum_epoch_makes_a_follower() -> None:
     assert node.sent() == [], "said again: one Fetch is under way already"
 
 
-def test_begin_of_an_older_epoch_or_by_a_stranger_is_refused() -> None:
+@pytest.mark.parametrize("nobody", [ME, NO_NODE, NodeId(-2)])
+def test_begin_of_an_older_epoch_or_by_nobody_else_is_refused(nobody: NodeId) -> None:
     node = Node(epoch=3)
     old = node.ask(BeginQuorumEpochRequest(Epoch(2), C))
     assert old == BeginQuorumEpochResponse(Epoch(3), NO_NODE, ErrorCode.FENCED_LEADER_EPOCH)
-    stranger = node.ask(BeginQuorumEpochRequest(Epoch(4), NodeId(7)))
+    refused = node.ask(BeginQuorumEpochRequest(Epoch(4), nobody))
     error = ErrorCode.INCONSISTENT_VOTER_SET
-    assert stranger == BeginQuorumEpochResponse(Epoch(3), NO_NODE, error)
+    assert refused == BeginQuorumEpochResponse(Epoch(3), NO_NODE, error)
+
+
+@pytest.mark.req("Q4", "Q7")
+@pytest.mark.parametrize("node_id", [1, OBSERVER])
+def test_a_leader_that_the_configuration_lacks_is_followed(node_id: int) -> None:
+    node = Node(epoch=3, node_id=node_id)
+    node.ask(BeginQuorumEpochRequest(Epoch(4), NodeId(7)))
+    (reply,) = only(Reply, node.persisted())
+    assert reply.response == BeginQuorumEpochResponse(Epoch(4), NodeId(7), ErrorCode.NONE)
+    (send,) = only(SendRequest, node.effects)
+    assert send.destination == 7
+    assert isinstance(send.request, FetchRequest)
+    again = Node(epoch=4, leader_id=7, node_id=node_id)
+    assert again.core.leader_id == 7, "also after a restart"
 
 
 @pytest.mark.req("Q1")

@@ -12,6 +12,7 @@ from raftctl.raft.events import (
     AppendToLog,
     HighWatermarkAdvanced,
     LeaderChanged,
+    Reply,
     RequestFailed,
     SendRequest,
     TruncateLog,
@@ -249,12 +250,23 @@ def test_a_leader_that_says_it_is_none_any_more_is_left() -> None:
     assert (node.core.deadline_ms() or 0) >= node.now_ms + CONFIG.election_timeout_ms
 
 
-def test_a_hint_at_oneself_or_at_a_stranger_names_no_leader() -> None:
+def test_a_hint_at_oneself_names_no_leader() -> None:
     node = Node(epoch=1)
     node.answer(2, VoteResponse(Epoch(2), ME, False, True, key(2)))
     assert (node.core.role, node.core.epoch) == ("unattached", 2)
+
+
+@pytest.mark.req("Q4", "Q7")
+def test_a_hint_at_a_leader_that_the_configuration_lacks_is_believed() -> None:
+    node = Node(epoch=1)
     node.answer(2, VoteResponse(Epoch(3), OBSERVER, False, True, key(2)))
-    assert (node.core.role, node.core.epoch) == ("unattached", 3)
+    node.persisted()
+    (send,) = only(SendRequest, node.effects)
+    assert (node.core.role, node.core.leader_id, send.destination) == (
+        "follower",
+        OBSERVER,
+        OBSERVER,
+    )
 
 
 def test_a_quick_fetch_timeout_shortens_the_long_poll() -> None:
@@ -323,11 +335,12 @@ def test_an_observer_of_one_voter_has_only_that_to_ask() -> None:
 
 
 @pytest.mark.req("Q5")
-def test_an_observer_has_no_vote_and_succeeds_nobody() -> None:
+def test_an_observer_gives_its_vote_which_others_count_and_succeeds_nobody() -> None:
     node = observer(epoch=1)
-    answer = node.ask(vote_request(B, 5))
-    assert isinstance(answer, VoteResponse)
-    assert (answer.granted, node.core.epoch) == (False, 1)
+    node.ask(vote_request(B, 1, pre_vote=False))
+    (reply,) = only(Reply, node.persisted())
+    assert isinstance(reply.response, VoteResponse)
+    assert reply.response.granted, "the candidate's log may say that this node votes"
     node.ask(EndQuorumEpochRequest(Epoch(1), B, (key(OBSERVER),)))
     assert node.core.role == "unattached"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -150,14 +151,35 @@ async def test_addresses_follow_the_record_and_the_leaders_own_word() -> None:
 async def test_an_answer_says_where_the_leader_is_that_it_names() -> None:
     peers = some_peers()
     answer = VoteResponse(Epoch(3), NodeId(2), False, False, voter(1).replica)
-    static = VoterSet([voter(1).replica, voter(2).replica])
+    static = VoterSet([voter(1), voter(2)])
     peers.voters_are(static)
-    assert peers.told(answer) == answer, "everyone's configuration says it"
-    peers.hear(begin(2, "elsewhere"))
-    assert known(peers)[2] == ("", 0), "nor is anybody believed"
+    told = cast("VoteResponse", peers.told(answer))
+    assert told.leader_endpoint == LeaderEndpoint("host-2", 9093), "who asks may have no such list"
+    own = cast("VoteResponse", peers.told(replace(answer, leader_id=NodeId(1))))
+    assert own.leader_endpoint == LeaderEndpoint("host-1", 9093), "as the configuration has it"
+    peers.hear(begin(4, "fourth"))
+    later = cast("VoteResponse", peers.told(replace(answer, leader_id=NodeId(4))))
+    assert later.leader_endpoint == LeaderEndpoint("fourth", 5), "the log will tell of it"
     peers.voters_are(dynamic(voter(1), voter(2)))
     told = cast("VoteResponse", peers.told(answer))
     assert told.leader_endpoint == LeaderEndpoint("host-2", 9093)
     introduced = peers.introduced(BeginQuorumEpochRequest(Epoch(3), NodeId(1)))
     assert cast("BeginQuorumEpochRequest", introduced).leader_endpoint == LeaderEndpoint("me", 1)
+    await peers.close()
+
+
+@pytest.mark.req("Q7")
+async def test_a_configured_voter_is_looked_for_elsewhere_only_when_it_cannot_be_reached() -> None:
+    peers = some_peers()
+    peers.voters_are(VoterSet([voter(1), voter(2)]))
+    peers.hear(begin(2, "moved"))
+    assert known(peers)[2] == ("host-2", 9093), "others may know it by another address"
+    peers.unreachable(NodeId(2))
+    assert known(peers)[2] == ("moved", 5)
+    peers.unreachable(NodeId(2))
+    assert known(peers)[2] == ("host-2", 9093), "in turn"
+    peers.unreachable(NodeId(9))
+    peers.voters_are(dynamic(voter(1), voter(2)))
+    peers.unreachable(NodeId(2))
+    assert known(peers)[2] == ("host-2", 9093), "the log says where it is"
     await peers.close()
