@@ -26,6 +26,7 @@ OUTSIDE_THE_SEAM = (
     "raftctl/runtime/real.py",
     "raftctl/runtime/real_sending.py",
     "raftctl/runtime/memory.py",
+    "raftctl/runtime/lease_clock.py",
     "raftctl/cli/",
     "raftctl/bench/",
     "raftctl/localcluster/",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from raftctl.client.transport import (
 from raftctl.client.watch import watch
 from raftctl.errors import ErrorCode
 from raftctl.json_values import value_fields
+from raftctl.runtime.lease_clock import counts_suspension
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -58,8 +60,12 @@ def connect(
 ) -> Client:
     """A client of the cluster that has these controllers, any of them; use it with `async with`.
 
-    Raises ConfigError for what is no `host:port`. Calls give up after `timeout_s`.
+    Raises ConfigError for what is no `host:port`. Calls give up after `timeout_s`. Warns where the
+    system has no clock that counts for sessions while the machine is suspended.
     """
+    if not counts_suspension:
+        why = "no CLOCK_BOOTTIME here: sessions are not known to be lost while suspended"
+        warnings.warn(why, RuntimeWarning, stacklevel=2)
     return Client(parse_addresses(controllers), timeout_s, rng or random.Random())
 
 

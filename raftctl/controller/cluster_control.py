@@ -14,7 +14,8 @@ Sources: KIP-631, KIP-841; KIP-858 for log directories that fail.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.controller.sessions import Sessions
@@ -44,6 +45,13 @@ if TYPE_CHECKING:
     from raftctl.controller.settling import PartitionSettler
     from raftctl.metadata.admin_requests import UnregisterBrokerRequest
     from raftctl.metadata.image import BrokerImage, MetadataImage
+
+
+class _Heartbeat(NamedTuple):
+    """What a heartbeat comes to, before it is told how long the session lasts."""
+
+    records: tuple[Record, ...]
+    response: BrokerHeartbeatResponse
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> ErrorCode:
@@ -192,11 +200,20 @@ class ClusterControl:
     ) -> ControllerResult:
         """Keeps the session and moves the broker to the state it wants and may have.
 
-        Errors: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
+        The answer is confirmed: on the word of a deposed controller the broker would believe in a
+        session that the present one has ended. Errors: BROKER_ID_NOT_REGISTERED,
+        STALE_BROKER_EPOCH.
         """
+        records, response = self._heartbeat(image, request, now_ms)
+        response = replace(response, session_timeout_ms=self._config.session_timeout_ms)
+        return ControllerResult(records, response, confirm=True)
+
+    def _heartbeat(
+        self, image: MetadataImage, request: BrokerHeartbeatRequest, now_ms: int
+    ) -> _Heartbeat:
         error = check_broker_epoch(image, request.broker_id, request.broker_epoch)
         if error != ErrorCode.NONE:
-            return ControllerResult((), BrokerHeartbeatResponse(error, False, True, False))
+            return _Heartbeat((), BrokerHeartbeatResponse(error, False, True, False))
         broker = image.brokers[request.broker_id]
         session = self._sessions.touch(request.broker_id, request.metadata_offset, now_ms)
         if failed := _failed_directories(image, broker, request):
@@ -209,7 +226,7 @@ class ClusterControl:
 
     def _directories_failed(
         self, image: MetadataImage, broker: BrokerImage, failed: Sequence[UUID]
-    ) -> ControllerResult:
+    ) -> _Heartbeat:
         """Leaders and ISRs do without what was there. The next heartbeat may ask for more."""
         left = tuple(one for one in broker.log_directories if one not in failed)
         change = BrokerRegistrationChangeRecord(
@@ -220,7 +237,7 @@ class ClusterControl:
 
     def _heartbeat_of_fenced(
         self, image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
-    ) -> ControllerResult:
+    ) -> _Heartbeat:
         # The epoch is the offset of the registration: a broker behind it would serve stale leaders.
         caught_up = request.metadata_offset >= broker.broker_epoch
         if request.want_shut_down:
@@ -235,7 +252,7 @@ class ClusterControl:
 
     def _heartbeat_of_active(
         self, image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
-    ) -> ControllerResult:
+    ) -> _Heartbeat:
         if request.want_shut_down:
             return self._drain(image, broker)
         if request.want_fence:
@@ -244,7 +261,7 @@ class ClusterControl:
 
     def _heartbeat_of_leaving(
         self, image: MetadataImage, broker: BrokerImage, session: Session
-    ) -> ControllerResult:
+    ) -> _Heartbeat:
         if self._settler.is_pending(broker.broker_id):
             return _answer(image, [], caught_up=True, fenced=False)
         if session.drained_offset is None:
@@ -254,7 +271,7 @@ class ClusterControl:
             return self._let_go(image, broker)
         return _answer(image, [], caught_up=True, fenced=False)
 
-    def _drain(self, image: MetadataImage, broker: BrokerImage) -> ControllerResult:
+    def _drain(self, image: MetadataImage, broker: BrokerImage) -> _Heartbeat:
         """Takes its leaders from the broker; if there are none, it may stop at once."""
         changes = self._settler.begin(image, {broker.broker_id: False})
         led = any(change.leader != LEADER_UNCHANGED for change in changes)
@@ -265,7 +282,7 @@ class ClusterControl:
         )
         return _answer(image, [change, *changes], caught_up=True, fenced=False)
 
-    def _let_go(self, image: MetadataImage, broker: BrokerImage) -> ControllerResult:
+    def _let_go(self, image: MetadataImage, broker: BrokerImage) -> _Heartbeat:
         """The broker may stop. Its session ends, so that it may come back at once."""
         self._sessions.close(broker.broker_id)
         records = [] if broker.fenced else self._fence(image, [broker])
@@ -372,8 +389,8 @@ def _answer(
     caught_up: bool,
     fenced: bool,
     should_shut_down: bool = False,
-) -> ControllerResult:
+) -> _Heartbeat:
     response = BrokerHeartbeatResponse(
         ErrorCode.NONE, caught_up, fenced, should_shut_down, image.offset
     )
-    return ControllerResult(tuple(records), response)
+    return _Heartbeat(tuple(records), response)

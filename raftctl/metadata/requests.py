@@ -97,6 +97,8 @@ class BrokerHeartbeatResponse:
     should_shut_down: bool
     metadata_offset: int = -1
     """The last offset the controller had replayed when it answered."""
+    session_timeout_ms: int = -1
+    """How long the session lasts without another heartbeat; -1: the broker's own setting."""
 
 
 @dataclass(frozen=True, slots=True)

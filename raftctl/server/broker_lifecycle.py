@@ -23,6 +23,7 @@ from raftctl.metadata.requests import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
+from raftctl.runtime.lease_clock import counts_suspension, lease_ends, lease_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,12 +65,14 @@ class BrokerLifecycle:
         self._fail = fail
         self._incarnation_id = runtime.uuid()
         self._log = runtime.log.bind(part="broker_lifecycle")
+        if not counts_suspension:
+            self._log.warning("session_ignores_suspension", why="the system has no CLOCK_BOOTTIME")
         self._shutting_down = False
         self._wake = asyncio.Event()
         self._published = asyncio.Event()
         self._fenced = True
         self._session_ends_s = 0.0
-        """In the loop's time; counted from when a heartbeat was sent, so never too long."""
+        """By the clock of leases; counted from when a heartbeat was sent, so never too long."""
         self._session_offset = -1
         """What the controller knew when it granted the session, which may follow a lost one."""
         self._offline_directories: tuple[UUID, ...] = ()
@@ -95,8 +98,11 @@ class BrokerLifecycle:
             self._wake.set()
 
     def has_session(self) -> bool:
-        """Whether this broker has seen all that befell it while it was fenced, and is not."""
-        lasts = asyncio.get_running_loop().time() < self._session_ends_s
+        """Whether this broker has seen all that befell it while it was fenced, and is not.
+
+        While it says so no controller may have fenced the broker (`decisions/0015-leases.md`).
+        """
+        lasts = lease_time(asyncio.get_running_loop()) < self._session_ends_s
         return lasts and self._loader.image.offset >= self._session_offset
 
     def stopped_cleanly(self, broker_epoch: int) -> None:
@@ -184,7 +190,7 @@ class BrokerLifecycle:
         )
         # Should it get lost, there is time for the next one before the session ends.
         timeout_ms = self._config.broker_session_timeout_ms // 2
-        sent_s = asyncio.get_running_loop().time()
+        sent_s = lease_time(asyncio.get_running_loop())
         try:
             response = await self._call(request, timeout_ms, BrokerHeartbeatResponse)
         except KafkaError as error:
@@ -193,13 +199,19 @@ class BrokerLifecycle:
         if response.error != ErrorCode.NONE:
             self._log.warning("heartbeat_refused", error=response.error.name)
             return False
-        session_s = 0.0 if response.fenced else self._config.broker_session_timeout_ms / 1000
-        self._session_ends_s = sent_s + session_s
+        self._session_ends_s = (
+            sent_s if response.fenced else lease_ends(sent_s, self._lease_s(response))
+        )
         self._session_offset = response.metadata_offset
         if response.fenced != self._fenced:
             self._fenced = response.fenced
             self._log.info("broker_fenced" if self._fenced else "broker_unfenced")
         return response.should_shut_down
+
+    def _lease_s(self, response: BrokerHeartbeatResponse) -> float:
+        """The controller's timeout, which may differ from what is configured here."""
+        own_ms, told_ms = self._config.broker_session_timeout_ms, response.session_timeout_ms
+        return (own_ms if told_ms < 0 else told_ms) / 1000
 
     async def _call(
         self, request: ControllerRequest, timeout_ms: int, expected: type[ResponseT]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from broker.types import EpochEndOffset, FetchPartition
     from raftctl.codec import Row
-    from raftctl.controller.result import ControllerResult
+    from raftctl.controller.cluster_control import _Heartbeat
     from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests import (
@@ -231,7 +231,7 @@ def _unfence_at_once(
     image: MetadataImage,
     broker: BrokerImage,
     request: BrokerHeartbeatRequest,
-) -> ControllerResult:
+) -> _Heartbeat:
     return _heartbeat_of_fenced(
         control, image, broker, replace(request, want_fence=False, metadata_offset=1 << 60)
     )

@@ -2,7 +2,7 @@
 
 Each worker holds the lock for a while and writes under it; one that was paused writes on with the
 token of before, as a program that was held up does. What they did is judged from outside: by what
-they believed at which time, and by the events of the log.
+they believed at which time, paused or not, and by the events of the log.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer, SimCluster
+from jepsen.env.sim.network import Link
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.runtime.lease_clock import lease_time
 from tests.simulation.kv_scenarios import FAULTS, break_and_heal
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ MEMBERS = "members/"
 SESSION_S = 1.5
 HOLD_S = 1.0
 LATE_ACQUISITIONS = 5
+LATE_ANSWERS_MS = 350.0
+"""How long answers to a holder are on their way, as long as a session survives that."""
+LOOK_S = 0.005
 SMALL_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "2000"}
 """So that restarted controllers begin with sessions from a snapshot; the log is kept as well."""
 PATIENCE_S = 60.0
@@ -43,7 +48,7 @@ class Judge:
 
     def __init__(self) -> None:
         self.believers: dict[str, Lock] = {}
-        """Who believes to hold the lock, and may."""
+        """Who was told that it holds the lock, and has not given it back: paused or not."""
         self.acquired = 0
         self.refused = 0
         """Writes of tokens that were stale."""
@@ -52,16 +57,33 @@ class Judge:
 
     def enters(self, worker: str, lock: Lock) -> None:
         """A worker is told that it holds the lock."""
-        for other, held in self.believers.items():
-            sure = not held.lost.is_set()
-            assert not sure, f"{worker} is given the lock {other} is sure to hold ({held.token})"
         self.believers[worker] = lock
         self.acquired += 1
+        self.at_most_one_is_sure()
+
+    def at_most_one_is_sure(self) -> None:
+        """Now: one that is paused would be as sure as this if it went on."""
+        sure = [
+            f"{worker} ({lock.token})"
+            for worker, lock in self.believers.items()
+            if lock.session.is_open()
+        ]
+        assert len(sure) <= 1, f"{' and '.join(sure)} are sure to hold the lock"
+
+    def has_given(self, times: int) -> bool:
+        """Whether the lock was given to workers so many times."""
+        return self.acquired >= times
+
+    async def watch(self) -> None:
+        """Looks all the time, until it is cancelled."""
+        while True:
+            self.at_most_one_is_sure()
+            await asyncio.sleep(LOOK_S)
 
     async def looks_after(self, worker: str, session: Session) -> None:
         """Nobody else ends a session that was heard of."""
         await session.lost.wait()
-        early_s = session.open_until - asyncio.get_running_loop().time()
+        early_s = session.open_until - lease_time(asyncio.get_running_loop())
         if early_s > 0:
             self.closed_early.append(f"session of {worker} closed {early_s:.3f} s before its time")
 
@@ -84,6 +106,7 @@ async def locks_stay_safe(world: World) -> None:
             name: world.start(name, partial(work, cluster, judge, stop, name))
             for name in (f"worker-{number}" for number in range(WORKERS))
         }
+        judging = asyncio.ensure_future(judge.watch())
         async with client_of(cluster, runtime) as client:
             seen: list[Event] = []
             watching = asyncio.ensure_future(follow(client, seen))
@@ -94,8 +117,10 @@ async def locks_stay_safe(world: World) -> None:
                 breaking = asyncio.ensure_future(
                     break_and_heal(world, cluster, fault, leader, runtime.random.uniform(0.5, 3))
                 )
-                await pause_holder(world, judge, runtime)
+                await asyncio.sleep(runtime.random.uniform(0, 1))
+                await pause_holders(world, cluster, judge, runtime)
                 await breaking
+            await a_stale_token_is_tried(world, cluster, judge, runtime)
             enough = judge.acquired + LATE_ACQUISITIONS
             await until(lambda: judge.acquired >= enough, "the lock goes round after all is healed")
             stop.set()
@@ -104,6 +129,9 @@ async def locks_stay_safe(world: World) -> None:
             await everything_is_given_back(client)
             await judge_events(client, seen)
             watching.cancel()
+        if judging.done():
+            await judging
+        judging.cancel()
 
     await world.start("operator", operator).done
     assert not judge.closed_early, judge.closed_early
@@ -116,14 +144,46 @@ def client_of(cluster: SimCluster, runtime: SimRuntime) -> Client:
     return connect([f"{name}:{CONTROLLER_PORT}" for name in names], rng=runtime.random)
 
 
-async def pause_holder(world: World, judge: Judge, runtime: SimRuntime) -> None:
-    """Whoever holds the lock is held up for longer than its session lasts."""
-    await asyncio.sleep(runtime.random.uniform(0, 1))
+async def pause_holders(
+    world: World,
+    cluster: SimCluster,
+    judge: Judge,
+    runtime: SimRuntime,
+    *,
+    until_another: bool = False,
+) -> None:
+    """Whoever holds the lock is held up for as long as its session lasts, or longer.
+
+    Often while answers take long to come, so that it counts on some that are old. With
+    `until_another`, so long that another worker is given the lock.
+    """
     for holder in list(judge.believers):
-        judge.leaves(holder)
-        world.pause(holder)
-        await asyncio.sleep(runtime.random.uniform(1, 3) * SESSION_S)
-        world.resume(holder)
+        late = runtime.random.random() < 0.5
+        if late:
+            for name in cluster.controller_names:
+                link = world.network.link(name, holder)
+                link.latency_min_ms = Link().latency_min_ms + LATE_ANSWERS_MS
+            await asyncio.sleep(runtime.random.uniform(0.5, 3) * LATE_ANSWERS_MS / 1000)
+        if holder in judge.believers:
+            world.pause(holder)
+            more = judge.acquired + 1
+            await asyncio.sleep(runtime.random.uniform(0.8, 3) * SESSION_S)
+            if until_another:
+                await until(partial(judge.has_given, more), "another is given the lock")
+            world.resume(holder)
+        for name in cluster.controller_names if late else ():
+            link = world.network.link(name, holder)
+            link.latency_min_ms = Link().latency_min_ms
+
+
+async def a_stale_token_is_tried(
+    world: World, cluster: SimCluster, judge: Judge, runtime: SimRuntime
+) -> None:
+    """Now that all is healed: a holder is held up until another has the lock, and writes on."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not judge.refused:
+            await pause_holders(world, cluster, judge, runtime, until_another=True)
+            await asyncio.sleep(POLL_S)
 
 
 async def until(holds: Callable[[], bool], what: str) -> None:

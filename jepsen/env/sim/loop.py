@@ -126,6 +126,10 @@ class SimLoop(asyncio.BaseEventLoop):
         """Virtual seconds; starts at `START_S`."""
         return self._now_s
 
+    def lease_time(self) -> float:
+        """See `raftctl.runtime.lease_clock`."""
+        return self._now_s
+
     def call_soon(
         self,
         callback: Callable[[*Ts], object],

@@ -215,6 +215,74 @@ def test_a_program_that_was_held_up_believes_nothing(world: World, cluster: SimC
     run_program(world, cluster, story)
 
 
+def test_a_session_is_counted_from_the_question(world: World, cluster: SimCluster) -> None:
+    """The controllers may have had it at once, however long their answer takes."""
+    late_s = 0.4
+
+    async def story(client: Client) -> None:
+        loop = asyncio.get_running_loop()
+        for name in cluster.controller_names:
+            world.network.link(name, "program").latency_min_ms = late_s * 1000
+        async with client.session(3) as session:
+            for _ in range(60):
+                left_s = session.open_until - loop.time()
+                assert left_s <= 3 * 0.9 - late_s, "less than the controllers still give it"
+                await asyncio.sleep(0.1)
+            session.check()
+
+    run_program(world, cluster, story)
+
+
+def test_a_session_goes_on_to_end_while_the_machine_is_suspended(
+    world: World, cluster: SimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop's time stands still then, so no timer tells; the lock is not believed in."""
+
+    async def story(client: Client) -> None:
+        loop = asyncio.get_running_loop()
+        async with client.session(2) as session, client.lock("l", session=session) as lock:
+            await asyncio.sleep(1)
+            slept_s = 1.9
+            monkeypatch.setattr(loop, "lease_time", lambda: loop.time() + slept_s)
+            assert not session.is_open()
+            with pytest.raises(KafkaError, match="UNKNOWN_MEMBER_ID"):
+                await client.put("k", b"", guard=lock)
+            await asyncio.wait_for(lock.lost.wait(), 2)
+
+    run_program(world, cluster, story)
+
+
+def test_a_paused_holder_does_not_count_on_an_answer_that_waited(
+    world: World, cluster: SimCluster
+) -> None:
+    """The lock has gone to another while the process stood still, and the answer came."""
+    sure: list[bool] = []
+
+    async def holder(client: Client) -> None:
+        async with client.session(2) as session, client.lock("l", session=session):
+            while len(sure) < 40:
+                sure.append(session.is_open())
+                await asyncio.sleep(0.1)
+
+    async def story(client: Client) -> None:
+        world.start("holder", program(cluster, holder))
+        await asyncio.sleep(1)
+        for name in cluster.controller_names:
+            world.network.link(name, "holder").latency_min_ms = 700
+        await asyncio.sleep(0.9)
+        world.pause("holder")
+        async with client.lock("l"):
+            assert sure
+            assert all(sure)
+            world.resume("holder")
+            before = len(sure)
+            await asyncio.sleep(2)
+            assert sure[before:]
+            assert not any(sure[before:]), "another holds the lock"
+
+    run_program(world, cluster, story)
+
+
 def test_a_lock_goes_round_in_order_and_one_at_a_time(world: World, cluster: SimCluster) -> None:
     async def story(client: Client) -> None:
         held: list[int] = []

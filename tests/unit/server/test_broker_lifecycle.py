@@ -114,6 +114,8 @@ class Broker:
         self.requests: list[tuple[float, ControllerRequest, int]] = []
         self.registrations: list[RegisterBrokerResponse | KafkaError] = []
         self.heartbeats: list[BrokerHeartbeatResponse | KafkaError] = []
+        self.late_s = 0.0
+        """How long answers are on their way."""
         self.loader = Loader()
         self.loader.caught_up.set()
         runtime = TestRuntime().as_runtime
@@ -143,6 +145,7 @@ class Broker:
             answer = self.registrations.pop(0) if self.registrations else good
         else:
             answer = self.heartbeats.pop(0) if self.heartbeats else ACTIVE
+        await asyncio.sleep(self.late_s)
         if isinstance(answer, KafkaError):
             raise answer
         return answer
@@ -343,6 +346,64 @@ def test_a_session_lasts_from_a_heartbeat_that_says_so() -> None:
             await broker.follow_for(0.1) if not broker.beats else await asyncio.sleep(0.1)
             kept[len(broker.beats)] = broker.lifecycle.has_session()
         assert [number for number, holds in kept.items() if holds] == [2, 3, 4, 5, 8, 10]
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("R6")
+@pytest.mark.parametrize(("told_s", "lasts_s"), [(-0.001, 8.1), (3.0, 2.7), (20.0, 18.0)])
+def test_a_session_lasts_as_long_as_the_controller_says(told_s: float, lasts_s: float) -> None:
+    """Less a tenth, by which the two clocks may differ."""
+
+    async def story() -> None:
+        broker = Broker()
+        lost = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        kept = replace(ACTIVE, session_timeout_ms=round(told_s * 1000))
+        broker.heartbeats = [kept, *[lost] * 20]
+        await broker.run_for(0.1)
+        [(sent_s, _)] = broker.beats
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(sent_s + lasts_s - loop.time() - 0.01)
+        assert broker.lifecycle.has_session()
+        await asyncio.sleep(0.02)
+        assert not broker.lifecycle.has_session()
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("R6")
+def test_a_session_is_counted_from_the_question() -> None:
+    """The answer may have been on its way for long."""
+
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(0.1)
+        broker.late_s = 5.0
+        await asyncio.sleep(HEARTBEAT_S + 5.0)
+        sent_s = broker.beats[-1][0]
+        assert asyncio.get_running_loop().time() - sent_s >= 5.0
+        broker.late_s = SESSION_S
+        await asyncio.sleep(sent_s + 0.9 * SESSION_S - asyncio.get_running_loop().time() + 0.01)
+        assert not broker.lifecycle.has_session()
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("R6")
+def test_a_session_goes_on_to_end_while_the_machine_is_suspended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Timers stand still then, and the loop's time with them."""
+
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(0.1)
+        assert broker.lifecycle.has_session()
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "lease_time", lambda: loop.time() + 60.0)
+        assert not broker.lifecycle.has_session()
+        await asyncio.sleep(HEARTBEAT_S)
+        assert broker.lifecycle.has_session(), "a heartbeat after it begins it anew"
 
     in_virtual_time(story())
 

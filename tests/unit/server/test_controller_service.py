@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -36,7 +38,6 @@ from raftctl.server.loader import MetadataLoader
 from tests.unit.server.parts import Member
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import AsyncIterator
 
     from raftctl.metadata.delta import MetadataDelta
@@ -160,12 +161,48 @@ async def test_an_answer_without_records_waits_for_what_it_was_computed_from(
 async def test_an_answer_that_depends_on_nothing_uncommitted_comes_at_once(
     active: Controller,
 ) -> None:
-    broker_epoch = await active.register()
-    answer = active.service.handle(heartbeat(broker_epoch, broker_epoch))
+    await active.register()
+    answer = active.service.handle(replace(creation("orders"), validate_only=True))
     assert answer.done()
     response = answer.result()
-    assert isinstance(response, BrokerHeartbeatResponse)
-    assert not response.fenced
+    assert isinstance(response, CreateTopicsResponse)
+    assert [result.error for result in response.topics] == [ErrorCode.NONE]
+
+
+@pytest.mark.req("C2")
+async def test_a_heartbeat_is_answered_when_the_quorum_has_confirmed_the_controller(
+    active: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A controller deposed unawares would keep the session of a broker that is fenced."""
+    broker_epoch = await active.register()
+    barriers: list[asyncio.Future[Offset]] = []
+
+    def read_barrier() -> asyncio.Future[Offset]:
+        barriers.append(asyncio.get_running_loop().create_future())
+        return barriers[-1]
+
+    monkeypatch.setattr(active.driver, "read_barrier", read_barrier)
+    beats = [
+        active.service.handle(heartbeat(broker_epoch, broker_epoch)),
+        active.service.handle(heartbeat(broker_epoch - 1, broker_epoch)),
+    ]
+    for _ in range(5):
+        await active.turn()
+    assert not any(beat.done() for beat in beats)
+    assert len(barriers) == 1
+    barriers[0].set_result(Offset(active.log.end_offset))
+    await active.turn()
+    kept, stale = [beat.result() for beat in beats]
+    assert isinstance(kept, BrokerHeartbeatResponse)
+    assert (kept.error, kept.fenced, kept.session_timeout_ms) == (ErrorCode.NONE, False, 60_000)
+    assert isinstance(stale, BrokerHeartbeatResponse)
+    assert stale.error == ErrorCode.STALE_BROKER_EPOCH
+
+    deposed = active.service.handle(heartbeat(broker_epoch, broker_epoch))
+    await active.turn()
+    barriers[1].set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
+    with pytest.raises(KafkaError, match="NOT_CONTROLLER"):
+        await deposed
 
 
 @pytest.mark.req("C1")
