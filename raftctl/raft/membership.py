@@ -127,6 +127,6 @@ def _judge(current: VoterSet, request: ChangeVotersRequest) -> ErrorCode:
         case UpdateVoterRequest(voter):
             replica = voter.replica
         case RemoveVoterRequest(replica):
-            if len(current) == 1:
+            if replica in current and len(current) == 1:
                 return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE if replica in current else ErrorCode.VOTER_NOT_FOUND

@@ -17,15 +17,13 @@ STORIES = (
     "static_voters_become_dynamic",
 )
 CHAOS = "tests.simulation.voter_chaos:chaos"
+TRANSITION = "tests.simulation.static_to_dynamic:changes"
 FOUND = {13: "a formatted controller's first image had the time of the formatting"}
 
 
 @pytest.mark.req("Q4", "Q6", "Q7", "Q9", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(
-    "story",
-    ["three_become_five_and_the_first_leave", "changes_compete", "removed_voter_is_the_fastest"],
-)
+@pytest.mark.parametrize("story", STORIES)
 def test_nothing_acknowledged_is_lost_when_voters_change(
     simulator: WarmInterpreters, story: str, seed: int
 ) -> None:
@@ -39,4 +37,13 @@ def test_every_property_holds_while_voters_change_and_disks_are_lost(
     simulator: WarmInterpreters, seed: int
 ) -> None:
     result = simulator.run(CHAOS, seed)
+    assert result.ok, result.output[-10_000:]
+
+
+@pytest.mark.req("Q1", "Q4", "Q7", "J1")
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_configured_voters_become_dynamic_in_every_order(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    result = simulator.run(TRANSITION, seed)
     assert result.ok, result.output[-10_000:]

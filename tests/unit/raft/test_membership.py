@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -184,3 +185,17 @@ def test_the_voters_along_the_log() -> None:
     assert len(history.at(Offset(0))) == 3
     history.truncated(Offset(8))
     assert len(history.newest) == 3
+
+
+@pytest.mark.req("Q7")
+def test_the_last_voter_stays_and_who_votes_no_more_is_not_found() -> None:
+    node = Node(voters=(1,))
+    node.core._replica.local = key(1, 1)
+    node.wait()
+    node.persisted()
+    node.flushed()
+    assert node.core.high_watermark == 1
+    last = node.ask(RemoveVoterRequest(key(1, 1)))
+    assert cast("ChangeVotersResponse", last).error is ErrorCode.INVALID_REQUEST
+    removed = node.ask(RemoveVoterRequest(key(2, 2)))
+    assert cast("ChangeVotersResponse", removed).error is ErrorCode.VOTER_NOT_FOUND
