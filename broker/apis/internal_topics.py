@@ -48,9 +48,7 @@ class InternalTopics:
             task.cancel()
 
     async def _create(self, name: str) -> None:
-        brokers = self._metadata.image.brokers.values()
-        live = sum(not broker.fenced for broker in brokers)
-        request = CreateTopicsRequest((new_topic(name, self._config, live),))
+        request = CreateTopicsRequest((new_topic(name, self._config, self._metadata.image),))
         try:
             response = await self._controller.call(request, TIMEOUT_MS)
         except KafkaError as error:

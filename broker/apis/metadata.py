@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from broker.apis.brokers import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, controller_id
 from broker.apis.context import ApiContext, Encoded
+from broker.coordinator.internal_topics import new_topic as new_internal_topic
 from broker.protocol.codec import encode_response_body
 from broker.protocol.versions import ApiKey
 from broker.types import INTERNAL_TOPICS
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests import CreateTopicsRequest, CreateTopicsResponse, NewTopic
-from raftctl.metadata.topic_names import RESERVED
+from raftctl.metadata.topic_names import RESERVED, name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -28,19 +29,25 @@ if TYPE_CHECKING:
 _OPERATIONS_NOT_ASKED = -(2**31)
 _AUTO_CREATE_TIMEOUT_MS = 5_000
 _NAMES_CACHED_MAX = 64
+_IDS_FROM = 12
 
 Key = tuple[str | None, "UUID | None"]
 """How a client names a topic: by name or, from version 10 on, by id."""
 
 
 def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
-    """Answers at once, unless topics must be created first."""
+    """Answers at once, unless topics must be created first.
+
+    KafkaError(INVALID_REQUEST) of a topic without a name, or with an id, where the version has no
+    ids yet (KIP-516: the fields are there from version 10 on, their meaning from 12 on).
+    """
     keys = _keys(context, request)
-    missing = [
-        name
-        for name, _ in keys or ()
-        if name and name not in RESERVED and _topic(context, (name, None)) is None
-    ]
+    if request.version < _IDS_FROM and any(
+        name is None or id_ is not None for name, id_ in keys or ()
+    ):
+        text = f"version {request.version} asks for topics by their names only"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    missing = [name for name, _ in keys or () if name is not None and _may_come(context, name)]
     may_create = request.body.get("allow_auto_topic_creation", True)
     if missing and may_create and context.config.auto_create_topics_enable:
         return _create_and_answer(context, request, keys or [], missing)
@@ -72,15 +79,32 @@ def _topic(context: ApiContext, key: Key) -> TopicImage | None:
     return None if name is None else topics.by_name(name)
 
 
+def _may_come(context: ApiContext, name: str) -> bool:
+    """Whether the topic is not there, and may be created because a client names it."""
+    if name in RESERVED or name_problem(name) is not None:
+        return False
+    return context.metadata.image.topics.by_name(name) is None
+
+
+def _new_topic(context: ApiContext, name: str) -> NewTopic:
+    """With this broker's defaults; the brokers' own topics as `FindCoordinator` creates them.
+
+    As in Apache Kafka the defaults are not the controller's, which hold where a request leaves
+    them open.
+    """
+    config = context.config
+    if is_internal(name):
+        return new_internal_topic(name, config, context.metadata.image)
+    return NewTopic(name, config.num_partitions, config.default_replication_factor)
+
+
 async def _create_and_answer(
     context: ApiContext, request: Request, keys: list[Key], missing: list[str]
 ) -> Answer:
-    """Creates what is missing with this broker's defaults; answers when this broker knows it.
-
-    As in Apache Kafka they are not the controller's, which hold where a request leaves them open.
-    """
-    shape = (context.config.num_partitions, context.config.default_replication_factor)
-    create = CreateTopicsRequest(tuple(NewTopic(name, *shape) for name in dict.fromkeys(missing)))
+    """Creates what is missing; answers when this broker knows it."""
+    create = CreateTopicsRequest(
+        tuple(_new_topic(context, name) for name in dict.fromkeys(missing))
+    )
     errors: dict[str, ErrorCode] = {}
     try:
         response = await context.controller.call(create, _AUTO_CREATE_TIMEOUT_MS)
@@ -177,13 +201,20 @@ def _known(topic: TopicImage, live: Collection[int], *, all_operations: bool) ->
 
 def _unknown(key: Key, error: ErrorCode) -> dict[str, Any]:
     name, topic_id = key
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name else ErrorCode.UNKNOWN_TOPIC_ID
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else unknown_name(name)
     return {
         "error_code": error or unknown,
         "name": name or "",
         "topic_id": topic_id,
         "partitions": (),
     }
+
+
+def unknown_name(name: str) -> ErrorCode:
+    """What whoever names a topic is told that is not there: whether it ever can be."""
+    if name_problem(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def is_internal(name: str) -> bool:

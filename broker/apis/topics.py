@@ -11,7 +11,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.configs import topic_config_entries
-from broker.apis.metadata import is_internal, partition_message
+from broker.apis.metadata import is_internal, partition_message, unknown_name
+from broker.coordinator.internal_topics import filled
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests import (
     CreateTopicsRequest,
@@ -36,7 +37,7 @@ _PARTITIONS_MAX = 2_000
 async def handle_create(context: ApiContext, request: Request) -> Answer:
     """Creates topics, each on its own (row C3)."""
     body = request.body
-    new = tuple(_new_topic(topic) for topic in body["topics"])
+    new = tuple(_new_topic(context, topic) for topic in body["topics"])
     create = CreateTopicsRequest(new, body["validate_only"])
 
     def all_there(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
@@ -97,8 +98,8 @@ async def _change(
     return results
 
 
-def _new_topic(topic: dict[str, Any]) -> NewTopic:
-    return NewTopic(
+def _new_topic(context: ApiContext, topic: dict[str, Any]) -> NewTopic:
+    new = NewTopic(
         name=topic["name"],
         partitions=topic["num_partitions"],
         replication_factor=topic["replication_factor"],
@@ -107,6 +108,10 @@ def _new_topic(topic: dict[str, Any]) -> NewTopic:
         ),
         configs=tuple((c["name"], c["value"]) for c in topic["configs"]),
     )
+    if is_internal(new.name):
+        # Of tools that copy a cluster's topics: coordinators lose what an ordinary topic forgets.
+        return filled(new, context.config, context.metadata.image)
+    return new
 
 
 def _created(
@@ -149,12 +154,17 @@ def _delete_keys(request: Request) -> list[tuple[str | None, Any]]:
 
 
 def handle_describe_partitions(context: ApiContext, request: Request) -> Answer:
-    """The partitions of topics in order of their names, a page at a time (KIP-966)."""
+    """The partitions of topics in order of their names, a page at a time (KIP-966).
+
+    KafkaError(INVALID_REQUEST) of a cursor that is in none of the topics asked for.
+    """
     body = request.body
     names = sorted({topic["name"] for topic in body["topics"]})
     topics = context.metadata.image.topics
     names = names or [topic.name for topic in topics.in_order()]
     cursor = body["cursor"]
+    if cursor:
+        _check_cursor(cursor, [topic["name"] for topic in body["topics"]])
     first = (cursor["topic_name"], cursor["partition_index"]) if cursor else ("", 0)
     left = max(1, min(body["response_partition_limit"], _PARTITIONS_MAX))
     answers: list[dict[str, Any]] = []
@@ -175,6 +185,19 @@ def handle_describe_partitions(context: ApiContext, request: Request) -> Answer:
     return {"topics": answers, "next_cursor": next_cursor}
 
 
+def _check_cursor(cursor: dict[str, Any], names: list[str]) -> None:
+    """A page that begins nowhere would look like the last one."""
+    text = None
+    if cursor["partition_index"] < 0:
+        text = (
+            f"the cursor's partition_index is {cursor['partition_index']}: it must not be negative"
+        )
+    elif names and cursor["topic_name"] not in names:
+        text = f"the cursor's topic {cursor['topic_name']!r} is not one of those asked for"
+    if text is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
 def refuse_describe_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The same error for each topic."""
     names = [topic["name"] for topic in request.body["topics"]]
@@ -187,7 +210,7 @@ def _described(
     """A topic from partition `start` on, and where the next page begins if it goes on."""
     topic = context.metadata.image.topics.by_name(name)
     if topic is None:
-        return _missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), None
+        return _missing(name, unknown_name(name)), None
     live = context.metadata.live_brokers(context.listener)
     end = min(start + limit, len(topic.partitions))
     answer = {

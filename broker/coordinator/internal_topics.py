@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.types import TRANSACTION_STATE
@@ -9,7 +10,10 @@ from raftctl.metadata.requests import NewTopic
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
+    from raftctl.metadata.image import MetadataImage
 
+OPEN = -1
+"""Of the partitions or replicas of a new topic: as the cluster has it."""
 _INT_MIN = -(2**31)
 
 
@@ -27,16 +31,23 @@ def partition_of(key: str, count: int) -> int:
     return (0 if value == _INT_MIN else abs(value)) % count
 
 
-def new_topic(name: str, config: NodeConfig, live_brokers: int) -> NewTopic:
+def new_topic(name: str, config: NodeConfig, image: MetadataImage) -> NewTopic:
     """How one of `INTERNAL_TOPICS` is created: replicated as far as there are brokers."""
+    return filled(NewTopic(name, OPEN, OPEN), config, image)
+
+
+def filled(topic: NewTopic, config: NodeConfig, image: MetadataImage) -> NewTopic:
+    """One of `INTERNAL_TOPICS` that somebody else creates: what is left open is as the brokers
+    would have it, not as the cluster's ordinary topics are.
+    """
     partitions = config.offsets_topic_num_partitions
     wanted = config.offsets_topic_replication_factor
-    configs = {
+    configs: dict[str, str | None] = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
         "segment.bytes": str(config.offsets_topic_segment_bytes),
     }
-    if name == TRANSACTION_STATE:
+    if topic.name == TRANSACTION_STATE:
         partitions = config.transaction_state_log_num_partitions
         wanted = config.transaction_state_log_replication_factor
         configs |= {
@@ -44,5 +55,15 @@ def new_topic(name: str, config: NodeConfig, live_brokers: int) -> NewTopic:
             "min.insync.replicas": str(config.transaction_state_log_min_isr),
             "unclean.leader.election.enable": "false",
         }
-    replicas = max(1, min(wanted, live_brokers))
-    return NewTopic(name, partitions, replicas, (), tuple(configs.items()))
+    live = sum(not broker.fenced for broker in image.brokers.values())
+    replicas = max(1, min(wanted, live))
+    if topic.assignments:
+        partitions, replicas = topic.partitions, topic.replication_factor
+    return replace(
+        topic,
+        partitions=partitions if topic.partitions == OPEN else topic.partitions,
+        replication_factor=replicas
+        if topic.replication_factor == OPEN
+        else topic.replication_factor,
+        configs=tuple((configs | dict(topic.configs)).items()),
+    )

@@ -56,6 +56,26 @@ async def test_create_topics(broker: FakeBroker, version: int) -> None:
     assert again["error_message"] == "it is there"
 
 
+@pytest.mark.req("C3", "G1")
+async def test_what_is_left_open_of_the_brokers_own_topics_is_as_they_need_it(
+    broker: FakeBroker,
+) -> None:
+    left_open = {"num_partitions": -1, "replication_factor": -1, "configs": []}
+    await ask(broker, 19, 7, create_request("__consumer_offsets", **left_open))
+    named = {"num_partitions": 4, "configs": [{"name": "segment.bytes", "value": "2000"}]}
+    await ask(broker, 19, 7, create_request("__transaction_state", **named))
+    offsets, transactions = (
+        request.topics[0]
+        for request in broker.controller.requests
+        if isinstance(request, CreateTopicsRequest)
+    )
+    assert (offsets.partitions, offsets.replication_factor) == (50, 2)
+    assert dict(offsets.configs)["cleanup.policy"] == "compact"
+    assert (transactions.partitions, transactions.replication_factor) == (4, 1)
+    configs = dict(transactions.configs)
+    assert (configs["segment.bytes"], configs["cleanup.policy"]) == ("2000", "compact")
+
+
 @pytest.mark.req("C3")
 async def test_an_assignment_is_passed_on(broker: FakeBroker) -> None:
     assignments = [{"partition_index": 0, "broker_ids": [2, 1]}]
@@ -259,3 +279,23 @@ async def test_partitions_are_described_page_by_page(broker: FakeBroker) -> None
     first = await ask(broker, 75, 0, {"topics": [{"name": "b"}, {"name": "x"}]})
     assert first["topics"][0]["partitions"][0]["offline_replicas"] == [3]
     assert first["topics"][1]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition"), [("t", -1), ("other", 0), ("a", 0)], ids=["below 0", "after", "before"]
+)
+async def test_a_page_does_not_begin_where_nothing_was_asked_for(
+    broker: FakeBroker, topic: str, partition: int
+) -> None:
+    cursor = {"topic_name": topic, "partition_index": partition}
+    request = {"topics": [{"name": "t"}], "response_partition_limit": 2, "cursor": cursor}
+    answer = await ask(broker, 75, 0, request)
+    assert [one["error_code"] for one in answer["topics"]] == [ErrorCode.INVALID_REQUEST]
+    everything = request | {"topics": [], "cursor": {"topic_name": "a", "partition_index": 0}}
+    assert [one["name"] for one in (await ask(broker, 75, 0, everything))["topics"]] == ["t"]
+
+
+async def test_a_name_that_no_topic_can_have_is_not_described(broker: FakeBroker) -> None:
+    request = {"topics": [{"name": "a/b"}], "response_partition_limit": 2, "cursor": None}
+    (topic,) = (await ask(broker, 75, 0, request))["topics"]
+    assert topic["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -105,6 +105,57 @@ async def test_a_reserved_topic_is_not_created_because_a_client_names_it() -> No
     assert not broker.controller.requests
 
 
+@pytest.mark.req("G1")
+@pytest.mark.parametrize(
+    ("name", "partitions", "segment"),
+    [("__consumer_offsets", 7, "1000000"), ("__transaction_state", 5, "2000000")],
+)
+async def test_a_client_that_names_the_brokers_own_topic_gets_it_in_its_own_shape(
+    name: str, partitions: int, segment: str
+) -> None:
+    broker = new_broker(
+        offsets_topic_num_partitions="7",
+        offsets_topic_segment_bytes="1000000",
+        transaction_state_log_num_partitions="5",
+        transaction_state_log_segment_bytes="2000000",
+    )
+    asked = metadata_request(name, "ordinary", create=True)
+    topic, ordinary = (await ask(broker, 3, 9, asked))["topics"]
+    assert (len(topic["partitions"]), len(ordinary["partitions"])) == (partitions, 3)
+    (create,) = broker.controller.requests
+    assert isinstance(create, CreateTopicsRequest)
+    new, other = create.topics
+    # As far as there are brokers that live: two of the three that are wanted.
+    assert new.replication_factor == 2
+    assert {"cleanup.policy": "compact", "segment.bytes": segment}.items() <= dict(
+        new.configs
+    ).items()
+    assert other == NewTopic("ordinary", 3, 1)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", "x" * 250, "é"])
+@pytest.mark.parametrize("create", [True, False])
+async def test_a_name_that_no_topic_can_have_is_said_to_be_none(
+    broker: FakeBroker, name: str, create: bool
+) -> None:
+    (topic,) = (await ask(broker, 3, 9, metadata_request(name, create=create)))["topics"]
+    assert topic["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert not broker.controller.requests
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize(
+    "key",
+    [{"name": None, "topic_id": TOPIC_ID}, {"name": "t", "topic_id": TOPIC_ID}],
+    ids=["id", "both"],
+)
+async def test_topics_are_not_asked_for_by_id_before_version_12(
+    broker: FakeBroker, version: int, key: dict[str, Any]
+) -> None:
+    answer = await ask(broker, 3, version, metadata_request() | {"topics": [key]})
+    assert [topic["error_code"] for topic in answer["topics"]] == [ErrorCode.INVALID_REQUEST]
+
+
 async def test_a_partition_without_a_live_leader_is_shown_so(broker: FakeBroker) -> None:
     publish(
         broker.metadata,
