@@ -41,14 +41,13 @@ async def handle_init(context: ApiContext, request: Request) -> Answer:
     """A producer id and epoch: of a transactional id its own, else a fresh one."""
     body = request.body
     name = body["transactional_id"]
+    before = body.get("producer_id", -1), body.get("producer_epoch", -1)
+    if (before[0] == -1) != (before[1] == -1):
+        text = f"producer id {before[0]} and epoch {before[1]} go together: one of them is missing"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
     if name is None:
         return {"producer_id": await context.producer_ids.take(), "producer_epoch": 0}
-    asked = InitProducer(
-        name,
-        body["transaction_timeout_ms"],
-        body.get("producer_id", -1),
-        body.get("producer_epoch", -1),
-    )
+    asked = InitProducer(name, body["transaction_timeout_ms"], *before)
     if context.transactions.core_of(name).needs_id(asked):
         asked = asked.with_id(await context.producer_ids.take())
     found: ProducerGoesOn = await context.transactions.ask(asked)

@@ -8,6 +8,7 @@ from broker.coordinator.coordinator import Coordinator
 from broker.coordinator.marker_sender import MarkerSender
 from broker.coordinator.transactions import Settings, TransactionCore
 from broker.types import TRANSACTION_STATE
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import EMPTY_IMAGE
 
 if TYPE_CHECKING:
@@ -61,11 +62,13 @@ class TransactionCoordinator:
         await self._sender.stop()
 
     def ask(self, request: Request) -> asyncio.Future[Any]:
-        """See `Shard.ask`."""
+        """See `Shard.ask`; KafkaError(INVALID_REQUEST) if the transactional id is empty."""
+        _check_name(request.transactional_id)
         return self.shards.ask(request.transactional_id, request)
 
     def core_of(self, transactional_id: str) -> TransactionCore:
-        """For reading only; KafkaError as of `Shard.ask` if another broker holds the id."""
+        """For reading only; KafkaError as of `ask`, also if another broker holds the id."""
+        _check_name(transactional_id)
         core = self.shards.shard_of(transactional_id).look()
         assert isinstance(core, TransactionCore)
         return core
@@ -74,6 +77,12 @@ class TransactionCoordinator:
         """All that are loaded here; KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while one is not."""
         found = [shard.look() for shard in self.shards.shards()]
         return [core for core in found if isinstance(core, TransactionCore)]
+
+
+def _check_name(transactional_id: str) -> None:
+    """The same is said by every broker, whoever would hold such an id."""
+    if not transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
 
 
 def _settings(config: NodeConfig) -> Settings:

@@ -43,6 +43,11 @@ class TransactionState(enum.IntEnum):
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
+    def is_complete(self) -> bool:
+        """Whether every partition of the last transaction has its marker."""
+        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+    @property
     def is_commit(self) -> bool:
         """Whether the outcome is, or is to be, a commit."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
@@ -86,6 +91,25 @@ class Transaction:
     def goes_on_as(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether the producer may go on so as soon as every partition has its marker."""
         return self.state.is_prepared and self.next_producer == (producer_id, producer_epoch)
+
+    def has_ended_for(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the transaction of this id and epoch is the one that is complete, and its
+        producer goes on with the next epoch (KIP-890).
+
+        So a request of version 2 that is sent again is told from the next one. A transaction that
+        took too long has ended so, too: its producer may agree with that, and goes on. An epoch
+        that is kept for fencing is given to nobody.
+        """
+        if not self.state.is_complete or self.producer_epoch == EPOCH_MAX:
+            return False
+        if producer_id == self.producer_id:
+            return producer_epoch + 1 == self.producer_epoch
+        return self.follows(producer_id, producer_epoch)
+
+    def follows(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether its id came when the epochs of this one were used up."""
+        moved = producer_id == self.previous_producer_id and self.producer_epoch == 0
+        return moved and producer_id != NO_ID and producer_epoch == EPOCH_MAX - 1
 
     def renewed(self, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
         """The producer begins anew, with the next epoch or another id."""

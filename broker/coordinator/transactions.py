@@ -272,9 +272,10 @@ class TransactionCore:
             found = self._first(request, now)
             self._write(name, found)
             return ProducerGoesOn(*found.next_producer), []
-        again = self._check_renewal(name, before, request)
         if before.state.is_prepared:
+            # Before who asks is looked at: id and epoch may be those that come with COMPLETE.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        again = self._check_renewal(name, before, request)
         if before.state is TransactionState.ONGOING:
             # Its producer is fenced, and the client asks again until the markers are written.
             return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS), self._abort(name, now)
@@ -335,13 +336,12 @@ class TransactionCore:
     def _add(
         self, request: AddPartitions, now: Now
     ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
-        known = self._known.get(request.transactional_id)
-        if known is not None and known.goes_on_as(request.producer_id, request.producer_epoch):
-            # Perhaps with the id that comes with COMPLETE.
+        found = self._named(request)
+        comes = found.goes_on_as(request.producer_id, request.producer_epoch)
+        if comes or (found.state.is_prepared and not request.verify_only):
+            # Before who asks is looked at: id and epoch may be those that come with COMPLETE.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        found = self._of_producer(request)
-        if found.producer_epoch != request.producer_epoch:
-            raise _fenced(found)
+        _check_producer(found, request)
         if found.state.is_prepared:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         is_ongoing = found.state is TransactionState.ONGOING
@@ -378,20 +378,25 @@ class TransactionCore:
         return [Answer(self._waiting.pop(name).ticket, error, settled=False) for name in over]
 
     def _end(self, request: EndTransaction, now: Now) -> tuple[ProducerGoesOn, list[Effect]]:
-        name = request.transactional_id
-        found = self._of_producer(request)
-        if self._has_ended(found, request):
+        name, is_v2 = request.transactional_id, request.client_version >= TRANSACTION_V2
+        found = self._named(request)
+        if is_v2 and found.state.is_prepared:
+            # Before who asks is looked at, as in `_add`: a client of version 2 has its answer when
+            # the outcome is decided, and may end its next transaction before COMPLETE.
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        again = found.has_ended_for(request.producer_id, request.producer_epoch) and is_v2
+        if not again:
+            if is_v2 and found.follows(request.producer_id, request.producer_epoch):
+                raise _fenced(found)
+            _check_producer(found, request)
+        if found.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if again or (found.state.is_complete and not is_v2):
             if found.state.is_commit != request.commit:
                 raise _wrong_state(found, request)
-            if found.state.is_prepared:
-                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
             return ProducerGoesOn(*found.next_producer), []
-        if request.producer_epoch != found.producer_epoch:
-            raise _fenced(found)
-        is_v2 = request.client_version >= TRANSACTION_V2
         # A client of version 2 may abort without having written, to get the next epoch.
-        may_end = found.state is TransactionState.ONGOING or (is_v2 and not request.commit)
-        if found.state.is_prepared or not may_end:
+        if found.state is not TransactionState.ONGOING and (request.commit or not is_v2):
             raise _wrong_state(found, request)
         next_id = self._fresh(request) if is_v2 and found.is_exhausted else NO_ID
         decided = found.decided(
@@ -403,29 +408,11 @@ class TransactionCore:
         )
         return ProducerGoesOn(*decided.next_producer), self._decide(name, decided)
 
-    @staticmethod
-    def _has_ended(found: Transaction, request: EndTransaction) -> bool:
-        """Whether this request, sent before, has brought the id to where it is."""
-        if found.state in (TransactionState.EMPTY, TransactionState.ONGOING):
-            return False
-        if request.client_version < TRANSACTION_V2:
-            return request.producer_epoch == found.producer_epoch
-        if found.client_version < TRANSACTION_V2:
-            return False
-        bumped = request.producer_id, request.producer_epoch + 1
-        moved = found.previous_producer_id == request.producer_id and found.producer_epoch == 0
-        return bumped == (found.producer_id, found.producer_epoch) or (
-            moved and request.producer_epoch >= EPOCH_MAX - 1
-        )
-
-    def _of_producer(self, request: AddPartitions | EndTransaction) -> Transaction:
+    def _named(self, request: AddPartitions | EndTransaction) -> Transaction:
+        """KafkaError(INVALID_PRODUCER_ID_MAPPING) of an id that is not known."""
         found = self._known.get(request.transactional_id)
-        ids = () if found is None else (found.producer_id, found.previous_producer_id)
-        ends = isinstance(request, EndTransaction) and request.client_version >= TRANSACTION_V2
-        known = request.producer_id != NO_ID and request.producer_id in (ids if ends else ids[:1])
-        if found is None or not known:
-            text = f"producer {request.producer_id} is not that of the transactional id"
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+        if found is None:
+            raise _other_producer(request)
         return found
 
     def _force_abort(self, request: ForceAbort, now: Now) -> tuple[None, list[Effect]]:
@@ -474,6 +461,18 @@ class TransactionCore:
     def _write(self, name: str, found: Transaction | None) -> None:
         self._journal.append([written(name, found)])
         invariant(self._known.get(name) == found, "a record says what it was made from")
+
+
+def _check_producer(found: Transaction, request: AddPartitions | EndTransaction) -> None:
+    if request.producer_id != found.producer_id:
+        raise _other_producer(request)
+    if request.producer_epoch != found.producer_epoch:
+        raise _fenced(found)
+
+
+def _other_producer(request: AddPartitions | EndTransaction) -> KafkaError:
+    text = f"producer {request.producer_id} is not that of the transactional id"
+    return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
 
 
 def _fenced(found: Transaction) -> KafkaError:

@@ -109,6 +109,55 @@ async def test_a_client_goes_on_when_its_last_transaction_has_ended(broker: Fake
     await broker.transactions.stop()
 
 
+@pytest.mark.req("T2")
+async def test_the_next_transaction_ends_before_the_last_has_its_markers(
+    broker: FakeBroker,
+) -> None:
+    """A client of version 2 has its answer when the outcome is decided."""
+    who = await begin(broker)
+    await add(broker, 3, who, TOPICS)
+    done = await ask(broker, ApiKey.END_TXN, 5, {**who, "committed": True})
+    following = {**who, "producer_epoch": done["producer_epoch"]}
+    early = await ask(broker, ApiKey.END_TXN, 5, {**following, "committed": False})
+    assert early["error_code"] == ErrorCode.CONCURRENT_TRANSACTIONS
+    await broker.transactions.ask(MarkersWritten(*following.values()))
+    after = await ask(broker, ApiKey.END_TXN, 5, {**following, "committed": False})
+    assert (after["error_code"], after["producer_epoch"]) == (0, done["producer_epoch"] + 1)
+    await broker.transactions.stop()
+
+
+@pytest.mark.req("T2")
+@pytest.mark.parametrize("given", [{"producer_id": 5}, {"producer_epoch": 0}], ids=str)
+@pytest.mark.parametrize("name", ["x", None])
+async def test_a_producer_goes_on_with_id_and_epoch_or_neither(
+    broker: FakeBroker, given: dict[str, int], name: str | None
+) -> None:
+    await begin(broker)
+    nothing = {"producer_id": -1, "producer_epoch": -1}
+    message = {"transactional_id": name, "transaction_timeout_ms": 1_000, **nothing, **given}
+    answer = await ask(broker, ApiKey.INIT_PRODUCER_ID, 4, message)
+    assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+    await broker.transactions.stop()
+
+
+@pytest.mark.req("T2")
+async def test_an_empty_transactional_id_is_refused_by_every_broker(broker: FakeBroker) -> None:
+    # There is no coordinator yet, so nobody looks who would hold it.
+    who = {"transactional_id": "", "producer_id": 1, "producer_epoch": 0}
+    code = ErrorCode.INVALID_REQUEST
+    for version in (3, 4):
+        assert set((await add(broker, version, who, TOPICS)).values()) == {code}
+    for key, version, fields in (
+        (ApiKey.END_TXN, 5, {"committed": True}),
+        (ApiKey.ADD_OFFSETS_TO_TXN, 3, {"group_id": "g"}),
+        (ApiKey.INIT_PRODUCER_ID, 4, {"transaction_timeout_ms": 1_000}),
+    ):
+        assert (await ask(broker, key, version, {**who, **fields}))["error_code"] == code
+    assert [one["error_code"] for one in await described(broker, "")] == [code]
+    await broker.transactions.stop()
+    await broker.groups.stop()
+
+
 async def described(broker: FakeBroker, *names: str) -> list[dict[str, Any]]:
     message = {"transactional_ids": names}
     answer = await ask(broker, ApiKey.DESCRIBE_TRANSACTIONS, 0, message)

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker.apis.metadata_cache import MetadataCache
 from broker.coordinator.coordinator import Coordinator
 from broker.coordinator.core import Answer, Effect, Errand, Journal, KeyValue, Now
 from broker.coordinator.internal_topics import new_topic, partition_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import RemoveTopicRecord
 from tests.unit.broker_replication.world import TOPIC_ID, Node, World, config, eventually
+from tests.unit.broker_server.fakes import broker_record, publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.coordinator.shard import Shard
+    from raftctl.metadata.image import MetadataImage
 
 
 class Counter:
@@ -138,11 +141,16 @@ def test_the_partition_of_an_id_is_the_one_that_every_client_expects(
     assert partition_of(key, 50) == partition
 
 
+def image_of(brokers: int) -> MetadataImage:
+    records = [broker_record(number, 9092) for number in range(1, brokers + 1)]
+    return publish(MetadataCache(), [*records, broker_record(99, 9092, fenced=True)])
+
+
 def test_an_internal_topic_has_as_many_replicas_as_there_are_brokers() -> None:
-    offsets = new_topic("__consumer_offsets", config(1), live_brokers=2)
+    offsets = new_topic("__consumer_offsets", config(1), image_of(2))
     assert (offsets.partitions, offsets.replication_factor) == (50, 2)
     assert ("cleanup.policy", "compact") in offsets.configs
-    transactions = new_topic("__transaction_state", config(1), live_brokers=5)
+    transactions = new_topic("__transaction_state", config(1), image_of(5))
     assert (transactions.partitions, transactions.replication_factor) == (50, 3)
     assert ("min.insync.replicas", "2") in transactions.configs
 

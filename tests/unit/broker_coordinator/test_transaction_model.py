@@ -124,8 +124,11 @@ class Coordinator(RuleBasedStateMachine):
     def zombie_acts(self, data: st.DataObject, commit: bool, version: int) -> None:
         zombie = data.draw(st.sampled_from(self.zombies))
         known = self.rig.core.known["x"]
-        assert self.attempt(lambda: self.rig.add(zombie)) is ErrorCode.PRODUCER_FENCED
-        assert self.attempt(lambda: self.rig.init(before=zombie)) is ErrorCode.PRODUCER_FENCED
+        fenced = ErrorCode.PRODUCER_FENCED
+        if known.state.is_prepared:
+            fenced = ErrorCode.CONCURRENT_TRANSACTIONS
+        assert self.attempt(lambda: self.rig.add(zombie)) is fenced
+        assert self.attempt(lambda: self.rig.init(before=zombie)) is fenced
         found = self.attempt(lambda: self.rig.end(zombie, commit=commit, version=version))
         # Only what has ended just so may be told again.
         if isinstance(found, ProducerGoesOn):

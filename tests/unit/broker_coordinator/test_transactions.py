@@ -104,7 +104,7 @@ def test_a_request_that_is_sent_again_changes_nothing() -> None:
     assert len(rig.log) == written
     rig.end(producer, commit=True)
     assert refused(lambda: rig.end(producer, commit=True)) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert refused(lambda: rig.end(producer, commit=False)) is ErrorCode.INVALID_TXN_STATE
+    assert refused(lambda: rig.end(producer, commit=False)) is ErrorCode.CONCURRENT_TRANSACTIONS
     rig.write_markers()
     assert rig.end(producer, commit=True) == producer
     assert refused(lambda: rig.end(producer, commit=False)) is ErrorCode.INVALID_TXN_STATE
