@@ -118,17 +118,15 @@ class _Queue:
             self._connection = None
 
     async def _exchange(self, entries: list[_Entry]) -> None:
-        form, timeout_ms = self._form, self._config.replica_socket_timeout_ms
-        message = form.message([entry.asked for entry in entries])
+        message = self._form.message([entry.asked for entry in entries])
         try:
-            connection = await self._connected(timeout_ms)
-            answer = await connection.call(form.api_key, form.version, message, timeout_ms)
+            answer = await self._answer(message)
         except KafkaError as error:
             self.close()
             _refuse(entries, error)
             return
         try:
-            answers = list(zip(entries, form.answers(answer), strict=True))
+            answers = list(zip(entries, self._form.answers(answer), strict=True))
         except KafkaError as error:
             _refuse(entries, error)
         except ValueError as error:
@@ -139,8 +137,25 @@ class _Queue:
                 if not entry.done.done():
                     entry.done.set_result(found)
 
+    async def _answer(self, message: Message) -> dict[str, Any]:
+        """Asks once more if a connection from before is lost before the answer comes: the other
+        broker closes what was idle, perhaps while a request is on its way. What is asked here may
+        be done twice.
+        """
+        form, timeout_ms = self._form, self._config.replica_socket_timeout_ms
+        is_held = self._connection is not None and self._connection.is_open
+        connection = await self._connected(timeout_ms)
+        try:
+            return await connection.call(form.api_key, form.version, message, timeout_ms)
+        except KafkaError as error:
+            if not is_held or error.code is not ErrorCode.NETWORK_EXCEPTION:
+                raise
+        self.close()
+        connection = await self._connected(timeout_ms)
+        return await connection.call(form.api_key, form.version, message, timeout_ms)
+
     async def _connected(self, timeout_ms: int) -> BrokerConnection:
-        if self._connection is None:
+        if self._connection is None or not self._connection.is_open:
             broker = self._image().brokers.get(self._broker_id)
             listener = self._config.inter_broker_listener
             endpoint = None if broker is None else broker.endpoint(listener)

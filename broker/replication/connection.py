@@ -27,6 +27,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answer: asyncio.Future[Frame] | None = None
         self._correlation_id = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether neither side has closed it, as far as this one knows."""
+        return self._transport is not None and not self._transport.is_closing()
+
     async def call(
         self, api_key: int, version: int, message: Message, timeout_ms: int
     ) -> dict[str, Any]:

@@ -167,7 +167,8 @@ class Fetcher:
         return self._followings.is_ready(now)
 
     async def _connected(self) -> BrokerConnection:
-        if self._connection is None:
+        if self._connection is None or not self._connection.is_open:
+            # The leader closes what was idle for `connections.max.idle.ms`.
             endpoint = self._endpoint(self._leader_id)
             if endpoint is None:
                 raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the leader has no address")
