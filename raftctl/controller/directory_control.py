@@ -36,8 +36,9 @@ def assign_replicas(
     Errors for the whole request: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
     UNSUPPORTED_VERSION below the `metadata.version` that knows directories, INVALID_REQUEST if it
     names a partition twice. Errors for one: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-    NOT_LEADER_OR_FOLLOWER if the broker has no replica of it, KAFKA_STORAGE_ERROR if only the
-    log that is gone has all committed records.
+    NOT_LEADER_OR_FOLLOWER if the broker has no replica of it, or none any more: in a directory that
+    is not there, the replica may be all that a reassignment has waited for. KAFKA_STORAGE_ERROR if
+    only the log that is gone has all committed records.
     """
     error = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     named = {(one.topic_id, one.partition_id) for one in request.assignments}
@@ -51,12 +52,12 @@ def assign_replicas(
     records, results = [], []
     for one in request.assignments:
         try:
-            record = _assign(image, request.broker_id, one, available, rules)
+            record, error = _assign(image, request.broker_id, one, available, rules)
         except KafkaError as refusal:
             results.append(refusal.code)
             continue
         records += [] if record is None else [record]
-        results.append(ErrorCode.NONE)
+        results.append(error)
     response = AssignReplicasToDirsResponse(ErrorCode.NONE, tuple(results))
     return ControllerResult(tuple(records), response)
 
@@ -67,7 +68,7 @@ def _assign(
     assignment: DirectoryAssignment,
     available: Availability,
     rules: TopicRules,
-) -> PartitionChangeRecord | None:
+) -> tuple[PartitionChangeRecord | None, ErrorCode]:
     topic = image.topics.by_id(assignment.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -81,7 +82,9 @@ def _assign(
     if not available.has(broker_id, before.directory_of(broker_id)) and not rule.unclean:
         moved = _without_log(moved, broker_id)
     after = settled(moved, available.replicas_of(moved), rule)
-    return change_record(topic.topic_id, assignment.partition_id, before, after)
+    record = change_record(topic.topic_id, assignment.partition_id, before, after)
+    gone = broker_id not in after.replicas
+    return record, ErrorCode.NOT_LEADER_OR_FOLLOWER if gone else ErrorCode.NONE
 
 
 def _without_log(partition: PartitionImage, broker_id: int) -> PartitionImage:

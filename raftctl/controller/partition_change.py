@@ -143,18 +143,18 @@ def change_record(
     partition_id: int,
     before: PartitionImage,
     after: PartitionImage,
-    *,
-    new_leader_epoch: bool = False,
 ) -> PartitionChangeRecord | None:
     """What leads from one state to the other, epochs aside; None if nothing does.
 
-    With `new_leader_epoch` also a leader that stays begins a new epoch.
+    Where replicas are gone also a leader that stays begins a new epoch, so that none of them is
+    taken for a follower any more.
     """
-    if before == after and not new_leader_epoch:
+    if before == after:
         return None
-    keeps = after.leader == before.leader and not new_leader_epoch
-    recovering = after.leader_recovering
     stays = after.replicas == before.replicas
+    gone = not stays and not set(before.replicas) <= set(after.replicas)
+    keeps = after.leader == before.leader and not gone
+    recovering = after.leader_recovering
     directories = before.directories if stays else before.directories_for(after.replicas)
     return PartitionChangeRecord(
         topic_id,

@@ -31,8 +31,6 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import Outcome
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from raftctl.controller.availability import Availability
     from raftctl.controller.result import ControllerResult
     from raftctl.metadata.admin_requests import AlterReassignmentsRequest, Reassignment
@@ -92,7 +90,7 @@ def _alter(
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
         begun = _begun(before, stays, wanted.replicas)
         after = completed(begun, available.replicas_of(begun), rules)
-    return reassignment_record(topic.topic_id, wanted.partition_id, before, after)
+    return change_record(topic.topic_id, wanted.partition_id, before, after)
 
 
 def stationary(partition: PartitionImage) -> tuple[int, ...]:
@@ -133,11 +131,3 @@ def _cancelled(
             f"Only replicas to be added are in sync: {partition.isr}; without them records are lost"
         )
     return settled(back, available.replicas_of(back), rules)
-
-
-def reassignment_record(
-    topic_id: UUID, partition_id: int, before: PartitionImage, after: PartitionImage
-) -> PartitionChangeRecord | None:
-    """What leads from one state to the other, with a new leader epoch where replicas are gone."""
-    gone = not set(before.replicas) <= set(after.replicas)
-    return change_record(topic_id, partition_id, before, after, new_leader_epoch=gone)

@@ -15,10 +15,10 @@ from raftctl.controller.availability import availability
 from raftctl.controller.cluster_control import check_broker_epoch
 from raftctl.controller.partition_change import (
     TopicRules,
+    change_record,
     completed,
     eligible_leaders,
 )
-from raftctl.controller.reassignment import reassignment_record
 from raftctl.controller.result import ControllerResult
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import LEADER_UNCHANGED
@@ -90,7 +90,7 @@ def _alter_partition(
         leader_recovering=partition.leader_recovering and item.leader_recovering,
     )
     after = completed(taken, online, rules.of(topic.name))
-    record = reassignment_record(item.topic_id, item.partition_id, partition, after)
+    record = change_record(item.topic_id, item.partition_id, partition, after)
     if after.leader != partition.leader:
         # The sender's proposal ends a reassignment that moves its leadership away.
         return record, _refused(item, ErrorCode.NEW_LEADER_ELECTED)

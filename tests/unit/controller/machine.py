@@ -89,9 +89,12 @@ class ControllerMachine(RuleBasedStateMachine):
         self.committed = EMPTY_IMAGE
         self.written = list(EMPTY_IMAGE.records())
         self.standby = EMPTY_IMAGE
-        self.epochs: dict[object, tuple[int, int]] = {}
+        self.epochs: dict[object, tuple[tuple[int, int], tuple[int, ...]]] = {}
+        """(topic id, partition id) to (leader epoch, partition epoch) and replicas."""
         self.incarnations = 0
         self.blocks: list[int] = []
+        self.said: list[ErrorCode] = []
+        """What the last assignment of a directory came to."""
 
     def new_cluster(self, config: ControllerConfig) -> Cluster:
         return Cluster(config)
@@ -123,9 +126,13 @@ class ControllerMachine(RuleBasedStateMachine):
         )
         response = self.cluster.handle(request)
         assert isinstance(response, AssignReplicasToDirsResponse)
+        self.said = [*response.results]
         after = self.cluster.partition(name)
         if response.results == (ErrorCode.NONE,):
             assert after.directory_of(broker_id) == where
+        elif broker_id in before.replicas and broker_id not in after.replicas:
+            assert before.removing_replicas
+            assert response.results == (ErrorCode.NOT_LEADER_OR_FOLLOWER,)
         else:
             assert after == before
 
@@ -361,10 +368,12 @@ class ControllerMachine(RuleBasedStateMachine):
 
     def _check_epochs(self, key: object, partition: PartitionImage) -> None:
         now = (partition.leader_epoch, partition.partition_epoch)
-        before = self.epochs.get(key, now)
+        before, replicas = self.epochs.get(key, (now, partition.replicas))
         assert now[0] >= before[0]
         assert now[1] >= before[1]
-        self.epochs[key] = now
+        if not set(replicas) <= set(partition.replicas):
+            assert now[0] > before[0], "a replica that is gone is no follower in the next epoch"
+        self.epochs[key] = now, partition.replicas
         leader = self.image.brokers.get(partition.leader)
         if leader is not None:
             # A newer incarnation may lack what the last one had not flushed.
