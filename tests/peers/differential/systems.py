@@ -1,0 +1,137 @@
+"""One node of Apache Kafka and one of ours: controller and broker, with the same properties."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from broker.protocol.codec import decode_response
+from broker.protocol.versions import ApiKey
+from raftctl.cli.storage import random_uuid_text
+from raftctl.config import write_properties
+from raftctl.localcluster.layout import HOST
+from raftctl.localcluster.ports import free_ports
+from raftctl.localcluster.processes import ProcessRef, start_node, wait_gone
+from tests.bench.kafka.clusters import QUICK_JAVA, start_kafka
+from tests.integration.commands import raftctl
+from tests.peers.differential.language import filled
+from tests.peers.differential.playing import Connection, System
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+START_S = 90.0
+POLL_S = 0.1
+STOP_S = 20.0
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "num.partitions": "2",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    # Records of the table are old.
+    "log.retention.ms": "-1",
+    # A busy machine shall change nothing.
+    "broker.session.timeout.ms": "60000",
+    "controller.quorum.fetch.timeout.ms": "30000",
+    "controller.quorum.election.timeout.ms": "5000",
+}
+
+
+@contextlib.contextmanager
+def both(directory: Path, jars: Path) -> Iterator[tuple[System, System]]:
+    """(Apache Kafka, ours), running and ready; both are gone afterwards."""
+    cluster_id = random_uuid_text()
+    ports = free_ports(4)
+    started: list[ProcessRef] = []
+    try:
+        kafka = _properties(directory, "kafka", *ports[:2])
+        ours = _properties(directory, "raftctl", *ports[2:])
+        _format(jars, kafka, ours, cluster_id)
+        started.append(start_kafka(jars, QUICK_JAVA, kafka, kafka.with_suffix(".log")))
+        started.append(start_node(ours, ours.with_suffix(".log")))
+        systems = System("kafka", HOST, ports[0]), System("raftctl", HOST, ports[2])
+        for system in systems:
+            asyncio.run(_ready(system))
+        yield systems
+    finally:
+        for process in started:
+            process.send(signal.SIGKILL)
+        left = wait_gone(started, STOP_S)
+        assert left == []
+
+
+def _properties(directory: Path, name: str, port: int, controller: int) -> Path:
+    listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}"
+    values = {
+        **PROPERTIES,
+        "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "log.dirs": str(directory / name),
+    }
+    path = directory / f"{name}.properties"
+    path.write_text(write_properties(values))
+    return path
+
+
+def _format(jars: Path, kafka: Path, ours: Path, cluster_id: str) -> None:
+    tool = ["java", *QUICK_JAVA, "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
+    options = ["--cluster-id", cluster_id, "--standalone", "--config"]
+    subprocess.run([*tool, *options, str(kafka)], check=True, capture_output=True, timeout=120)
+    done = raftctl("storage", "format", *options, str(ours))
+    assert done.status == 0, done
+
+
+async def _ready(system: System) -> None:
+    """Answers, and has its internal topics with coordinators."""
+    deadline = time.monotonic() + START_S
+    while True:
+        connection = Connection(system)
+        try:
+            if await _has_coordinators(connection):
+                return
+        except (ConnectionError, OSError):
+            pass
+        finally:
+            await connection.close()
+        assert time.monotonic() < deadline, f"{system.name} does not become ready"
+        await asyncio.sleep(POLL_S)
+
+
+async def _has_coordinators(connection: Connection) -> bool:
+    asked = [(ApiKey.FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["warm-up"]})]
+    asked += [(ApiKey.FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["warm-up"]})]
+    for api, version, body in asked:
+        _, waiting = await connection.send(api, version, filled(api, version, body))
+        told = decode_response(api, version, await asyncio.wait_for(waiting, 10))[1]
+        if any(one["error_code"] for one in told["coordinators"]):
+            return False
+    names = [f"warm-up-{number}" for number in range(20)]
+    body = {"groups": [{"group_id": name} for name in names]}
+    frame = filled(ApiKey.OFFSET_FETCH, 8, body)
+    _, waiting = await connection.send(ApiKey.OFFSET_FETCH, 8, frame)
+    told = decode_response(ApiKey.OFFSET_FETCH, 8, await asyncio.wait_for(waiting, 10))[1]
+    if any(group["error_code"] for group in told["groups"]):
+        return False
+    for name in names:
+        body = {"transactional_id": name, "transaction_timeout_ms": 60_000}
+        frame = filled(ApiKey.INIT_PRODUCER_ID, 4, body)
+        _, waiting = await connection.send(ApiKey.INIT_PRODUCER_ID, 4, frame)
+        payload = await asyncio.wait_for(waiting, 10)
+        if decode_response(ApiKey.INIT_PRODUCER_ID, 4, payload)[1]["error_code"]:
+            return False
+    return True
