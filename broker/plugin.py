@@ -104,8 +104,8 @@ class KafkaBroker:
         await self._groups.stop()
         await self.replicas.stop()
 
-    def _serve(self, listener: str, frame: Frame) -> Reply:
-        return dispatch(self._contexts[listener], frame)
+    def _serve(self, listener: str, frame: Frame, client_host: str) -> Reply:
+        return dispatch(self._contexts[listener], frame, client_host)
 
     def _has_session(self) -> bool:
         """While an image is being taken up, this broker may lead what it says that others do."""

@@ -30,7 +30,7 @@ def handle_heartbeat(context: ApiContext, request: Request) -> Pending:
         body["instance_id"],
         body["rack_id"],
         request.client_id or "",
-        "",
+        request.client_host,
         body["rebalance_timeout_ms"],
         None if names is None else tuple(sorted(set(names))),
         body.get("subscribed_topic_regex"),

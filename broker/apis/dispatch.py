@@ -153,7 +153,7 @@ APIS: dict[int, Api] = {
 }
 
 
-def dispatch(context: ApiContext, frame: Frame) -> Reply:
+def dispatch(context: ApiContext, frame: Frame, client_host: str = "") -> Reply:
     """Starts the request in this frame; what it does to a log is done on return.
 
     MalformedError and HangUpError mean that the connection must be closed.
@@ -161,7 +161,7 @@ def dispatch(context: ApiContext, frame: Frame) -> Reply:
     header, position = decode_header(frame)
     if header.version not in SERVED.get(header.api_key, ()):
         return _refuse_version(header)
-    request = decode_body(frame, header, position)
+    request = decode_body(frame, header, position, client_host)
     api = APIS[request.api_key]
     answer = _guard(context, request, lambda: api.handle(context, request))
     has_acted = not isinstance(answer, Coroutine)

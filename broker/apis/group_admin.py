@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.groups import ask
+from broker.apis.groups import ask_any
 from broker.coordinator.chores import AT_ONCE
 from broker.coordinator.group import State
 from broker.coordinator.group_requests import DeleteGroup, DescribeGroup, FindGroups, ListGroups
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from broker.coordinator.shard import Shard
     from broker.protocol.codec import Request
 
-ALL_GROUP_OPERATIONS = 0b1_0100_1000
-"""Read, delete, describe."""
+ALL_GROUP_OPERATIONS = 0b1101_0100_1000
+"""Read, delete, describe, describe and alter configs."""
 OPERATIONS_NOT_ASKED = -(2**31)
 _TELLS_WHAT_IS_MISSING = 6
 
@@ -33,7 +33,7 @@ async def handle_describe(context: ApiContext, request: Request) -> Answer:
 
 async def _describe(context: ApiContext, request: Request, group_id: str) -> dict[str, Any]:
     try:
-        found = await ask(context, DescribeGroup(group_id), group_id).future
+        found = await ask_any(context, DescribeGroup(group_id), group_id).future
     except KafkaError as error:
         return _absent(group_id, error.code, "")
     if found is None:
@@ -103,7 +103,7 @@ async def handle_delete(context: ApiContext, request: Request) -> Answer:
 
 async def _delete(context: ApiContext, group_id: str) -> dict[str, Any]:
     try:
-        await ask(context, DeleteGroup(group_id), group_id).future
+        await ask_any(context, DeleteGroup(group_id), group_id).future
     except KafkaError as error:
         return {"group_id": group_id, "error_code": error.code}
     return {"group_id": group_id, "error_code": ErrorCode.NONE}

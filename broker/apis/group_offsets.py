@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.context import Pending
-from broker.apis.groups import ask
+from broker.apis.groups import ask, ask_any
 from broker.coordinator.group_records import NO_EXPIRY, UNSTABLE, CommittedOffset
 from broker.coordinator.group_requests import Caller, Commit, DeleteOffsets, FetchOffsets
 from broker.replication.transaction_guards import Sender
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
 
+_KNOWS_EPOCHS = 9
 _BY_TOPIC_ID = 10
 _FETCHES_IN_BATCHES = 8
 _KNOWS_ABORTABLE = 4
@@ -63,12 +64,13 @@ def handle_commit(context: ApiContext, request: Request) -> Pending:
                 offsets.append((partition, _committed(one, wall_ms, retention_ms)))
     generation = body["generation_id_or_member_epoch"]
     caller = Caller(body["member_id"], body.get("group_instance_id"), generation)
-    commit = Commit(body["group_id"], caller, tuple(offsets))
+    knows_epochs = request.version >= _KNOWS_EPOCHS
+    commit = Commit(body["group_id"], caller, tuple(offsets), knows_epochs=knows_epochs)
 
     def answer(errors: Errors) -> Answer:
         return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
 
-    return Pending(ask(context, commit, commit.group_id).future, answer)
+    return Pending(ask_any(context, commit, commit.group_id).future, answer)
 
 
 async def handle_commit_in_transaction(context: ApiContext, request: Request) -> Answer:
@@ -86,7 +88,7 @@ async def handle_commit_in_transaction(context: ApiContext, request: Request) ->
     )
     producer = body["producer_id"], body["producer_epoch"]
     await _check_transaction(context, request)
-    commit = Commit(body["group_id"], caller, tuple(offsets), producer)
+    commit = Commit(body["group_id"], caller, tuple(offsets), producer, knows_epochs=False)
     errors: Errors = await ask(context, commit, commit.group_id).future
     return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
 
@@ -169,7 +171,7 @@ async def _fetch(context: ApiContext, request: Request, group: dict[str, Any]) -
         stable = request.body.get("require_stable", False)
         fetch = FetchOffsets(group["group_id"], wanted, stable, _fetcher(group))
         found: dict[TopicPartition, CommittedOffset | None]
-        found = await ask(context, fetch, fetch.group_id).future
+        found = await ask_any(context, fetch, fetch.group_id).future
     except KafkaError as error:
         return _fetch_refused(group, error)
     if asked is None:

@@ -15,14 +15,23 @@ if TYPE_CHECKING:
     from broker.protocol.codec import Request
 
 _NEEDS_MEMBER_ID = 4
+_NAMES_PROTOCOL = 5
+_PROTOCOL_MAY_BE_NULL = 7
 _MAY_SKIP_ASSIGNMENT = 9
 _LEAVES_IN_BATCHES = 3
 
 
 def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending:
-    """What the coordinator of the group answers; KafkaError if that is not this broker."""
+    """What the coordinator of the group answers; KafkaError if that is not this broker, or the id
+    is empty: such a group has no members.
+    """
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    return ask_any(context, asked, group_id)
+
+
+def ask_any(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending:
+    """The same, also of the group without a name, for which old clients keep offsets."""
     return Pending(context.groups.ask(group_id, asked), lambda message: message)
 
 
@@ -40,7 +49,7 @@ def handle_join(context: ApiContext, request: Request) -> Pending:
         body["group_id"],
         caller(body),
         request.client_id or "",
-        "",
+        request.client_host,
         session_timeout_ms,
         body.get("rebalance_timeout_ms", session_timeout_ms),
         body["protocol_type"],
@@ -49,17 +58,30 @@ def handle_join(context: ApiContext, request: Request) -> Pending:
         may_skip_assignment=request.version >= _MAY_SKIP_ASSIGNMENT,
         topics=context.metadata.image.topics,
     )
-    return ask(context, join, join.group_id)
+    pending = ask(context, join, join.group_id)
+    return Pending(pending.future, lambda message: _named(request, message))
+
+
+def _named(request: Request, message: dict[str, Any]) -> dict[str, Any]:
+    """Before version 7 there is no null for the protocol of a group that has none."""
+    if message["protocol_name"] is None and request.version < _PROTOCOL_MAY_BE_NULL:
+        return {**message, "protocol_name": ""}
+    return message
 
 
 def refuse_join(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The error."""
-    return join_error(request.body["member_id"], error.code)
+    return _named(request, join_error(request.body["member_id"], error.code))
 
 
 def handle_sync(context: ApiContext, request: Request) -> Pending:
-    """Answers when the leader has assigned."""
+    """Answers when the leader has assigned. INCONSISTENT_GROUP_PROTOCOL, from version 5 on also of
+    a member that does not say which protocol it goes by (KIP-559).
+    """
     body = request.body
+    named = body.get("protocol_type") is not None and body.get("protocol_name") is not None
+    if request.version >= _NAMES_PROTOCOL and not named:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     sync = Sync(
         body["group_id"],
         caller(body),

@@ -385,9 +385,12 @@ class ConsumerGroups:
 
     # --- offsets --------------------------------------------------------------------------------
 
-    def check_commit(self, group: ConsumerGroup, caller: Caller, *, transactional: bool) -> None:
+    def check_commit(
+        self, group: ConsumerGroup, caller: Caller, *, transactional: bool, knows_epochs: bool
+    ) -> None:
         """UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless it may commit; in a transaction
-        ILLEGAL_GENERATION, which its clients know.
+        ILLEGAL_GENERATION, which its clients know. UNSUPPORTED_VERSION if a member of KIP-848 uses
+        a version that knows no epochs.
         """
         if caller.generation < 0 and not group.members:
             # Its consumers assign partitions to themselves.
@@ -395,6 +398,10 @@ class ConsumerGroups:
         if transactional and caller.generation < 0 and not caller.member_id:
             # Producers of older versions do not say for which member they write.
             return
+        member = group.members.get(caller.member_id)
+        if member is not None and not (transactional or knows_epochs or member.classic):
+            text = "members of this group commit with version 9 of OffsetCommit or a later one"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         try:
             self.check_caller(group, caller)
         except KafkaError as error:

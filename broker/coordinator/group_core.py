@@ -348,15 +348,21 @@ class GroupCore:
         consumers = self._consumers.groups.get(group_id)
         if consumers is not None:
             transactional = request.producer != NOBODY
-            self._consumers.check_commit(consumers, caller, transactional=transactional)
+            self._consumers.check_commit(
+                consumers,
+                caller,
+                transactional=transactional,
+                knows_epochs=request.knows_epochs,
+            )
             return
         group = self._groups.get(group_id)
         if group is not None:
             self._check_classic_commit(group, request)
         elif caller.generation >= 0:
-            has_offsets = self._offsets.partitions(group_id)
-            code = ErrorCode.UNKNOWN_MEMBER_ID if has_offsets else ErrorCode.ILLEGAL_GENERATION
-            raise KafkaError(code)
+            if self._offsets.partitions(group_id):
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            absent = ErrorCode.GROUP_ID_NOT_FOUND
+            raise KafkaError(absent if request.knows_epochs else ErrorCode.ILLEGAL_GENERATION)
 
     def _check_classic_commit(self, group: Group, request: Commit) -> None:
         caller = request.caller
@@ -369,9 +375,12 @@ class GroupCore:
         member = self._members.member(group, caller)
         if not group.is_current(member, caller.generation):
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if group.is_in(State.COMPLETING):
+        if not group.is_in(State.COMPLETING):
+            self._members.touch(group, member)
+        elif request.producer == NOBODY:
+            # In a transaction they count: what was read under the last assignment may not be
+            # written again, and no producer knows this error.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._members.touch(group, member)
 
     def _fetch(self, request: FetchOffsets) -> dict[Any, Any]:
         consumers = self._consumers.groups.get(request.group_id)
@@ -394,6 +403,7 @@ class GroupCore:
         if subscribed is None:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
         read = {one for one in request.partitions if one.topic in (subscribed or ())}
+        self._directory.keep(request.group_id, self._members.now.wall_ms)
         self._offsets.delete(request.group_id, [p for p in request.partitions if p not in read])
         return {
             one: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if one in read else ErrorCode.NONE

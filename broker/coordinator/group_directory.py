@@ -70,6 +70,13 @@ class GroupDirectory:
             and (not request.types or one["group_type"] in request.types)
         ]
 
+    def keep(self, group_id: str, wall_ms: int) -> None:
+        """A group of which nothing is left but offsets stays when these go, until expiry finds
+        it: whoever looks for it sees an empty one.
+        """
+        if group_id not in self.classic and group_id not in self._consumers.groups:
+            self.classic[group_id] = Group(group_id, state_wall_ms=wall_ms)
+
     def forget(
         self, group: Group | ConsumerGroup, gone: Iterable[TopicPartition], *, with_group: bool
     ) -> None:

@@ -15,7 +15,7 @@ def join_error(member_id: str, error: ErrorCode) -> dict[str, Any]:
         "error_code": error,
         "generation_id": -1,
         "protocol_type": None,
-        "protocol_name": "",
+        "protocol_name": None,
         "leader": "",
         "member_id": member_id,
         "members": [],

@@ -109,6 +109,8 @@ class Commit:
     offsets: tuple[tuple[TopicPartition, CommittedOffset], ...]
     producer: tuple[int, int] = NOBODY
     """TxnOffsetCommit: the id and epoch of the producer with whose transaction they count."""
+    knows_epochs: bool = True
+    """Whether the client knows groups of KIP-848 (version 9), and what it is told of them."""
 
 
 @dataclass(frozen=True, slots=True)

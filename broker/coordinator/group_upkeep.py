@@ -91,19 +91,20 @@ class GroupUpkeep:
         be there again before all have been looked at.
         """
         self._forgotten |= dict.fromkeys(topics, wall_ms)
-        return self._forget_all()
+        return self._forget_all(wall_ms)
 
-    def _forget_all(self) -> Iterator[None]:
+    def _forget_all(self, wall_ms: int) -> Iterator[None]:
         while self._forgotten:
             topics, self._forgotten = self._forgotten, {}
-            yield from self._forget(topics)
+            yield from self._forget(topics, wall_ms)
 
-    def _forget(self, topics: dict[str, int]) -> Iterator[None]:
+    def _forget(self, topics: dict[str, int], wall_ms: int) -> Iterator[None]:
         left = AT_ONCE
         for group_id in self._offsets.group_ids():
             for part in _parts(self._offsets.partitions(group_id)):
                 gone = self._offsets.committed_before(group_id, part, topics)
                 if gone:
+                    self._directory.keep(group_id, wall_ms)
                     # Else expiry finds them.
                     with contextlib.suppress(KafkaError):
                         self._offsets.delete(group_id, gone)

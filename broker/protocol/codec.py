@@ -60,6 +60,8 @@ class Request:
     correlation_id: int
     client_id: str | None
     body: dict[str, Any]
+    client_host: str = ""
+    """Where it comes from, as Apache Kafka has it: /127.0.0.1."""
 
 
 def decode_header(frame: Frame) -> tuple[RequestHeader, int]:
@@ -81,7 +83,9 @@ def decode_request(frame: Frame) -> Request:
     return decode_body(frame, header, position)
 
 
-def decode_body(frame: Frame, header: RequestHeader, position: int) -> Request:
+def decode_body(
+    frame: Frame, header: RequestHeader, position: int, client_host: str = ""
+) -> Request:
     """The rest of a frame after `decode_header`.
 
     Raises MalformedError on bad bytes and KeyError on an api or version without a table.
@@ -93,7 +97,7 @@ def decode_body(frame: Frame, header: RequestHeader, position: int) -> Request:
         body: dict[str, Any] = decoder(api_key, version, "request")(frame, position)[0]
     except (struct.error, IndexError, ValueError) as error:
         raise MalformedError(f"bad request of api {api_key} version {version}: {error}") from error
-    return Request(api_key, version, header.correlation_id, header.client_id, body)
+    return Request(api_key, version, header.correlation_id, header.client_id, body, client_host)
 
 
 def encode_response(

@@ -18,6 +18,7 @@ that the client does not read stop the next request in the same way.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
@@ -64,11 +65,11 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self,
         admission: Admission,
-        serve: Callable[[Frame], Reply],
+        serve: Callable[[Frame, str], Reply],
         log: FilteringBoundLogger,
         make_sender: MakeSender,
     ) -> None:
-        """`make_sender` is the runtime's."""
+        """`serve` gets the host with each frame; `make_sender` is the runtime's."""
         self._admission = admission
         self._serve_frame = serve
         self._log = log
@@ -76,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameReader(admission.frame_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._client_host = ""
         self._unanswered: deque[_Unanswered] = deque()
         self._pipelining = False
         """Whether the unanswered requests are Produce requests."""
@@ -94,7 +96,9 @@ class Connection(asyncio.BufferedProtocol):
         """Joins the broker's connections, or closes when there are too many or the broker stops."""
         self._transport = cast("asyncio.Transport", transport)
         self._outbox = Outbox(self._transport, self._make_sender)
-        self._log = self._log.bind(peer=_address(transport.get_extra_info("peername")))
+        peer = transport.get_extra_info("peername")
+        self._log = self._log.bind(peer=_address(peer))
+        self._client_host = client_host(peer)
         if refusal := self._admission.admit(self):
             self._hang_up(refusal)
             return
@@ -184,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _start(self, frame: Frame) -> None:
-        reply = self._serve_frame(frame)
+        reply = self._serve_frame(frame, self._client_host)
         later, answer = (reply, None) if isinstance(reply, Later) else (None, reply)
         if later is None and (answer is None or not self._unanswered):
             self._queue(answer)
@@ -290,6 +294,21 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         self._idle_timer = self._loop.call_at(quiet_until, self._watch_idleness)
+
+
+def client_host(peer: object) -> str:
+    """As Java writes an address without a name: /127.0.0.1, /0:0:0:0:0:0:0:1."""
+    host = str(peer[0]) if isinstance(peer, tuple) else str(peer)
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return f"/{host}"
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return f"/{address.ipv4_mapped}"
+        groups = address.exploded.split(":")
+        return "/" + ":".join(f"{int(group, 16):x}" for group in groups)
+    return f"/{address}"
 
 
 def _address(peer: object) -> str:

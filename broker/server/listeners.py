@@ -39,8 +39,9 @@ class Listeners:
         self._log = log
         self._servers: dict[str, asyncio.Server] = {}
 
-    async def bind(self, serve: Callable[[str, Frame], Reply]) -> list[Endpoint]:
-        """Binds all of them; `serve` gets the name of the listener with each frame.
+    async def bind(self, serve: Callable[[str, Frame, str], Reply]) -> list[Endpoint]:
+        """Binds all of them; `serve` gets the name of the listener with each frame, and last the
+        host that it comes from.
 
         Returns what to advertise. ConfigError names the address that cannot be bound.
         """
@@ -61,7 +62,7 @@ class Listeners:
         self._admission.close_all()
 
     async def _bind_one(
-        self, listener: Listener, serve: Callable[[Frame], Reply]
+        self, listener: Listener, serve: Callable[[Frame, str], Reply]
     ) -> asyncio.Server:
         log = self._log.bind(listener=listener.name)
         loop = asyncio.get_running_loop()

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
     from tests.unit.broker_server.fakes import FakeBroker
 
 
+HEARTBEAT: dict[str, Any] = {
+    "group_id": "g",
+    "member_id": "",
+    "member_epoch": 0,
+    "rebalance_timeout_ms": 10_000,
+    "subscribed_topic_names": ["t"],
+    "topic_partitions": [],
+}
+
+
 async def find(broker: FakeBroker, version: int = 4, key: str = "g") -> dict[str, Any]:
     """The coordinator; its topic is loaded on return."""
     request = {"key": key, "key_type": 0, "coordinator_keys": [key]}
@@ -105,6 +115,7 @@ async def test_join_group(version: int) -> None:
     assert answer["member_id"].startswith("test-")
     refused = await ask(broker, ApiKey.JOIN_GROUP, version, {**request, "group_id": ""})
     assert refused["error_code"] == ErrorCode.INVALID_GROUP_ID
+    assert refused.get("protocol_name") == (None if version >= 7 else "")
 
 
 @pytest.mark.req("G2")
@@ -115,6 +126,10 @@ async def test_the_other_requests_of_members() -> None:
     for version in SERVED[ApiKey.SYNC_GROUP]:
         request = {**who, "assignments": [{"member_id": "nobody", "assignment": b"x"}]}
         answer = await ask(broker, ApiKey.SYNC_GROUP, version, request)
+        unnamed = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert answer["error_code"] == (unnamed if version >= 5 else unknown)
+        named = {**request, "protocol_type": "consumer", "protocol_name": "range"}
+        answer = await ask(broker, ApiKey.SYNC_GROUP, version, named)
         assert answer["error_code"] == unknown
     for version in SERVED[ApiKey.HEARTBEAT]:
         assert (await ask(broker, ApiKey.HEARTBEAT, version, who))["error_code"] == unknown
@@ -155,8 +170,65 @@ async def test_offset_fetch(broker: FakeBroker, version: int) -> None:
     (topic,) = answer["topics"]
     offsets = [(one["committed_offset"], one["metadata"]) for one in topic["partitions"]]
     assert offsets == [(5, "m"), (-1, "")]
-    refused = await fetched(broker, version, group_id="")
-    assert refused["topics"][0]["partitions"][0]["error_code"] == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.req("G3")
+async def test_a_group_without_a_name_keeps_offsets_and_has_no_members(broker: FakeBroker) -> None:
+    await find(broker, key="")
+    assert (await commit(broker, 9, group=""))[0] == 0
+    for version in SERVED[ApiKey.OFFSET_FETCH]:
+        (topic,) = (await fetched(broker, version, group_id=""))["topics"]
+        assert topic["partitions"][0]["committed_offset"] == 5
+    nameless = {"groups": [""], "include_authorized_operations": False}
+    described = await ask(broker, ApiKey.DESCRIBE_GROUPS, 5, nameless)
+    assert described["groups"][0]["group_state"] == "Empty"
+    for key, version, request in (
+        (ApiKey.HEARTBEAT, 4, {"group_id": "", "generation_id": 1, "member_id": "m"}),
+        (ApiKey.OFFSET_DELETE, 0, {"group_id": "", "topics": []}),
+    ):
+        answer = await ask(broker, key, version, request)
+        assert answer["error_code"] == ErrorCode.INVALID_GROUP_ID
+    deleted = await ask(broker, ApiKey.DELETE_GROUPS, 2, {"groups_names": [""]})
+    assert deleted["results"][0]["error_code"] == 0
+    await broker.groups.stop()
+
+
+@pytest.mark.req("G3")
+@pytest.mark.parametrize("version", SERVED[ApiKey.OFFSET_COMMIT])
+async def test_a_member_of_no_group_is_told_what_its_version_knows(
+    broker: FakeBroker, version: int
+) -> None:
+    await find(broker)
+    request = {
+        "group_id": "g",
+        "generation_id_or_member_epoch": 3,
+        "member_id": "m",
+        "retention_time_ms": -1,
+        "topics": [
+            {
+                "name": "t",
+                "topic_id": TOPIC_ID,
+                "partitions": [
+                    {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+                ],
+            }
+        ],
+    }
+    answer = await ask(broker, ApiKey.OFFSET_COMMIT, version, request)
+    code = answer["topics"][0]["partitions"][0]["error_code"]
+    expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+    assert code == expected
+    # A member of KIP-848 commits by epochs, which older versions do not know.
+    member = {**HEARTBEAT, "member_id": "m"}
+    joined = await ask(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, member)
+    for epoch in (joined["member_epoch"], joined["member_epoch"] - 1):
+        now = {**request, "generation_id_or_member_epoch": epoch}
+        answer = await ask(broker, ApiKey.OFFSET_COMMIT, version, now)
+        code = answer["topics"][0]["partitions"][0]["error_code"]
+        stale = ErrorCode.STALE_MEMBER_EPOCH
+        told = ErrorCode.NONE if epoch == joined["member_epoch"] else stale
+        assert code == (told if version >= 9 else ErrorCode.UNSUPPORTED_VERSION)
+    await broker.groups.stop()
 
 
 @pytest.mark.req("G3")
@@ -184,6 +256,7 @@ async def test_administration(broker: FakeBroker) -> None:
         answer = await ask(broker, ApiKey.DESCRIBE_GROUPS, version, request)
         known, none = answer["groups"]
         assert (known["group_state"], none["group_state"]) == ("Empty", "Dead")
+        assert known.get("authorized_operations", 3400) == 3400
         expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE
         assert none["error_code"] == expected
     topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
@@ -279,14 +352,7 @@ async def test_offsets_expire() -> None:
 async def test_consumer_group_heartbeat_and_describe(version: int) -> None:
     broker = await _quick()
     publish(broker.metadata, [ConfigRecord(32, "g", "consumer.heartbeat.interval.ms", "6000")])
-    request = {
-        "group_id": "g",
-        "member_id": "a" if version else "",
-        "member_epoch": 0,
-        "rebalance_timeout_ms": 10_000,
-        "subscribed_topic_names": ["t"],
-        "topic_partitions": [],
-    }
+    request = {**HEARTBEAT, "member_id": "a" if version else ""}
     joined = await ask(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, version, request)
     assert (joined["error_code"], joined["member_epoch"]) == (0, 1)
     assert joined["heartbeat_interval_ms"] == 6_000
@@ -301,6 +367,7 @@ async def test_consumer_group_heartbeat_and_describe(version: int) -> None:
     )
     group, absent, nameless = described["groups"]
     assert (group["group_state"], group["assignor_name"]) == ("Stable", "uniform")
+    assert group["authorized_operations"] == 3400
     (member,) = group["members"]
     assert member["member_id"] == joined["member_id"]
     assert member["assignment"]["topic_partitions"][0]["topic_name"] == "t"

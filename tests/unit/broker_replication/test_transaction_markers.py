@@ -134,7 +134,7 @@ class Closing:
                 header, _ = codec.decode_header(await reader.readexactly(size))
             if left:
                 answer = {"error_code": 0}
-                pieces = codec.encode_response(12, 0, header.correlation_id, answer)
+                pieces = codec.encode_response(12, 1, header.correlation_id, answer)
                 writer.write(as_bytes(pieces))
 
 
@@ -146,7 +146,7 @@ async def asking(broker: Closing) -> AsyncIterator[BrokerQueues]:
     record = RegisterBrokerRecord(7, UUID(int=7), (endpoint,), "", fenced=False)
     image = publish(MetadataCache(), [record])
     asked = {"group_id": "g", "generation_id": 1, "member_id": "m"}
-    form = Form(12, 0, "test", lambda _: asked, lambda answer: [answer["error_code"]])
+    form = Form(12, 1, "test", lambda _: asked, lambda answer: [answer["error_code"]])
     failures: list[BaseException] = []
     queues = BrokerQueues(form, config(1), lambda: image, failures.append)
     try:

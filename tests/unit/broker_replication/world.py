@@ -310,7 +310,7 @@ class Node:
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(
                 admission,
-                lambda frame: dispatch(context, frame),
+                lambda *frame: dispatch(context, *frame),
                 self.runtime.log,
                 self.runtime.sender,
             ),

@@ -374,7 +374,7 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
     """A broker that listens on a free port and leads one partition of each topic."""
     broker = FakeBroker(**keys)
     listeners = Listeners(broker.config, broker.admission, broker.log, make_sender)
-    (endpoint,) = await listeners.bind(lambda _, frame: dispatch(broker.context, frame))
+    (endpoint,) = await listeners.bind(lambda _, *frame: dispatch(broker.context, *frame))
     broker.port = endpoint.port
     records: list[Record] = [broker_record(1, endpoint.port)]
     for number, name in enumerate(topics, start=1):
