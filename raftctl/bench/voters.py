@@ -9,12 +9,15 @@ import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import uuid4
 
 from raftctl.config import make_config, write_properties
+from raftctl.ids import uuid_text
 from raftctl.localcluster.layout import (
     FIRST_CONTROLLER_ID,
     ClusterLayout,
     LocalNode,
+    initial_controllers,
     node_values,
 )
 from raftctl.localcluster.ports import free_ports
@@ -28,8 +31,8 @@ if TYPE_CHECKING:
     from raftctl.config import NodeConfig
     from raftctl.localcluster.processes import ProcessRef
 
-    Format = Callable[[NodeConfig, str], object]
-    """Formats the directories of a node for a cluster id."""
+    Format = Callable[[NodeConfig, str, str | None], object]
+    """Formats the directories of a node for a cluster id, with the first voters."""
 
 T = TypeVar("T")
 
@@ -115,12 +118,13 @@ class RaftctlVoters:
         )
         self._directory = directory
         self._processes: dict[int, ProcessRef] = {}
+        first = initial_controllers(self._layout, lambda: uuid_text(uuid4()))
         for voter, node in enumerate(nodes):
             path = directory / node.name
             path.mkdir(parents=True)
             values = node_values(self._layout, node, str(path / "data"))
             (path / "node.properties").write_text(write_properties(values))
-            format_storage(make_config(values, lambda _: None), self._layout.cluster_id)
+            format_storage(make_config(values, lambda _: None), self._layout.cluster_id, first)
             self.start(voter)
 
     def leader(self) -> int:

@@ -57,7 +57,7 @@ def format_command(
     """
     node = read_config_file(config)
     first = FirstVoters(standalone, initial_controllers, no_initial_controllers)
-    done = format_storage(node, cluster_id, first, ignore_formatted=ignore_formatted)
+    done = format_storage(node, cluster_id, first=first, ignore_formatted=ignore_formatted)
     show(output, {"formatted": done}, "\n".join(f"formatted {path}" for path in done) or "nothing")
 
 
@@ -166,19 +166,21 @@ class FirstVoters(NamedTuple):
 def format_storage(
     config: NodeConfig,
     cluster_id: str,
-    first: FirstVoters | None = None,
+    initial_controllers: str | None = None,
     *,
+    first: FirstVoters | None = None,
     ignore_formatted: bool = False,
 ) -> Sequence[str]:
     """Formats the directories of the node and returns them.
 
+    `initial_controllers` stands for `first` where nothing else is said of the first voters.
     ConfigError, with nothing changed, if one belongs to another cluster or node, or is formatted
     already without `ignore_formatted`.
     """
     from raftctl.runtime.real import RealFileSystem
     from raftctl.storage.meta_properties import MetaProperties
 
-    first = first or FirstVoters()
+    first = first or FirstVoters(initial_controllers=initial_controllers)
     first.check(config)
     _check_cluster_id(cluster_id)
     voters = first.voters(config, uuid4())

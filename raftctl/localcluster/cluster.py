@@ -15,6 +15,7 @@ from raftctl.localcluster.layout import (
     HOST,
     ClusterLayout,
     LocalNode,
+    initial_controllers,
     layout_from_json,
     layout_to_json,
     make_layout,
@@ -33,6 +34,9 @@ from raftctl.localcluster.status import ClusterStatus, ask_controllers
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
+
+    FormatStorage = Callable[[NodeConfig, str, str | None], object]
+    """Formats the directories of a node for a cluster id; and the first voters, if it is one."""
 
 Launcher = Callable[[Path, Path], ProcessRef]
 """Starts the node of a properties file and appends what it writes to a log file."""
@@ -88,11 +92,12 @@ class LocalCluster:
         directory: Path,
         spec: ClusterSpec,
         new_cluster_id: Callable[[], str],
-        format_storage: Callable[[NodeConfig, str], object],
+        format_storage: FormatStorage,
         launch: Launcher = start_node,
     ) -> LocalCluster:
         """Loads the cluster of the directory, or creates one in an empty or new directory.
 
+        `new_cluster_id` makes directory ids, too, by which the log knows the first voters.
         ConfigError, with nothing changed, if the directory holds something else, or a cluster
         other than asked for, or if a port asked for is in use.
         """
@@ -103,10 +108,10 @@ class LocalCluster:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise ConfigError(f"--dir {directory}: neither empty nor a cluster's: choose another")
         cluster = cls(directory, _new_layout(spec, new_cluster_id()), launch)
-        cluster._create(format_storage)
+        cluster._create(format_storage, new_cluster_id)
         return cluster
 
-    def _create(self, format_storage: Callable[[NodeConfig, str], object]) -> None:
+    def _create(self, format_storage: FormatStorage, new_id: Callable[[], str]) -> None:
         # Those who only look at a cluster need no configuration.
         from raftctl.config import make_config, warn_on_stderr, write_properties
 
@@ -115,10 +120,12 @@ class LocalCluster:
         configs = {node: make_config(of_node, warned.append) for node, of_node in values.items()}
         for sentence in dict.fromkeys(warned):
             warn_on_stderr(sentence)
+        voters = initial_controllers(self.layout, new_id)
         for node, config in configs.items():
             self._path(node).mkdir(parents=True)
             self._properties_path(node).write_text(write_properties(values[node]))
-            format_storage(config, self.layout.cluster_id)
+            first = voters if config.is_controller else None
+            format_storage(config, self.layout.cluster_id, first)
         # Last, since its presence says that the directory is complete.
         _layout_path(self.directory).write_text(json.dumps(layout_to_json(self.layout), indent=2))
 

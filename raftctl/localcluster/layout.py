@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 HOST = "127.0.0.1"
 FIRST_CONTROLLER_ID = 101
 CONTROLLERS_MAX = 9
 BROKERS_MAX = 100
+STATIC_VOTERS = "controller.quorum.voters"
+BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
+STATIC_VERSION = 1
+DYNAMIC_VERSION = 2
+"""Of `cluster.json`: a program that knows only static voters is to refuse the others."""
 
 LOCAL_TIMEOUTS: dict[str, str] = {
     "controller.quorum.election.timeout.ms": "500",
@@ -56,6 +61,9 @@ class ClusterLayout:
     nodes: tuple[LocalNode, ...]
     """The controllers, then the brokers, each by id."""
     overrides: tuple[tuple[str, str], ...] = ()
+    dynamic: bool = True
+    """Whether the log names the voters, by directory (KIP-853); else every node's file lists them,
+    as in clusters that were made before, or where `controller.quorum.voters` is asked for."""
 
     @property
     def controllers(self) -> tuple[LocalNode, ...]:
@@ -100,17 +108,32 @@ def make_layout(
     nodes = controllers + _nodes("broker", 1, broker_ports)
     if hosts:
         nodes = tuple(replace(node, host=host) for node, host in zip(nodes, hosts, strict=True))
-    return ClusterLayout(cluster_id, nodes, tuple(sorted(overrides.items())))
+    dynamic = STATIC_VOTERS not in overrides
+    return ClusterLayout(cluster_id, nodes, tuple(sorted(overrides.items())), dynamic)
+
+
+def initial_controllers(layout: ClusterLayout, new_id: Callable[[], str]) -> str | None:
+    """The first voters, as `storage format --initial-controllers` takes them, with new directories.
+
+    None where the nodes' files list the voters.
+    """
+    if not layout.dynamic:
+        return None
+    return ",".join(f"{one.node_id}@{one.address}:{new_id()}" for one in layout.controllers)
 
 
 def node_values(layout: ClusterLayout, node: LocalNode, data_directory: str) -> dict[str, str]:
     """The keys and values that configure the node; `layout.overrides` win."""
     listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
-    voters = ",".join(f"{one.node_id}@{one.address}" for one in layout.controllers)
+    key = BOOTSTRAP_SERVERS if layout.dynamic else STATIC_VOTERS
+    named = (
+        one.address if layout.dynamic else f"{one.node_id}@{one.address}"
+        for one in layout.controllers
+    )
     return {
         "process.roles": node.role,
         "node.id": str(node.node_id),
-        "controller.quorum.voters": voters,
+        key: ",".join(named),
         "controller.listener.names": "CONTROLLER",
         "listeners": f"{listener}://{node.address}",
         "log.dirs": data_directory,
@@ -122,7 +145,7 @@ def node_values(layout: ClusterLayout, node: LocalNode, data_directory: str) -> 
 def layout_to_json(layout: ClusterLayout) -> dict[str, Any]:
     """What `layout_from_json` reads back."""
     return {
-        "version": 1,
+        "version": DYNAMIC_VERSION if layout.dynamic else STATIC_VERSION,
         "cluster_id": layout.cluster_id,
         "nodes": [asdict(node) for node in layout.nodes],
         "overrides": dict(layout.overrides),
@@ -134,8 +157,10 @@ def layout_from_json(document: Any) -> ClusterLayout:
     try:
         nodes = tuple(LocalNode(**node) for node in document["nodes"])
         overrides = tuple(sorted(document["overrides"].items()))
-        if document["version"] == 1:
-            return ClusterLayout(document["cluster_id"], nodes, overrides)
+        version = document["version"]
+        if version in (STATIC_VERSION, DYNAMIC_VERSION):
+            dynamic = version == DYNAMIC_VERSION
+            return ClusterLayout(document["cluster_id"], nodes, overrides, dynamic)
     except (AttributeError, KeyError, TypeError):
         pass
     raise ConfigError("is not the layout of a local cluster: choose another --dir")

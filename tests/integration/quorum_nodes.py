@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.integration.commands import CommandResult
 
 STOP_S = 15.0
+SERVERS = "controller.quorum.bootstrap.servers"
+STATIC = "controller_quorum_voters"
 
 
 @dataclass
@@ -70,12 +72,15 @@ class QuorumNodes:
         return made
 
     def configure(self, node: QuorumNode, bootstrap: Iterable[QuorumNode], **more: str) -> None:
-        """Writes its configuration; `more` are keys with underscores."""
+        """Writes its configuration; `more` are keys with underscores.
+
+        It knows servers to ask, unless the voters are among the keys.
+        """
         listener = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
         values = {
             "process.roles": node.role,
             "node.id": str(node.node_id),
-            "controller.quorum.bootstrap.servers": ",".join(one.address for one in bootstrap),
+            **({} if STATIC in more else {SERVERS: ",".join(one.address for one in bootstrap)}),
             "controller.listener.names": "CONTROLLER",
             "listeners": f"{listener}://{node.address}",
             "log.dirs": str(node.directory),

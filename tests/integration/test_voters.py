@@ -175,6 +175,61 @@ async def test_three_voters_become_five_and_the_first_three_leave_under_load(
     assert partition.records == [one for number in range(4) for one in records(number)]
 
 
+def configured(nodes: QuorumNodes, node_ids: list[int]) -> tuple[list[QuorumNode], str]:
+    """Running controllers whose files list the voters; and that list."""
+    controllers = nodes.add("controller", node_ids)
+    voters = ",".join(f"{one.node_id}@{one.address}" for one in controllers)
+    for one in controllers:
+        nodes.configure(one, [], controller_quorum_voters=voters)
+        nodes.format(one)
+        nodes.start(one)
+    nodes.wait_for_voters(node_ids, *controllers)
+    return controllers, voters
+
+
+@pytest.mark.req("Q7", "A1")
+@pytest.mark.timeout(300)
+def test_a_static_quorum_becomes_dynamic_as_the_guide_has_it(nodes: QuorumNodes) -> None:
+    """docs/how-to/change-voters.md, "From configured voters", step by step."""
+    first, voters = configured(nodes, [1, 2, 3])
+    listed, asking = nodes.add("broker", [11, 12])
+    nodes.configure(listed, [], controller_quorum_voters=voters)
+    nodes.configure(asking, first[:1])
+    for broker in (listed, asking):
+        nodes.format(broker)
+        nodes.start(broker)
+    wait_until(lambda: active_brokers(nodes, *first) == [11, 12], "both brokers follow")
+    status = nodes.status(*first)
+    assert status is not None
+    assert {voter["directory_id"] for voter in status["voter_set"]} == {None}, "still configured"
+
+    fourth = joined(nodes, 4, first)
+    added(nodes, first[1], fourth)
+    status = nodes.wait_for_voters([1, 2, 3, 4], *first, fourth)
+    identities = {voter["node_id"]: voter["directory_id"] for voter in status["voter_set"]}
+    assert identities == {node.node_id: nodes.directory_id(node) for node in (*first, fourth)}
+
+    everyone = [*first, fourth]
+    for node in (*first, listed):
+        nodes.stop(node)
+        nodes.configure(node, everyone)
+        nodes.start(node)
+        nodes.wait_for_voters([1, 2, 3, 4], *everyone)
+    for node in first[:2]:
+        done = nodes.remove(fourth, node)
+        assert done.status == 0, done
+        nodes.stop(node)
+    nodes.wait_for_voters([3, 4], first[2], fourth)
+    third, left = (joined(nodes, 5, [fourth]), first[2])
+    added(nodes, fourth, third)
+    nodes.stop(asking)
+    nodes.configure(asking, [fourth])
+    nodes.start(asking)
+    wait_until(
+        lambda: active_brokers(nodes, left, fourth, third) == [11, 12], "both brokers follow again"
+    )
+
+
 @pytest.mark.req("Q7", "A1")
 def test_a_replaced_disk_is_another_voter(nodes: QuorumNodes) -> None:
     controllers = started(nodes, [1, 2, 3])

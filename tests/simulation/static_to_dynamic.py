@@ -80,7 +80,12 @@ class _Transition:
         self.chance = chance = stream(world.seed, "transition")
         short = OFTEN_SNAPSHOTS if chance.random() < SHORT_LOG_SHARE else {}
         self.cluster = cluster = MixedCluster(
-            world, controllers=chance.choice(SIZES), brokers=3, overrides=short, spares=SPARES
+            world,
+            controllers=chance.choice(SIZES),
+            brokers=3,
+            overrides=short,
+            dynamic=False,
+            spares=SPARES,
         )
         first, spares = self._controllers()
         brokers = cluster.broker_names

@@ -16,7 +16,7 @@ from jepsen.env.local.clocks import Clocks
 from jepsen.env.voters import change_voters
 from jepsen.errors import ClusterError, InputError
 from raftctl.cli.files import read_config_file
-from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.storage import FirstVoters, format_storage, random_uuid_text
 from raftctl.cli.voters import voter_of
 from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
@@ -296,7 +296,11 @@ class LocalEnvironment:
         config = read_config_file(str(self._properties(node)))
         for directory in config.directories:
             await asyncio.to_thread(shutil.rmtree, directory)
-        await asyncio.to_thread(format_storage, config, self._cluster.layout.cluster_id)
+        # A controller whose log named it comes back as another replica, which does not vote yet.
+        joins = config.is_controller and not config.controller_quorum_voters
+        first = FirstVoters(no_initial_controllers=joins)
+        cluster_id = self._cluster.layout.cluster_id
+        await asyncio.to_thread(format_storage, config, cluster_id, first=first)
 
     async def break_disk(self, node: str, kind: str) -> None:
         """See `Environment`, and `jepsen.env.local.disks` for what is damaged."""

@@ -53,8 +53,9 @@ class SimCluster:
     """Controllers `controller-101`... and brokers `broker-1`... of one world.
 
     With `watch`, every node is looked at after each of its steps and the properties of
-    `jepsen.env.sim.invariants` are checked. With `dynamic`, voters can change: the first are
+    `jepsen.env.sim.invariants` are checked. `dynamic` voters can change: the first are
     written when their disks are formatted, `spares` are more controllers that do not vote yet.
+    Else the configuration of every node lists them.
     """
 
     world: World
@@ -65,7 +66,7 @@ class SimCluster:
     """An empty mapping leaves the defaults in force."""
     cluster_id: str = uuid_text(parse_uuid("c2ltdWxhdGVkLWNsdXN0ZQ"))
     watch: bool = True
-    dynamic: bool = False
+    dynamic: bool = True
     spares: int = 0
     log_directories: tuple[str, ...] = (DATA,)
     """Of each broker. The metadata log is always in `DATA`."""

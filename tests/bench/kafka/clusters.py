@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from raftctl.config import NodeConfig
-    from raftctl.localcluster.cluster import Launcher
+    from raftctl.localcluster.cluster import FormatStorage, Launcher
     from raftctl.localcluster.layout import LocalNode
     from raftctl.localcluster.processes import ProcessRef
 
@@ -88,7 +88,7 @@ class Cluster:
         name: str,
         directory: Path,
         launch: Launcher,
-        format_node: Callable[[NodeConfig, str], object],
+        format_node: FormatStorage,
         spec: ClusterSpec = SPEC,
         start_all: Callable[[LocalCluster], object] | None = None,
     ) -> None:
@@ -241,12 +241,17 @@ def kafka_cluster(
     directory: Path, jars: Path, spec: ClusterSpec = SPEC, java: Sequence[str] = JAVA_OPTIONS
 ) -> Cluster:
     """Apache Kafka's, formatted but not started."""
-    cluster_ids: set[str] = set()
-    launch = partial(start_kafka, jars, java)
-    cluster = Cluster("kafka", directory, launch, lambda _, one: cluster_ids.add(one), spec)
+    options: dict[int, list[str]] = {}
+
+    def note(config: NodeConfig, cluster_id: str, voters: str | None) -> None:
+        first = [] if voters is None else ["--initial-controllers", voters]
+        options[config.node_id] = ["--cluster-id", cluster_id, *first]
+
+    cluster = Cluster("kafka", directory, partial(start_kafka, jars, java), note, spec)
     for properties in sorted(directory.glob("*/node.properties")):
         tool = ["java", *QUICK_JAVA, "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
-        arguments = ["--cluster-id", *cluster_ids, "--config", str(properties)]
+        node_id = int(properties.parent.name.rpartition("-")[2])
+        arguments = [*options[node_id], "--config", str(properties)]
         subprocess.run([*tool, *arguments], check=True, capture_output=True, timeout=120)
     return cluster
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raftctl.cli.files import read_config_file
-from raftctl.cli.storage import format_storage
+from raftctl.cli.storage import FirstVoters, format_storage
 from raftctl.localcluster.processes import ProcessRef, start_program
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from tests.bench.scale.loading import processor_s, resident_mib
@@ -60,7 +60,9 @@ class WatchedNode:
         config = read_config_file(str(self._directory / "node.properties"))
         for directory in config.directories:
             shutil.rmtree(directory)
-        format_storage(config, self._cluster.layout.cluster_id)
+        joins = config.is_controller and not config.controller_quorum_voters
+        first = FirstVoters(no_initial_controllers=joins)
+        format_storage(config, self._cluster.layout.cluster_id, first=first)
         (self._directory / RECORD).unlink(missing_ok=True)
         self._read_bytes, self._notes = 0, []
 

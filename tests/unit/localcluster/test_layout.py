@@ -12,6 +12,7 @@ from raftctl.config import NodeConfig, make_config, parse_properties
 from raftctl.errors import ConfigError
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.localcluster.layout import (
+    initial_controllers,
     layout_from_json,
     layout_to_json,
     make_layout,
@@ -28,8 +29,9 @@ LAYOUT = make_layout("id", [7101, 7102, 7103], [7001, 7002], {"num.partitions": 
 def make(directory: Path, spec: ClusterSpec, formatted: list[int] | None = None) -> LocalCluster:
     done: list[int] = [] if formatted is None else formatted
 
-    def note(config: NodeConfig, cluster_id: str) -> None:
+    def note(config: NodeConfig, cluster_id: str, first: str | None) -> None:
         assert cluster_id == "the-id"
+        assert (first is not None) == config.is_controller
         done.append(config.node_id)
 
     return LocalCluster.open(directory, spec, lambda: "the-id", note)
@@ -40,7 +42,9 @@ def test_every_node_gets_a_valid_configuration() -> None:
         config = make_config(node_values(LAYOUT, node, "/data"))
         assert config.node_id == node.node_id
         assert config.is_controller is (node.role == "controller")
-        assert [voter.port for voter in config.controller_quorum_voters] == [7101, 7102, 7103]
+        servers = config.controller_quorum_bootstrap_servers
+        assert [server.port for server in servers] == [7101, 7102, 7103]
+        assert not config.controller_quorum_voters, "the log names them"
         assert config.num_partitions == 4
         assert config.broker_session_timeout_ms == 1_500
     assert LAYOUT.bootstrap == "127.0.0.1:7001,127.0.0.1:7002"
@@ -55,11 +59,36 @@ def test_nodes_listen_at_the_addresses_that_they_are_given_controllers_first() -
     assert layout.bootstrap == "198.18.0.3:7001,198.18.0.4:7002"
     values = node_values(layout, layout.node("broker-1"), "/data")
     assert values["listeners"] == "PLAINTEXT://198.18.0.3:7001"
-    assert values["controller.quorum.voters"] == "101@198.18.0.2:7101"
+    assert values["controller.quorum.bootstrap.servers"] == "198.18.0.2:7101"
     assert layout_from_json(layout_to_json(layout)) == layout
 
 
-@pytest.mark.parametrize("document", [None, [], {}, {"nodes": 3}, {"version": 2}])
+@pytest.mark.req("Q7")
+def test_voters_are_known_by_the_directories_that_the_formatting_names() -> None:
+    ids = iter(("one", "two", "three"))
+    text = initial_controllers(LAYOUT, lambda: next(ids))
+    named = "101@127.0.0.1:7101:one,102@127.0.0.1:7102:two,103@127.0.0.1:7103:three"
+    assert text == named
+
+
+@pytest.mark.req("Q7")
+def test_a_cluster_of_configured_voters_goes_on_as_it_is() -> None:
+    made_before = {**layout_to_json(LAYOUT), "version": 1}
+    layout = layout_from_json(made_before)
+    values = node_values(layout, layout.node(101), "/data")
+    voters = "101@127.0.0.1:7101,102@127.0.0.1:7102,103@127.0.0.1:7103"
+    assert values["controller.quorum.voters"] == voters
+    assert "controller.quorum.bootstrap.servers" not in values
+    assert initial_controllers(layout, lambda: "none") is None
+    assert layout_to_json(layout) == made_before
+    chosen = make_layout("id", [7101], [7001], {"controller.quorum.voters": "101@127.0.0.1:7101"})
+    assert not chosen.dynamic, "as asked for"
+    assert node_values(chosen, chosen.nodes[0], "/data")["controller.quorum.voters"] == (
+        "101@127.0.0.1:7101"
+    )
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"nodes": 3}, {"version": 3}])
 def test_foreign_documents_are_refused(document: object) -> None:
     with pytest.raises(ConfigError, match="not the layout"):
         layout_from_json(document)

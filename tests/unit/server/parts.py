@@ -70,6 +70,9 @@ class StaticPeers(dict[int, "FakePeer"]):
     def hear(self, message: object) -> None:
         pass
 
+    def unreachable(self, node_id: object) -> None:
+        pass
+
     def told(self, response: object) -> object:
         return response
 

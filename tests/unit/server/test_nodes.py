@@ -229,7 +229,8 @@ def test_by_default_a_snapshot_is_taken_after_an_hour(world: World) -> None:
 
     def snapshots() -> list[str]:
         names = world.node("controller-101").disk.names(f"/data/{METADATA_LOG_NAME}")
-        return [name for name in names if name.endswith(".checkpoint")]
+        # But for the one that formatting makes, which holds nothing but the first voters.
+        return [one for one in names if one.endswith(".checkpoint") and int(one[:20]) > 0]
 
     async def story(operator: Operator) -> None:
         await operator.leader()
