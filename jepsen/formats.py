@@ -8,7 +8,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from jepsen.history import HistoryError, Op, from_json, read_edn, read_jepsen_log
+from jepsen.history import HistoryError, Op, numbered_json, read_edn, read_jepsen_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,10 +59,7 @@ def json_lines(lines: Iterable[str]) -> Iterator[Op]:
     for number, line in enumerate(lines):
         if not line.endswith("\n") and not _is_json_object(line):
             return
-        op = from_json(line)
-        if op.index != number:
-            raise HistoryError(f"line {number + 1} has index {op.index}")
-        yield op
+        yield numbered_json(line, number)
 
 
 def _is_json_object(line: str) -> bool:

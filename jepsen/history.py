@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+TXN = "txn"
+"""What a transaction is called; a line without a function is one."""
+BEFORE_ALL = -(1 << 40)
+"""What is added to a line's number for the unknown one before all of them where it began."""
 SYNC_OPS = 1_000
 """How many operations a crash of the machine may cost; a crash of the process costs none."""
 
@@ -92,22 +96,38 @@ def operations(history: Iterable[Op]) -> list[Operation]:
 
 
 def ended_operations(history: Iterable[Op]) -> Iterator[Operation]:
-    """The clients' operations as they end; those that never do come last. Raises HistoryError."""
+    """The clients' operations as they end; those that never do come last. Raises HistoryError.
+
+    Transactions may be completions alone, without one invocation in the history, as those that are
+    written by hand are. Then all of them have begun before the first of them ends.
+    """
     open_calls: dict[int | str, Op] = {}
+    alone: Op | None = None
+    begun = False
     for op in history:
         if not op.by_client:
             continue
         if op.type is OpType.INVOKE:
             if op.process in open_calls:
                 raise HistoryError(f"op {op.index}: process {op.process} has not finished another")
+            if alone is not None:
+                raise _begun_nothing(alone)
+            begun = True
             open_calls[op.process] = op
         else:
             invoke = open_calls.pop(op.process, None)
+            if invoke is None and (begun or op.f != TXN):
+                raise _begun_nothing(op)
             if invoke is None:
-                raise HistoryError(f"op {op.index}: process {op.process} has begun nothing")
+                alone = alone or op
+                invoke = replace(op, index=op.index + BEFORE_ALL, type=OpType.INVOKE)
             yield Operation(invoke, op)
     for invoke in open_calls.values():
         yield Operation(invoke, None)
+
+
+def _begun_nothing(op: Op) -> HistoryError:
+    return HistoryError(f"op {op.index}: process {op.process} has begun nothing")
 
 
 # --- JSON lines -----------------------------------------------------------------------------------
@@ -166,8 +186,43 @@ def from_json(line: str) -> Op:
             fields.get("key"),
             fields.get("error"),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise HistoryError(f"no operation: {line[:80]!r}: {error}") from None
+    except KeyError as error:
+        raise HistoryError(f"no operation: {line.rstrip()[:80]!r} has no {error}") from None
+    except json.JSONDecodeError as error:
+        why = f"{error.msg} at column {error.colno}"
+        raise HistoryError(f"no operation: {line.rstrip()[:80]!r}: {why}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise HistoryError(f"no operation: {line.rstrip()[:80]!r}: {error}") from None
+
+
+def numbered_json(line: str, number: int) -> Op:
+    """The operation of that line of a file, counted from 0. Raises HistoryError, naming the line.
+
+    Fields that the line lacks, as those that are written by hand do: its index and its time are
+    the number, its process is its own if it is a completion alone, its function is a transaction.
+    """
+    try:
+        op = from_json(line)
+    except HistoryError as error:
+        op = _by_hand(line, number, error)
+    if op.index != number:
+        raise HistoryError(f"line {number + 1} has index {op.index}")
+    return op
+
+
+def _by_hand(line: str, number: int, error: HistoryError) -> Op:
+    try:
+        fields = _decode(line)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or not {"type", "value"} <= fields.keys():
+        raise HistoryError(f"line {number + 1}: {error}") from None
+    begins = fields["type"] == OpType.INVOKE
+    known = {"index": number, "time": number, "f": TXN} | ({} if begins else {"process": number})
+    try:
+        return from_json(json.dumps(known | fields))
+    except HistoryError as other:
+        raise HistoryError(f"line {number + 1}: {other}") from None
 
 
 class HistoryWriter:
@@ -222,10 +277,7 @@ def read_history(path: Path) -> Iterator[Op]:
         for number, line in enumerate(file):
             if not line.endswith("\n"):
                 return
-            op = from_json(line)
-            if op.index != number:
-                raise HistoryError(f"line {number + 1} has index {op.index}")
-            yield op
+            yield numbered_json(line, number)
 
 
 # --- EDN ------------------------------------------------------------------------------------------
@@ -254,21 +306,32 @@ def read_edn(text: str) -> list[Op]:
 
 def _from_map(index: int, fields: Any) -> Op:
     try:
-        value, key, process = fields.get("value"), fields.get("key"), fields["process"]
+        value, key, process = fields.get("value"), fields.get("key"), fields.get("process")
+        kind = OpType(fields["type"])
+        if process is None and kind is not OpType.INVOKE:
+            process = index
         if isinstance(value, _Independent):
             key, value = value
         return Op(
             index,
             int(fields.get("time", index)),
-            process if isinstance(process, int) else str(process),
-            OpType(fields["type"]),
-            str(fields["f"]),
+            process if isinstance(process, int) else _named(process),
+            kind,
+            str(fields.get("f") or TXN),
             value,
             key,
             fields.get("error"),
         )
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise HistoryError(f"operation {index}: {error!r}") from None
+    except KeyError as error:
+        raise HistoryError(f"operation {index} has no {error}") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise HistoryError(f"operation {index}: {error}") from None
+
+
+def _named(process: Any) -> str:
+    if process is None:
+        raise KeyError("process")
+    return str(process)
 
 
 def write_edn(history: Iterable[Op]) -> str:

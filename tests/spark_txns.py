@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.list_append import check_list_append
+from jepsen.checkers.list_append import STRICTEST, check_list_append
 from jepsen.checkers.verdict import verdict_document
 from jepsen.history import Op, OpType
 from tests.spark_equality import quietly, show_differences, write_table
@@ -33,6 +33,8 @@ class _Lists:
         self._rng = rng
         self._lists: dict[str, list[int]] = {key: [] for key in "xyz"[: rng.randint(1, 3)]}
         self._wrong = rng.choice((0.0, 0.02, 0.2))
+        self._unread = rng.choice((0.0, 0.1, 0.6))
+        self._nil = rng.random() < 0.5
         self._values = 0
 
     def asked(self) -> list[list[Any]]:
@@ -47,14 +49,16 @@ class _Lists:
                 micros.append(["append", key, self._values])
         return micros
 
-    def done(self, micro: list[Any]) -> list[Any]:
-        """One of its parts, as it ends."""
+    def done(self, micro: list[Any], later: list[list[Any]]) -> list[Any]:
+        """One of its parts, as it ends; those that come later may be seen already."""
         f, key, value = micro
         mine = self._lists[key]
         fails = self._rng.random() < self._wrong
         if f == "append":
-            mine.append(value)
-            if fails and self._rng.random() < 0.3:
+            # Nobody reads what the rest is read without.
+            if self._rng.random() >= self._unread:
+                mine.append(value)
+            if mine and fails and self._rng.random() < 0.3:
                 mine.pop(self._rng.randrange(len(mine)))
             return micro
         seen = list(mine)
@@ -62,7 +66,9 @@ class _Lists:
             seen = seen[: self._rng.randint(0, len(seen))]
         if fails and self._rng.random() < 0.3:
             self._rng.shuffle(seen)
-        return [f, key, seen]
+        if fails and self._rng.random() < 0.3:
+            seen += [value for other, at, value in later if (other, at) == ("append", key)][:1]
+        return [f, key, None if self._nil and not seen else seen]
 
 
 def random_txns(rng: random.Random) -> list[Op]:
@@ -92,13 +98,15 @@ def random_txns(rng: random.Random) -> list[Op]:
         process = rng.choice(list(open_now))
         kind, asked, left, done = open_now[process]
         while left:
-            done.append(lists.done(left.pop(0)))
+            done.append(lists.done(left.pop(0), left))
             if torn:
                 break
         if left:
             continue
         del open_now[process]
-        note(process, kind, done if kind == "ok" else asked)
+        # What is unknown may tell what it read, too.
+        tells = kind == "ok" or (kind == "info" and len(done) == len(asked) and rng.random() < 0.3)
+        note(process, kind, done if tells else asked)
         if kind == "info":
             process, next_process = next_process, next_process + 1
         free.append(process)
@@ -112,9 +120,9 @@ def _row(name: str, fields: dict[str, Any], lines: Sequence[int]) -> tuple[Any, 
     return name, json.dumps(fields, sort_keys=True), list(lines)
 
 
-def found_in_one_process(history: Sequence[Op]) -> tuple[str, Found]:
+def found_in_one_process(history: Sequence[Op], consistency: str) -> tuple[str, Found]:
     """(verdict, what `jepsen check` finds)."""
-    document = verdict_document(check_list_append(history))
+    document = verdict_document(check_list_append(history, consistency))
     found = []
     for fields in document["anomalies"]:
         name, lines = fields.pop("name"), fields.pop("lines")
@@ -132,6 +140,8 @@ def found_on_spark(
     quietly(["spark", "check", str(path), *words, *options])
     found: dict[str, Found] = {}
     for row in pq.read_table(folder / "anomalies").to_pylist():
+        if row["allowed"]:
+            continue
         name = row["history"].removeprefix(f"{path}:")
         one = _row(row["name"], json.loads(row["detail"]), row["lines"])
         found.setdefault(name, []).append(one)
@@ -143,14 +153,18 @@ def found_on_spark(
 
 
 def compare(
-    histories: Mapping[str, Sequence[Op]], folder: Path, *options: str
+    histories: Mapping[str, Sequence[Op]],
+    folder: Path,
+    *options: str,
+    consistency: str = STRICTEST,
 ) -> tuple[list[str], Counter[str]]:
     """(what differs, how many anomalies of each kind) of the histories."""
     write_table(histories, folder / "txns.parquet")
-    verdicts, found = found_on_spark(folder / "txns.parquet", folder / "found", *options)
+    words = (*options, "--consistency", consistency)
+    verdicts, found = found_on_spark(folder / "txns.parquet", folder / consistency, *words)
     differing, kinds = [], Counter[str]()
     for name, history in histories.items():
-        word, wanted = found_in_one_process(history)
+        word, wanted = found_in_one_process(history, consistency)
         kinds.update(kind for kind, *_ in wanted)
         if (verdicts[name], found.get(name, [])) != (word, wanted):
             differing.append(f"{name}: {word} {wanted}, not {verdicts[name]} {found.get(name)}")

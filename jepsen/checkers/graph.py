@@ -8,25 +8,17 @@ Sources: Adya, "Weak Consistency"; Kingsbury and Alvaro, "Elle"; Tarjan for comp
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jepsen.checkers.verdict import Anomaly
 from jepsen.history import OpType
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from jepsen.history import Operation
 
-ORDERS: Mapping[str, tuple[str, ...]] = {
-    "": (),
-    "-process": ("process",),
-    "-realtime": ("realtime", "process"),
-}
-"""Suffix of an anomaly's name to the order beside the data's own that its cycle may use."""
+DATA = ("ww", "wr", "rw")
 
 
 class Edge(NamedTuple):
@@ -62,35 +54,31 @@ class Graph:
         by_kind = self.edges[source][target]
         return next(by_kind[kind] for kind in kinds if kind in by_kind)
 
-    def without(self, kind: str) -> Graph:
-        """The graph with no edge of that kind."""
-        rest = Graph()
-        for targets in self.edges.values():
-            for by_kind in targets.values():
-                for edge in by_kind.values():
-                    if edge.kind != kind:
-                        rest.add(edge)
-        return rest
-
     def components(self, kinds: Collection[str]) -> list[set[int]]:
         """The sets of two or more vertices that all reach each other by edges of these kinds."""
-        return list(_Tarjan(self, kinds).run())
+        return components(list(self.edges), lambda vertex: self.targets(vertex, kinds))
+
+
+def components(vertices: Iterable[int], targets: Callable[[int], Iterator[int]]) -> list[set[int]]:
+    """The sets of two or more vertices that all reach each other, and single ones that reach
+    themselves in one step."""
+    return list(_Tarjan(targets).run(vertices))
 
 
 class _Tarjan:
     """Strongly connected components, without recursion."""
 
-    def __init__(self, graph: Graph, kinds: Collection[str]) -> None:
-        self._graph = graph
-        self._kinds = kinds
+    def __init__(self, targets: Callable[[int], Iterator[int]]) -> None:
+        self._targets = targets
         self._number: dict[int, int] = {}
         self._low: dict[int, int] = {}
         self._stack: list[int] = []
         self._on_stack: set[int] = set()
+        self._loops: set[int] = set()
 
-    def run(self) -> Iterator[set[int]]:
-        """The components of two vertices or more."""
-        for vertex in list(self._graph.edges):
+    def run(self, vertices: Iterable[int]) -> Iterator[set[int]]:
+        """The components."""
+        for vertex in vertices:
             if vertex not in self._number:
                 yield from self._visit(vertex)
 
@@ -106,18 +94,20 @@ class _Tarjan:
                     self._low[parent] = min(self._low[parent], self._low[vertex])
                 if self._low[vertex] == self._number[vertex]:
                     component = self._leave(vertex)
-                    if len(component) > 1:
+                    if len(component) > 1 or vertex in self._loops:
                         yield component
             elif target not in self._number:
                 work.append((target, self._enter(target)))
             elif target in self._on_stack:
                 self._low[vertex] = min(self._low[vertex], self._number[target])
+                if target == vertex:
+                    self._loops.add(vertex)
 
     def _enter(self, vertex: int) -> Iterator[int]:
         self._number[vertex] = self._low[vertex] = len(self._number)
         self._stack.append(vertex)
         self._on_stack.add(vertex)
-        return self._graph.targets(vertex, self._kinds)
+        return self._targets(vertex)
 
     def _leave(self, vertex: int) -> set[int]:
         component = set()
@@ -127,12 +117,22 @@ class _Tarjan:
         return component
 
 
-def order_edges(mine: Sequence[Operation], vertices: Mapping[int, int]) -> Iterator[Edge]:
-    """The edges of kind `process` and `realtime` between operations.
+def order_edges(
+    mine: Sequence[Operation], vertices: Mapping[int, int], orders: Collection[str]
+) -> Iterator[Edge]:
+    """The edges of kind `process` and `realtime` between operations, of those orders.
 
     `vertices`: index of the invocation to the vertex, of those that are in the graph. Edges that
-    follow from others are left out.
+    follow from others are left out. What ends with unknown outcome may take effect later, so
+    nothing comes after it.
     """
+    if "process" in orders:
+        yield from _process_edges(mine, vertices)
+    if "realtime" in orders:
+        yield from _realtime_edges(mine, vertices)
+
+
+def _process_edges(mine: Sequence[Operation], vertices: Mapping[int, int]) -> Iterator[Edge]:
     last: dict[int | str, int] = {}
     for operation in mine:
         vertex = vertices.get(operation.invoke.index)
@@ -141,8 +141,8 @@ def order_edges(mine: Sequence[Operation], vertices: Mapping[int, int]) -> Itera
         process = operation.invoke.process
         if process in last:
             yield Edge(last[process], vertex, "process")
-        last[process] = vertex
-    yield from _realtime_edges(mine, vertices)
+        if operation.type is OpType.OK:
+            last[process] = vertex
 
 
 def _realtime_edges(mine: Sequence[Operation], vertices: Mapping[int, int]) -> Iterator[Edge]:
@@ -151,7 +151,6 @@ def _realtime_edges(mine: Sequence[Operation], vertices: Mapping[int, int]) -> I
         if operation.invoke.index not in vertices:
             continue
         moments.append((operation.invoke.index, False, operation))
-        # What ends with unknown outcome may take effect later.
         if operation.completion is not None and operation.type is OpType.OK:
             moments.append((operation.completion.index, True, operation))
     moments.sort(key=lambda moment: moment[0])
@@ -167,102 +166,3 @@ def _realtime_edges(mine: Sequence[Operation], vertices: Mapping[int, int]) -> I
         for source in before.pop(vertex):
             frontier.pop(source, None)
         frontier[vertex] = None
-
-
-def find_cycles(graph: Graph, *, with_rw: bool) -> list[Anomaly]:
-    """The cycles by their kinds: G0, G1c and, with `rw` edges, G-single and G2-item.
-
-    Each also as `-process` and `-realtime`, where there is none of its kind without that order. Of
-    each kind one is told for a component.
-    """
-    found: list[Anomaly] = []
-    for suffix, extra in ORDERS.items():
-        told = {anomaly.name for anomaly in found}
-        for name, cycle in _cycles(graph, extra, with_rw=with_rw):
-            if told.isdisjoint((name, f"{name}-process")):
-                found.append(_anomaly(name + suffix, cycle))
-    return found
-
-
-def _cycles(
-    graph: Graph, extra: Sequence[str], *, with_rw: bool
-) -> Iterator[tuple[str, list[Edge]]]:
-    for component in graph.components(("ww", *extra)):
-        cycle = _through(graph, component, ("ww",), ("ww", *extra))
-        if cycle:
-            yield "G0", cycle
-    for component in graph.components(("ww", "wr", *extra)):
-        cycle = _through(graph, component, ("wr",), ("wr", "ww", *extra))
-        if cycle:
-            yield "G1c", cycle
-    if with_rw:
-        for component in graph.components(("ww", "wr", "rw", *extra)):
-            yield from _rw_cycles(graph, component, ("wr", "ww", *extra))
-
-
-def _through(
-    graph: Graph, component: set[int], first: Sequence[str], kinds: Sequence[str]
-) -> list[Edge]:
-    """The shortest cycle that has an edge of the kinds `first`; empty if none has."""
-    best: list[Edge] = []
-    for source in sorted(component):
-        for target in graph.targets(source, first):
-            if target not in component:
-                continue
-            path = _path(graph, component, target, source, kinds)
-            if path and (not best or len(path) < len(best)):
-                best = _edges(graph, [source, *path], (*first, *kinds))
-                if len(best) == 2:
-                    return best
-    return best
-
-
-def _rw_cycles(
-    graph: Graph, component: set[int], others: Sequence[str]
-) -> Iterator[tuple[str, list[Edge]]]:
-    """For the edges `rw`, the cycle through it with the fewest of them; one of each kind."""
-    told: set[str] = set()
-    for source in sorted(component):
-        for target in sorted(graph.targets(source, ("rw",))):
-            if target not in component or len(told) == 2:
-                continue
-            single = _path(graph, component, target, source, others)
-            name = "G-single" if single else "G2-item"
-            if name in told:
-                continue
-            path = single or _path(graph, component, target, source, (*others, "rw"))
-            first = graph.edge(source, target, ("rw",))
-            told.add(name)
-            yield name, [first, *_edges(graph, path, (*others, "rw"))]
-
-
-def _path(
-    graph: Graph, inside: set[int], source: int, target: int, kinds: Collection[str]
-) -> list[int]:
-    """The vertices of a shortest path, both ends included; empty if there is none."""
-    came_from: dict[int, int] = {source: source}
-    queue = deque([source])
-    while queue:
-        vertex = queue.popleft()
-        if vertex == target:
-            path = [vertex]
-            while path[-1] != source:
-                path.append(came_from[path[-1]])
-            return path[::-1]
-        for after in graph.targets(vertex, kinds):
-            if after in inside and after not in came_from:
-                came_from[after] = vertex
-                queue.append(after)
-    return []
-
-
-def _edges(graph: Graph, path: Iterable[int], kinds: Sequence[str]) -> list[Edge]:
-    vertices = list(path)
-    return [graph.edge(source, target, kinds) for source, target in pairwise(vertices)]
-
-
-def _anomaly(name: str, cycle: list[Edge]) -> Anomaly:
-    vertices = [edge.source for edge in cycle]
-    steps = [[edge.kind, *edge.why] for edge in cycle]
-    detail = {"cycle": [*vertices, vertices[0]], "steps": steps}
-    return Anomaly(name, detail, tuple(vertices))

@@ -1,80 +1,128 @@
 """Transactions of appends to lists and reads of whole lists: which isolation do they show?
 
 An operation `txn` has micro-operations `["append", key, value]` and `["r", key, list]` (nil when
-invoked). Every value is appended to a key once. The longest list read of a key is the order of its
-versions, which makes dependencies of transactions inferable.
+invoked; the empty list where the transaction is known to have succeeded). Every value is appended
+to a key once. The longest list read of a key is the order of its versions, which makes dependencies
+of transactions inferable; what was appended and is not in it came after all of it.
 Source: Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations".
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jepsen.checkers.graph import Edge, Graph, find_cycles, order_edges
+from jepsen.checkers.consistency import CONSISTENCY, KAFKA, PROCESS, REALTIME, forbidden, orders
+from jepsen.checkers.cycles import find_cycles
+from jepsen.checkers.graph import DATA, Edge, Graph, order_edges
 from jepsen.checkers.verdict import Anomaly, Verdict, judge
 from jepsen.edn import hashable
-from jepsen.history import Op, Operation, OpType, operations
+from jepsen.history import TXN, Op, Operation, OpType, operations
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-READ_COMMITTED = frozenset({"G1a", "G1b", "G1c", "internal", "duplicate-elements", "unexpected"})
-"""What fails a test of a system that promises no more, besides lists that contradict each other."""
-_ALWAYS = frozenset({"incompatible-order"})
-_KAFKA = frozenset({"G1a", "G1b", "internal", "duplicate-elements", "unexpected", *_ALWAYS})
 NO_READS = "no transaction that read anything has succeeded"
+NO_EDGES = "the transactions have nothing to do with each other: the graph of them is empty"
 MICROS = ("append", "r")
-CONSISTENCY = (
-    "kafka",
-    "read-committed",
-    "serializable",
-    "strong-session-serializable",
-    "strict-serializable",
-)
+STRICTEST = CONSISTENCY[-1]
+_ABORT = "abort"
+"""A micro-operation that asks for the end of the transaction; it says nothing of lists."""
 
 
 @dataclass
 class _Txn:
-    """A transaction that may have taken effect."""
+    """A transaction, or what it did to one key."""
 
     vertex: int
     operation: Operation
-    reads: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
-    """(key, list) of what it saw of others."""
-    appends: dict[Any, list[Any]] = field(default_factory=dict)
-    """Key to the values, in its order."""
-    forgotten: list[tuple[Any, tuple[Any, ...]]] = field(default_factory=list)
-    """(key, list) of the reads that do not end with what it had appended itself."""
+    does: list[tuple[str, Any, Any]] = field(default_factory=list)
+    """(`append`, key, value) and (`r`, key, list), without the reads of which nothing is known."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is known to have taken effect."""
+        return self.operation.type is OpType.OK
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is known to have had none."""
+        return self.operation.type is OpType.FAIL
+
+    def appends(self) -> Iterator[tuple[Any, Any]]:
+        """(key, value) in its order."""
+        return ((key, value) for f, key, value in self.does if f == "append")
+
+    def reads(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+        """(key, list) in its order."""
+        return ((key, seen) for f, key, seen in self.does if f == "r")
 
 
-def check_list_append(history: Sequence[Op], consistency: str = "strict-serializable") -> Verdict:
-    """The verdict for what a system promises: one of CONSISTENCY. Raises HistoryError.
+def check_list_append(history: Sequence[Op], consistency: str = STRICTEST) -> Verdict:
+    """The verdict for what a system promises: one of `CONSISTENCY`. Raises HistoryError.
 
     `kafka`: what is read was committed before; writes of transactions may interleave, so only
     cycles of reads (and of what one process or real time orders) are anomalies. A transaction is
     read as a whole unless another one may lie within it (`_may_lie_within`).
     """
-    mine = [one for one in operations(history) if one.invoke.f == "txn"]
+    mine = [one for one in operations(history) if one.invoke.f == TXN]
     inferred = infer(mine)
-    graph = Graph()
-    for edge in (*inferred.edges, *order_edges(mine, inferred.vertices)):
-        graph.add(edge)
-    found = inferred.anomalies
-    cycles = find_cycles(graph, with_rw=True)
-    if consistency == "kafka":
-        failing = [
-            one
-            for one in found
-            if one.name in _KAFKA and not (one.name == "G1b" and _may_lie_within(one, mine))
-        ]
-        failing += find_cycles(graph.without("ww"), with_rw=False)
-    else:
-        failing = [one for one in [*found, *cycles] if _fails(one.name, consistency)]
-    notes = [one for one in [*found, *cycles] if one not in failing]
+    if inferred.unusable:
+        return judge((), why_unknown=inferred.unusable, transactions=len(mine))
+    graph = _graph(inferred, mine, orders(consistency))
+    cycles = find_cycles(
+        graph, cycle_kinds(consistency), orders(consistency), forbidden(consistency)
+    )
+    failing: list[Anomaly] = []
+    notes: list[Anomaly] = []
+    for one in [*inferred.anomalies, *cycles]:
+        (notes if is_allowed(one, mine, consistency) else failing).append(one)
+    told = {one.name for one in (*failing, *notes)}
+    notes += [one for one in _other_cycles(inferred, mine) if one.name not in told]
     unknown = "" if inferred.reads else NO_READS
+    if not unknown and consistency != KAFKA and not _is_linked(inferred, mine, consistency):
+        unknown = NO_EDGES
     return judge(failing, notes=notes, why_unknown=unknown, transactions=len(mine))
+
+
+def cycle_kinds(consistency: str) -> tuple[str, ...]:
+    """Of `DATA` those that cycles are made of."""
+    return ("wr",) if consistency == KAFKA else DATA
+
+
+def is_allowed(anomaly: Anomaly, mine: Sequence[Operation], consistency: str) -> bool:
+    """Whether the model does not forbid it. `mine`: all operations of its key, at least."""
+    if anomaly.name not in forbidden(consistency):
+        return True
+    half_read = consistency == KAFKA and anomaly.name == "G1b"
+    return half_read and _may_lie_within(anomaly, mine)
+
+
+def _graph(inferred: Inferred, mine: Sequence[Operation], wanted: Sequence[str]) -> Graph:
+    graph = Graph()
+    for edge in (*inferred.edges, *order_edges(mine, inferred.vertices, wanted)):
+        graph.add(edge)
+    return graph
+
+
+def _is_linked(inferred: Inferred, mine: Sequence[Operation], consistency: str) -> bool:
+    """Whether there is an edge at all: Elle's `empty-transaction-graph` is that there is none."""
+    if any(edge.source != edge.target for edge in inferred.edges):
+        return True
+    ok = [one for one in mine if one.type is OpType.OK]
+    if REALTIME in orders(consistency):
+        begun = [one.invoke.index for one in mine if one.completion]
+        return bool(ok) and min(map(_vertex, ok)) < max(begun)
+    processes = [one.invoke.process for one in ok]
+    return PROCESS in orders(consistency) and len(set(processes)) < len(processes)
+
+
+def _other_cycles(inferred: Inferred, mine: Sequence[Operation]) -> list[Anomaly]:
+    """Cycles that a stricter model would have none of."""
+    every = ("process", "realtime")
+    return find_cycles(_graph(inferred, mine, every), DATA, every, forbidden(STRICTEST))
 
 
 def _may_lie_within(torn: Anomaly, mine: Sequence[Operation]) -> bool:
@@ -91,7 +139,7 @@ def _may_lie_within(torn: Anomaly, mine: Sequence[Operation]) -> bool:
         _vertex(one) != writer
         and one.invoke.index < reader
         and (one.type is not OpType.OK or _vertex(one) > begun)
-        and any(f == "append" and hashable(at) == key for f, at, *_ in _micros(one))
+        and any(f == "append" and hashable(at) == key for f, at, *_ in micros_of(one))
         for one in mine
     )
 
@@ -104,166 +152,255 @@ class Inferred(NamedTuple):
     edges: list[Edge]
     """That the data shows; those of orders are for others."""
     vertices: dict[int, int]
-    """Index of the invocation to the vertex."""
+    """Index of the invocation to the vertex, of all that may have taken effect."""
     reads: int
+    """Of those that are known to have succeeded."""
+    unusable: str = ""
+    """Why nothing can be inferred, if so."""
 
 
 def infer(mine: Sequence[Operation]) -> Inferred:
     """Keys have nothing to do with each other: of the parts of transactions that are on one key it
     shows what is on that key. Raises what values of another form raise.
     """
-    txns = [_txn(one) for one in mine if one.type is not OpType.FAIL]
-    failed = [_txn(one) for one in mine if one.type is OpType.FAIL]
-    reads = [
-        (txn, key, seen)
-        for txn in txns
-        if txn.operation.type is OpType.OK
-        for key, seen in txn.reads
-    ]
-    found = [anomaly for txn in txns for anomaly in _internal(txn)]
-    found += _dirty_reads(txns, failed, reads)
-    orders, wrong = _version_orders(reads)
-    writers = _writers(txns)
-    edges = list(_edges(writers, reads, orders))
-    return Inferred([*found, *wrong], edges, _vertices(txns, writers, orders), len(reads))
+    every = [_txn(one) for one in mine]
+    unusable = _unusable(mine, every)
+    txns = [txn for txn in every if not txn.failed]
+    vertices = {txn.operation.invoke.index: txn.vertex for txn in txns}
+    reads = sum(1 for txn in txns if txn.ok for _ in txn.reads())
+    if unusable:
+        return Inferred([], [], vertices, reads, unusable)
+    longest = _longest(txns)
+    found = [anomaly for txn in txns if txn.ok for anomaly in _alone(txn)]
+    found += _unclean_reads(every)
+    found += _lost_updates(txns)
+    found += _disorder(txns, longest)
+    found += _dirty_updates(every)
+    return Inferred(found, list(_edges(txns, longest)), vertices, reads)
 
 
-def _fails(name: str, consistency: str) -> bool:
-    base = name.removesuffix("-process").removesuffix("-realtime")
-    if name in _ALWAYS or name in READ_COMMITTED or name == "G0":
-        return True
-    match consistency:
-        case "read-committed":
-            return False
-        case "serializable":
-            return base == name
-        case "strong-session-serializable":
-            return not name.endswith("-realtime")
-    return True
+def _unusable(mine: Sequence[Operation], txns: Sequence[_Txn]) -> str:
+    other = unusable_micros([one for operation in mine for one in micros_of(operation)])
+    if other:
+        return other
+    counts = Counter(append for txn in txns for append in txn.appends())
+    twice = [append for append, count in counts.items() if count > 1]
+    if twice:
+        key, value = min(twice, key=repr)
+        return f"{value!r} is appended to {key!r} more than once: what a read saw cannot be told"
+    return ""
+
+
+def unusable_micros(micros: Iterable[Any]) -> str:
+    """Why nothing can be inferred from such micro-operations; empty if it can."""
+    other = {str(one[0]) for one in micros} - {*MICROS, _ABORT}
+    return f"transactions of lists append and read (r), but here is {min(other)}" if other else ""
 
 
 def _vertex(operation: Operation) -> int:
     return (operation.completion or operation.invoke).index
 
 
-def _micros(operation: Operation) -> list[Any]:
-    """What it did, or was to do where nobody knows."""
-    completion = operation.completion
-    done = completion is not None and completion.type is OpType.OK
-    micro = (completion if completion is not None and done else operation.invoke).value
-    return [one for one in micro if one[0] in MICROS]
+def micros_of(operation: Operation) -> list[Any]:
+    """What it did, or was to do where nobody knows.
+
+    What has failed or is unknown may tell what it read, too. It does so if it tells all that it was
+    to append.
+    """
+    asked, completion = operation.invoke.value, operation.completion
+    if completion is None:
+        return list(asked)
+    told = completion.value
+    if completion.type is OpType.OK:
+        return list(told)
+    is_whole = isinstance(told, list | tuple) and all(
+        one in told for one in asked if one[0] == "append"
+    )
+    return list(told if is_whole else asked)
 
 
 def _txn(operation: Operation) -> _Txn:
-    """Reads of a transaction are told without what it has appended before them itself."""
     txn = _Txn(_vertex(operation), operation)
-    for f, raw_key, value in _micros(operation):
-        key = hashable(raw_key)
+    for f, *rest in micros_of(operation):
         if f == "append":
-            txn.appends.setdefault(key, []).append(hashable(value))
-        elif value is not None:
-            seen = tuple(hashable(one) for one in value)
-            own = txn.appends.get(key, [])
-            if own and list(seen[-len(own) :]) != own:
-                txn.forgotten.append((key, seen))
-            elif own:
-                seen = seen[: -len(own)]
-            txn.reads.append((key, seen))
+            key, value = rest
+            txn.does.append((f, hashable(key), hashable(value)))
+        elif f == "r":
+            key, *seen = rest
+            value = seen[0] if seen else None
+            if value is not None or txn.ok:
+                txn.does.append((f, hashable(key), tuple(map(hashable, value or ()))))
     return txn
 
 
-def _internal(txn: _Txn) -> Iterator[Anomaly]:
-    """A transaction must see its own appends, and the same list of others' at each read."""
-    if txn.operation.type is not OpType.OK:
-        return
-    for key, seen in txn.forgotten:
-        detail = {"key": key, "found": seen, "own": txn.appends[key]}
-        yield Anomaly("internal", detail, (txn.vertex,))
-    before: dict[Any, tuple[Any, ...]] = {}
-    for key, seen in txn.reads:
-        if key in before and before[key] != seen:
-            detail = {"key": key, "expected": before[key], "found": seen}
-            yield Anomaly("internal", detail, (txn.vertex,))
-        before.setdefault(key, seen)
+# --- what a transaction shows by itself -----------------------------------------------------------
 
 
-_Reads = list[tuple[_Txn, Any, tuple[Any, ...]]]
-
-
-def _dirty_reads(txns: list[_Txn], failed: list[_Txn], reads: _Reads) -> Iterator[Anomaly]:
-    """G1a: what failed is read. G1b: what is read was not yet the last word of its writer."""
-    aborted = {(key, v): t for t in failed for key, vs in t.appends.items() for v in vs}
-    writers = _writers(txns)
-    for reader, key, seen in reads:
-        for value in seen:
-            if (key, value) in aborted and (key, value) not in writers:
-                ops = (aborted[key, value].vertex, reader.vertex)
-                yield Anomaly("G1a", {"key": key, "value": value}, ops)
-            elif (key, value) not in writers:
-                yield Anomaly("unexpected", {"key": key, "value": value}, (reader.vertex,))
-        writer = writers.get((key, seen[-1])) if seen else None
-        if writer is not None and writer is not reader and writer.appends[key][-1] != seen[-1]:
-            detail = {"key": key, "value": seen[-1]}
-            yield Anomaly("G1b", detail, (writer.vertex, reader.vertex))
-
-
-def _writers(txns: Iterable[_Txn]) -> _Writers:
-    return {(key, v): txn for txn in txns for key, vs in txn.appends.items() for v in vs}
-
-
-def _version_orders(reads: _Reads) -> tuple[dict[Any, tuple[Any, ...]], list[Anomaly]]:
-    """The longest list of each key, and what contradicts it."""
-    longest: dict[Any, tuple[_Txn, tuple[Any, ...]]] = {}
-    wrong = []
-    for txn, key, seen in reads:
-        if len(seen) > len(longest.get(key, (txn, ()))[1]):
-            longest[key] = (txn, seen)
-    for txn, key, seen in reads:
-        if len(set(seen)) < len(seen):
-            detail = {
-                "key": key,
-                "values": sorted({v for v in seen if seen.count(v) > 1}, key=repr),
-            }
-            wrong.append(Anomaly("duplicate-elements", detail, (txn.vertex,)))
-        other, order = longest.get(key, (txn, ()))
-        if order[: len(seen)] != seen:
-            detail = {"key": key, "values": [list(seen), list(order)]}
-            wrong.append(Anomaly("incompatible-order", detail, (txn.vertex, other.vertex)))
-    return {key: tuple(dict.fromkeys(seen)) for key, (_, seen) in longest.items()}, wrong
-
-
-_Orders = dict[Any, tuple[Any, ...]]
-_Writers = dict[tuple[Any, Any], _Txn]
-
-
-def _vertices(txns: list[_Txn], writers: _Writers, orders: _Orders) -> dict[int, int]:
-    """What nobody knows to have happened is a vertex only if somebody saw it."""
-    seen = {
-        writers[key, value].vertex
-        for key, order in orders.items()
-        for value in order
-        if (key, value) in writers
-    }
-    return {
-        txn.operation.invoke.index: txn.vertex
-        for txn in txns
-        if txn.operation.type is OpType.OK or txn.vertex in seen
-    }
-
-
-def _edges(writers: _Writers, reads: _Reads, orders: _Orders) -> Iterator[Edge]:
-    for key, order in orders.items():
-        for before, after in pairwise(order):
-            one, other = writers.get((key, before)), writers.get((key, after))
-            if one and other:
-                yield Edge(one.vertex, other.vertex, "ww", (key, before, after))
-    for reader, key, seen in reads:
-        order = orders.get(key, ())
-        if order[: len(seen)] != seen:
+def _alone(txn: _Txn) -> Iterator[Anomaly]:
+    """`internal`: it does not see what it has read or appended itself. `future-read`: it sees what
+    it appends later. One of each for a key at most."""
+    told: set[Any] = set()
+    known: dict[Any, tuple[bool, tuple[Any, ...]]] = {}
+    for f, key, value in txn.does:
+        whole, expected = known.get(key, (False, ()))
+        if f == "append":
+            known[key] = (whole, (*expected, value))
             continue
-        writer = writers.get((key, seen[-1])) if seen else None
-        if writer:
-            yield Edge(writer.vertex, reader.vertex, "wr", (key, seen[-1]))
-        overwriter = writers.get((key, order[len(seen)])) if len(seen) < len(order) else None
-        if overwriter:
-            yield Edge(reader.vertex, overwriter.vertex, "rw", (key, order[len(seen)]))
+        wrong = value != expected if whole else value[len(value) - len(expected) :] != expected
+        if not whole and len(expected) > len(value):
+            wrong = True
+        if wrong and key not in told:
+            told.add(key)
+            detail = {"key": key, "expected": expected, "found": value, "whole": whole}
+            yield Anomaly("internal", detail, (txn.vertex,))
+        known[key] = (True, value)
+    yield from _future_reads(txn)
+
+
+def _future_reads(txn: _Txn) -> Iterator[Anomaly]:
+    seen: dict[Any, set[Any]] = {}
+    told: set[Any] = set()
+    for f, key, value in txn.does:
+        if f == "r":
+            seen.setdefault(key, set()).update(value)
+        elif value in seen.get(key, ()) and key not in told:
+            told.add(key)
+            yield Anomaly("future-read", {"key": key, "value": value}, (txn.vertex,))
+
+
+# --- what reads show of who appended --------------------------------------------------------------
+
+
+def _unclean_reads(every: Sequence[_Txn]) -> Iterator[Anomaly]:
+    """`G1a`: what failed is read. `G1b`: what is read was not yet the last word of its writer.
+    `garbage-read`: nobody has appended it."""
+    writers = {append: txn for txn in every for append in txn.appends()}
+    last = {(txn.vertex, key): value for txn in every for key, value in txn.appends()}
+    for reader in every:
+        for key, seen in reader.reads() if reader.ok else ():
+            for value in seen:
+                writer = writers.get((key, value))
+                detail = {"key": key, "value": value}
+                if writer is None:
+                    yield Anomaly("garbage-read", detail, (reader.vertex,))
+                elif writer.failed:
+                    yield Anomaly("G1a", detail, (writer.vertex, reader.vertex))
+            end = writers.get((key, seen[-1])) if seen else None
+            if end and end is not reader and last[end.vertex, key] != seen[-1]:
+                detail = {"key": key, "value": seen[-1]}
+                yield Anomaly("G1b", detail, (end.vertex, reader.vertex))
+
+
+def _lost_updates(txns: Sequence[_Txn]) -> Iterator[Anomaly]:
+    """Several transactions that have succeeded read the same list, and each appended to it."""
+    by_read: dict[tuple[Any, tuple[Any, ...]], list[int]] = {}
+    for txn in txns:
+        if not txn.ok:
+            continue
+        first: dict[Any, tuple[Any, ...]] = {}
+        written: set[Any] = set()
+        for f, key, value in txn.does:
+            if f == "r":
+                first.setdefault(key, value)
+            elif key in first and key not in written:
+                written.add(key)
+                by_read.setdefault((key, first[key]), []).append(txn.vertex)
+    for (key, seen), vertices in by_read.items():
+        if len(vertices) > 1:
+            detail = {"key": key, "value": seen}
+            yield Anomaly("lost-update", detail, tuple(sorted(vertices)))
+
+
+# --- what reads show of the order of versions -----------------------------------------------------
+
+_Longest = dict[Any, tuple[int, tuple[Any, ...]]]
+"""Key to (who read it, the longest list)."""
+
+
+def _longest(txns: Iterable[_Txn]) -> _Longest:
+    longest: _Longest = {}
+    for txn in txns:
+        for key, seen in txn.reads():
+            if len(seen) > len(longest.get(key, (0, ()))[1]):
+                longest[key] = (txn.vertex, seen)
+    return longest
+
+
+def _versions(longest: _Longest) -> dict[Any, tuple[Any, ...]]:
+    return {key: tuple(dict.fromkeys(seen)) for key, (_, seen) in longest.items()}
+
+
+def _disorder(txns: Sequence[_Txn], longest: _Longest) -> Iterator[Anomaly]:
+    """`duplicate-elements` of a list, and `incompatible-order`: lists that contradict each other.
+
+    Each list of a key that is not as the longest begins is told once.
+    """
+    told = set()
+    for txn in txns:
+        for key, seen in txn.reads():
+            if len(set(seen)) < len(seen):
+                twice = sorted({v for v in seen if seen.count(v) > 1}, key=repr)
+                detail = {"key": key, "values": twice}
+                yield Anomaly("duplicate-elements", detail, (txn.vertex,))
+            other, order = longest.get(key, (txn.vertex, ()))
+            if order[: len(seen)] != seen and (key, seen) not in told:
+                told.add((key, seen))
+                detail = {"key": key, "values": [list(seen), list(order)]}
+                yield Anomaly("incompatible-order", detail, (txn.vertex, other))
+
+
+def _dirty_updates(every: Sequence[_Txn]) -> Iterator[Anomaly]:
+    """What failed lies below what has succeeded; transactions of unknown outcome may be between."""
+    writers = {append: txn for txn in every for append in txn.appends()}
+    for key, order in _versions(_longest(every)).items():
+        failed: _Txn | None = None
+        values: list[Any] = []
+        for value in order:
+            writer = writers.get((key, value))
+            values.append(value)
+            if writer is None:
+                continue
+            if writer.failed and failed is None:
+                failed, values = writer, [value]
+            elif writer.ok:
+                if failed is not None:
+                    detail = {"key": key, "values": values}
+                    yield Anomaly("dirty-update", detail, (failed.vertex, writer.vertex))
+                failed = None
+
+
+def _edges(txns: Sequence[_Txn], longest: _Longest) -> Iterator[Edge]:
+    """`ww`, `wr` and `rw`. What nobody read comes after the last version that somebody read."""
+    writers = {append: txn for txn in txns for append in txn.appends()}
+    readers: dict[tuple[Any, Any], dict[int, None]] = {}
+    for txn in txns:
+        for key, seen in txn.reads():
+            readers.setdefault((key, seen[-1:]), {})[txn.vertex] = None
+            yield from _wr_edges(txn, key, seen, writers)
+    versions = _versions(longest)
+    before = {
+        (key, value): (earlier,)
+        for key, order in versions.items()
+        for earlier, value in pairwise(order)
+    }
+    before |= {(key, order[0]): () for key, order in versions.items() if order}
+    for txn in txns:
+        for key, value in txn.appends():
+            earlier = before.get((key, value), versions.get(key, ())[-1:])
+            writer = writers.get((key, *earlier)) if earlier else None
+            if writer:
+                yield Edge(writer.vertex, txn.vertex, "ww", (key, *earlier, value))
+            for reader in readers.get((key, earlier), ()):
+                yield Edge(reader, txn.vertex, "rw", (key, value))
+
+
+def _wr_edges(
+    txn: _Txn, key: Any, seen: tuple[Any, ...], writers: dict[tuple[Any, Any], _Txn]
+) -> Iterator[Edge]:
+    """It read what the last writer but itself has appended."""
+    for value in reversed(seen):
+        writer = writers.get((key, value))
+        if writer is not txn:
+            if writer:
+                yield Edge(writer.vertex, txn.vertex, "wr", (key, value))
+            return

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jepsen import edn
+from jepsen.checkers.consistency import CONSISTENCY
 from jepsen.checkers.linearizable import Budget
-from jepsen.checkers.list_append import CONSISTENCY
 from jepsen.checkers.registry import CHECKER_NAMES, LINEARIZABLE, MODELS, checker_named, model_named
 from jepsen.checkers.verdict import WORDS, Verdict, merge_valid, verdict_document
 from jepsen.cli.output import (

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jepsen.checkers.consistency import CONSISTENCY
 from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
 from jepsen.checkers.registry import LINEARIZABLE, MODELS, TRACE
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
@@ -93,6 +95,9 @@ def check(
         ),
     ] = None,
     scratch: ScratchOption = None,
+    consistency: Annotated[
+        str, typer.Option(metavar="|".join(CONSISTENCY), help="What list-append must keep.")
+    ] = CONSISTENCY[-1],
     time_limit: TimeLimitOption = 300.0,
     memory: MemoryOption = 1024,
     shown: Annotated[
@@ -105,6 +110,7 @@ def check(
     stderr, or with `--print json` all into one document. Exit status as for `jepsen check`.
     """
     asked = _asked(checker, model, failures)
+    one_of("--consistency", consistency, CONSISTENCY)
     if output is not None and output.exists():
         raise InputError(f"--output {output}: it is there already; name a folder to be made")
     from jepsen.spark.session import spark_session
@@ -116,7 +122,7 @@ def check(
         from jepsen.spark.check import check as judge
         from jepsen.spark.series import read_series
 
-        question = _question(asked, time_limit, memory)
+        question = replace(_question(asked, time_limit, memory), consistency=consistency)
         kept = Path(folder) / "kept" if output is None else output
         # What servers tell has no latency.
         with_series = output is not None and checker != TRACE

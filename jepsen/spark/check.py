@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
 
+from jepsen.checkers.consistency import CONSISTENCY
 from jepsen.checkers.linearizable import Budget
 from jepsen.checkers.registry import LINEARIZABLE, TRACE, checker_named, model_named
 from jepsen.checkers.verdict import Anomaly, Verdict
@@ -45,6 +46,8 @@ class Question:
     model: str = "cas-register"
     initial: Any = None
     limits: Limits = field(default_factory=Limits)
+    consistency: str = CONSISTENCY[-1]
+    """What transactions on lists must keep."""
 
     @property
     def by_key(self) -> bool:
@@ -98,7 +101,7 @@ def _found(histories: Histories, question: Question, scratch: Path) -> Findings:
     if question.checker == KAFKA_LOG:
         return check_log(histories, scratch)
     if question.checker == LIST_APPEND:
-        return check_cycles(histories, scratch)
+        return check_cycles(histories, scratch, question.consistency)
     if question.checker == LINEARIZABLE:
         rows = check_linearizable(
             histories, question.model, question.initial, question.limits, scratch

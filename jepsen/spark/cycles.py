@@ -10,15 +10,26 @@ and a cycle lies within one stretch of time that they cover without a gap. SQL m
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from jepsen.checkers.graph import Edge, Graph, find_cycles, order_edges
-from jepsen.checkers.list_append import MICROS, NO_READS, infer
+from jepsen.checkers.consistency import CYCLES, KAFKA, PROCESS, forbidden, orders
+from jepsen.checkers.cycles import find_cycles
+from jepsen.checkers.graph import Edge, Graph, order_edges
+from jepsen.checkers.list_append import (
+    NO_EDGES,
+    NO_READS,
+    cycle_kinds,
+    infer,
+    is_allowed,
+    micros_of,
+    unusable_micros,
+)
 from jepsen.edn import hashable
-from jepsen.history import Op, Operation, OpType
+from jepsen.history import TXN, Op, Operation, OpType
 from jepsen.spark.findings import Findings, kept, refuse
 from jepsen.spark.schema import READ_COLUMNS, operations_of, text_of, value_of
 from jepsen.spark.search import ROWS_A_BATCH, anomaly_row, grouped
@@ -33,7 +44,8 @@ if TYPE_CHECKING:
     from jepsen.checkers.verdict import Anomaly
     from jepsen.spark.loading import Histories
 
-EDGE, ANOMALY, READ, REFUSED = "edge", "anomaly", "read", "refused"
+EDGE, ANOMALY, ALLOWED, READ = "edge", "anomaly", "allowed", "read"
+UNUSABLE, REFUSED = "unusable", "refused"
 SHOWN = pa.schema(
     [
         pa.field("history", pa.string(), nullable=False),
@@ -61,7 +73,7 @@ _PLACED = "history, stretch, at, complete_index, process, type, lines, kind, why
 _STRETCHES = f"""
 WITH edges AS (
     SELECT history, begun[0] AS begun, begun[1] AS target, lines, name AS kind, detail AS why
-    FROM {{shown}} WHERE what = '{EDGE}'
+    FROM {{shown}} WHERE what = '{EDGE}' AND array_contains(:kinds, name)
 ), marks AS (
     SELECT history, target AS at, begun AS reach, 0 AS place, CAST(NULL AS long) AS complete_index,
         CAST(NULL AS long) AS process, '' AS type, array() AS lines, '' AS kind, '' AS why
@@ -84,64 +96,107 @@ WITH edges AS (
 SELECT {_PLACED} FROM placed WHERE place > 0 AND at <= cover
 """
 _ANOMALIES = f"""
-WITH found AS (
-    SELECT *, regexp_replace(name, '-(process|realtime)$', '') AS plain FROM {{cycles}}
-), names AS (
-    SELECT DISTINCT history, name AS other, plain AS plain FROM found
-)
-SELECT history, key, name, detail, lines, false AS allowed FROM found LEFT ANTI JOIN names
-ON found.history = names.history AND found.plain = names.plain AND found.name <> other
-    AND (other = names.plain OR name = concat(names.plain, '-realtime'))
-UNION ALL SELECT history, key, name, detail, lines, false FROM {{shown}} WHERE what = '{ANOMALY}'
+SELECT history, key, name, detail, lines, array_contains(:allowed, name) AS allowed
+FROM {{cycles}}
+UNION ALL SELECT history, key, name, detail, lines, what = '{ALLOWED}' FROM {{shown}}
+WHERE what IN ('{ANOMALY}', '{ALLOWED}')
 """
 _VERDICTS = f"""
 WITH told AS (
     SELECT history, count_if(f = 'txn') AS operations FROM {{operations}} GROUP BY history
 ), wrong AS (
-    SELECT DISTINCT history, true AS wrong FROM {{anomalies}}
+    SELECT DISTINCT history, true AS wrong FROM {{anomalies}} WHERE NOT allowed
 ), seen AS (
-    SELECT DISTINCT history, true AS seen FROM {{shown}} WHERE what = '{READ}'
+    SELECT history, bool_or(what = '{READ}') AS seen, bool_or(what = '{EDGE}') AS linked,
+        min(detail) FILTER (WHERE what = '{UNUSABLE}') AS unusable
+    FROM {{shown}} GROUP BY history
+), ordered AS (
+    SELECT DISTINCT history, true AS ordered FROM (
+        SELECT history FROM {{operations}} WHERE f = '{TXN}' AND complete_index IS NOT NULL
+        GROUP BY history, CASE WHEN :order = '{PROCESS}' THEN process END
+        HAVING CASE WHEN :order = '{PROCESS}' THEN count_if(type = 'ok') > 1
+            ELSE min(complete_index) FILTER (WHERE type = 'ok') < max(invoke_index) END
+    ) WHERE :order <> ''
+), reasons AS (
+    SELECT told.history, operations, coalesce(wrong, false) AS wrong, CASE
+        WHEN unusable IS NOT NULL THEN unusable
+        WHEN NOT coalesce(seen, false) THEN '{NO_READS}'
+        WHEN :edges AND NOT coalesce(linked, false) AND ordered IS NULL THEN '{NO_EDGES}'
+        ELSE '' END AS why
+    FROM told LEFT JOIN wrong ON told.history = wrong.history
+    LEFT JOIN seen ON told.history = seen.history
+    LEFT JOIN ordered ON told.history = ordered.history
 )
-SELECT told.history, '{NO_KEY}' AS key, operations, 'stretches' AS method,
-    CASE WHEN wrong THEN 'false' WHEN seen THEN 'true' ELSE 'unknown' END AS valid,
-    CASE WHEN wrong OR seen THEN '' ELSE '{NO_READS}' END AS why_unknown
-FROM told LEFT JOIN wrong ON told.history = wrong.history
-LEFT JOIN seen ON told.history = seen.history
+SELECT history, '{NO_KEY}' AS key, operations, 'stretches' AS method,
+    CASE WHEN wrong THEN 'false' WHEN why = '' THEN 'true' ELSE 'unknown' END AS valid,
+    CASE WHEN wrong THEN '' ELSE why END AS why_unknown
+FROM reasons
 """
 
 
-def check_cycles(histories: Histories, scratch: Path) -> Findings:
-    """All that `check_list_append` finds of what is strictly serializable; a verdict a history.
+def check_cycles(histories: Histories, scratch: Path, consistency: str) -> Findings:
+    """All that `check_list_append` finds but what a stricter model forbids; a verdict a history.
 
     Raises InputError for other operations.
     """
     operations = histories.operations
     spark = operations.sparkSession
-    parts = operations.where("f = 'txn'").select(*READ_COLUMNS)
+    parts = operations.where(f"f = '{TXN}'").select(*READ_COLUMNS)
     together = (
         parts.mapInArrow(_parts, parts.schema)
         .repartition("history", "key")
         .sortWithinPartitions("history", "key", "invoke_index")
     )
-    shown = kept(together.mapInArrow(_inferred, SHOWN_SQL), scratch / "shown")
+    inferred = together.mapInArrow(partial(_inferred, consistency=consistency), SHOWN_SQL)
+    shown = kept(inferred, scratch / "shown")
     refuse(shown.where(f"what = '{REFUSED}'").selectExpr("history", "detail AS refused"))
-    anomalies = kept(cycles_of(shown, operations, scratch), scratch / "found")
-    verdicts = spark.sql(_VERDICTS, operations=operations, anomalies=anomalies, shown=shown)
+    # Where values are not unique, nothing that another key shows is certain.
+    usable = shown.join(
+        shown.where(f"what = '{UNUSABLE}'").select("history"), "history", "left_anti"
+    ).select(*SHOWN.names)
+    cycles = Cycles(cycle_kinds(consistency), orders(consistency), forbidden(consistency))
+    anomalies = kept(cycles_of(usable, operations, scratch, cycles), scratch / "found")
+    verdicts = spark.sql(
+        _VERDICTS,
+        {"order": orders(consistency)[-1] if cycles.orders else "", "edges": consistency != KAFKA},
+        operations=operations,
+        anomalies=anomalies,
+        shown=shown,
+    )
     return Findings(verdicts, anomalies)
 
 
-def cycles_of(shown: DataFrame, operations: DataFrame, scratch: Path) -> DataFrame:
+class Cycles(NamedTuple):
+    """Which cycles are looked for."""
+
+    kinds: tuple[str, ...]
+    """Of their edges, those of the data."""
+    orders: tuple[str, ...]
+    forbidden: frozenset[str]
+    """The names of those that are wrong."""
+
+    @property
+    def names(self) -> list[str]:
+        """Of all that may be found."""
+        return [f"{name}{suffix}" for name in CYCLES for suffix in ("", "-process", "-realtime")]
+
+
+def cycles_of(shown: DataFrame, operations: DataFrame, scratch: Path, wanted: Cycles) -> DataFrame:
     """The anomalies (`FOUND`) of rows of `SHOWN`, and the cycles that their edges make.
 
     `operations`: of the columns of `OPERATIONS` those that transactions and their order have.
     """
     spark = shown.sparkSession
-    stretches = spark.sql(_STRETCHES, shown=shown, operations=operations)
+    stretches = spark.sql(
+        _STRETCHES, {"kinds": list(wanted.kinds)}, shown=shown, operations=operations
+    )
     ordered = stretches.repartition("history", "stretch").sortWithinPartitions(
         "history", "stretch", "at", "kind"
     )
-    cycles = kept(ordered.mapInArrow(_cycles, _FOUND_SQL), scratch / "cycles")
-    return spark.sql(_ANOMALIES, cycles=cycles, shown=shown)
+    found = ordered.mapInArrow(partial(_cycles, wanted=wanted), _FOUND_SQL)
+    cycles = kept(found, scratch / "cycles")
+    allowed = [name for name in wanted.names if name not in wanted.forbidden]
+    return spark.sql(_ANOMALIES, {"allowed": allowed}, cycles=cycles, shown=shown)
 
 
 # --- what transactions did to each key ------------------------------------------------------------
@@ -159,11 +214,12 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _by_key(operation: Operation) -> Iterator[dict[str, str]]:
     try:
-        micros = operation.value if operation.type is OpType.OK else operation.invoke.value
         by_key: dict[str, list[Any]] = {}
-        for micro in micros:
-            if micro[0] in MICROS:
-                by_key.setdefault(text_of(hashable(micro[1])), []).append(micro)
+        for micro in micros_of(operation):
+            # What is no micro-operation of lists is told by the key that stands for none.
+            other = unusable_micros([micro])
+            key = text_of(hashable(micro[1])) if len(micro) > 1 and not other else NO_KEY
+            by_key.setdefault(key, []).append(micro)
     except (ValueError, TypeError, IndexError, KeyError) as error:
         why = str(error) or "its values are others"
         yield {"key": NO_KEY, "f": REFUSED, "argument": text_of(why), "result": text_of(why)}
@@ -173,12 +229,12 @@ def _by_key(operation: Operation) -> Iterator[dict[str, str]]:
         yield {"key": key, "argument": text, "result": text}
 
 
-def _inferred(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _inferred(batches: Iterable[pa.RecordBatch], consistency: str) -> Iterator[pa.RecordBatch]:
     none = {"lines": [], "begun": [], "name": "", "detail": ""}
     rows = (
         {"history": history, "key": key} | none | row
         for (history, _, key), mine in grouped(batches)
-        for row in _rows(mine)
+        for row in _rows(mine, consistency)
     )
     return _in_batches(rows, SHOWN)
 
@@ -188,7 +244,7 @@ def _in_batches(rows: Iterator[dict[str, Any]], schema: pa.Schema) -> Iterator[p
         yield pa.RecordBatch.from_pylist(some, schema)
 
 
-def _rows(mine: list[Operation]) -> Iterator[dict[str, Any]]:
+def _rows(mine: list[Operation], consistency: str) -> Iterator[dict[str, Any]]:
     refused = next((one for one in mine if one.invoke.f == REFUSED), None)
     if refused is not None:
         yield {"what": REFUSED, "detail": refused.invoke.value}
@@ -199,10 +255,13 @@ def _rows(mine: list[Operation]) -> Iterator[dict[str, Any]]:
         yield {"what": REFUSED, "detail": str(error) or "its values are others"}
         return
     begun = {vertex: invoked for invoked, vertex in found.vertices.items()}
+    if found.unusable:
+        yield {"what": UNUSABLE, "detail": found.unusable}
     if found.reads:
         yield {"what": READ}
     for anomaly in found.anomalies:
-        yield {"what": ANOMALY, **_shown(anomaly)}
+        allowed = is_allowed(anomaly, mine, consistency)
+        yield {"what": ALLOWED if allowed else ANOMALY, **_shown(anomaly)}
     for edge in found.edges:
         if edge.source != edge.target:
             ends = [edge.source, edge.target]
@@ -240,17 +299,17 @@ class _Mark(NamedTuple):
         return Edge(source, target, self.kind, hashable(value_of(self.why)))
 
 
-def _cycles(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return _in_batches(_cycle_rows(batches), _FOUND)
+def _cycles(batches: Iterable[pa.RecordBatch], wanted: Cycles) -> Iterator[pa.RecordBatch]:
+    return _in_batches(_cycle_rows(batches, wanted), _FOUND)
 
 
-def _cycle_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def _cycle_rows(batches: Iterable[pa.RecordBatch], wanted: Cycles) -> Iterator[dict[str, Any]]:
     rows = (_Mark(**row) for batch in batches for row in batch.to_pylist())
     for (history, _), mine in groupby(rows, key=lambda row: (row.history, row.stretch)):
         marks = list(mine)
         begun = [_operation(mark) for mark in marks if not mark.kind]
         edges = sorted((mark for mark in marks if mark.kind), key=lambda mark: mark.lines)
-        for cycle in _within(begun, [mark.edge for mark in edges]):
+        for cycle in _within(begun, [mark.edge for mark in edges], wanted):
             yield {"history": history, "key": NO_KEY, **_shown(cycle)}
 
 
@@ -262,7 +321,7 @@ def _operation(mark: _Mark) -> Operation:
     return Operation(invoke, Op(mark.complete_index, 0, process, OpType(mark.type), "txn"))
 
 
-def _within(mine: list[Operation], edges: list[Edge]) -> list[Anomaly]:
+def _within(mine: list[Operation], edges: list[Edge], wanted: Cycles) -> list[Anomaly]:
     """The cycles of a stretch. Edges that leave it are part of none."""
     known = {end for edge in edges for end in (edge.source, edge.target)}
     vertices = {}
@@ -275,6 +334,6 @@ def _within(mine: list[Operation], edges: list[Edge]) -> list[Anomaly]:
     for edge in edges:
         if edge.source in inside and edge.target in inside:
             graph.add(edge)
-    for edge in order_edges(mine, vertices):
+    for edge in order_edges(mine, vertices, wanted.orders):
         graph.add(edge)
-    return find_cycles(graph, with_rw=True)
+    return find_cycles(graph, wanted.kinds, wanted.orders, wanted.forbidden)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from jepsen.spark.cycles import EDGE, SHOWN, cycles_of
+from jepsen.checkers.kafka.check import KINDS, ORDERS, WRONG
+from jepsen.spark.cycles import EDGE, SHOWN, Cycles, cycles_of
 from jepsen.spark.schema import text_of, value_of
 from jepsen.spark.search import ROWS_A_BATCH
 
@@ -39,7 +40,7 @@ FROM {{shown}} WHERE what = '{VERTEX}'
 def log_cycles(shown: DataFrame, scratch: Path) -> DataFrame:
     """The cycles (`FOUND`) that the rows of `graph_rows` make."""
     operations = shown.sparkSession.sql(_OPERATIONS, shown=shown)
-    return cycles_of(shown, operations, scratch)
+    return cycles_of(shown, operations, scratch, Cycles(KINDS, ORDERS, frozenset(WRONG)))
 
 
 # --- in tasks -------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jepsen.checkers.graph import Edge, Graph, find_cycles, order_edges
+from jepsen.checkers.consistency import PROCESS, REALTIME
+from jepsen.checkers.cycles import find_cycles
+from jepsen.checkers.graph import Edge, Graph, order_edges
 from jepsen.checkers.kafka import anomalies
 from jepsen.checkers.kafka.log import Logs
 from jepsen.checkers.kafka.offsets import offset_regressions
@@ -16,13 +18,17 @@ if TYPE_CHECKING:
 
     from jepsen.history import Op
 
-ALLOWED = frozenset({"int-send-skip", "G0", "G0-process", "G0-realtime"})
+ALLOWED = frozenset({"int-send-skip"})
 """Kafka lets the sends of transactions interleave."""
 ALLOWED_SUBSCRIBED = frozenset({"poll-skip", "nonmonotonic-poll"})
 """A rebalance moves consumers about."""
 SUBSCRIBED = ("subscribe", "drain")
 """What only members of a group do."""
-CYCLES_OF_WRITES = ("G1c", "G1c-process", "G1c-realtime")
+KINDS = ("wr",)
+"""The edges of the data that no cycle is made of."""
+ORDERS = (PROCESS, REALTIME)
+WRONG = ("G1c", "G1c-process", "G1c-realtime")
+"""Cycles that are anomalies."""
 FINDERS = (
     anomalies.duplicates,
     anomalies.inconsistent_offsets,
@@ -43,18 +49,24 @@ FINDERS = (
 def check_kafka(history: Sequence[Op], *, ww_deps: bool = False) -> Verdict:
     """All anomalies of logs. Raises HistoryError.
 
-    `ww_deps`: also looks for cycles with the order of writes, which only informs; without it a
-    cycle (of reads, and of what one process or real time orders) is an anomaly. Unknown if nothing
-    was sent or nothing polled with success.
+    A cycle of reads, and of what one process or real time orders, is an anomaly. `ww_deps`: also
+    looks for cycles with the order of writes, which only informs. Unknown if nothing was sent or
+    nothing polled with success.
     """
     logs = Logs(history)
     found = [anomaly for finder in FINDERS for anomaly in finder(logs)]
     found += offset_regressions(logs.calls)
-    found += find_cycles(_graph(logs, ww_deps=ww_deps), with_rw=False)
-    allowed = _allowed(logs, ww_deps=ww_deps)
+    graph = _graph(logs, ww_deps=ww_deps)
+    found += find_cycles(graph, KINDS, ORDERS, WRONG)
+    told = {one.name for one in found}
+    of_writes = find_cycles(graph, ("ww", *KINDS), ORDERS, WRONG) if ww_deps else []
+    allowed = _allowed(logs)
     return judge(
         [one for one in found if one.name not in allowed],
-        notes=[one for one in found if one.name in allowed],
+        notes=[
+            *(one for one in found if one.name in allowed),
+            *(one for one in of_writes if one.name not in told),
+        ],
         why_unknown=_why_unknown(logs),
         sent=len(logs.writers),
         polled=sum(map(len, logs.seen.values())),
@@ -62,13 +74,11 @@ def check_kafka(history: Sequence[Op], *, ww_deps: bool = False) -> Verdict:
     )
 
 
-def _allowed(logs: Logs, *, ww_deps: bool) -> frozenset[str]:
+def _allowed(logs: Logs) -> frozenset[str]:
     subscribed = any(call.operation.invoke.f in SUBSCRIBED for call in logs.calls)
     allowed: Iterable[str] = ALLOWED
     if subscribed:
         allowed = (*allowed, *ALLOWED_SUBSCRIBED)
-    if ww_deps:
-        allowed = (*allowed, *CYCLES_OF_WRITES)
     return frozenset(allowed)
 
 
@@ -92,7 +102,7 @@ def _graph(logs: Logs, *, ww_deps: bool) -> Graph:
     # In the order of invocations, as a process' own order needs it.
     mine.sort(key=lambda call: call.operation.invoke.index)
     vertices = {call.operation.invoke.index: call.index for call in mine}
-    for edge in order_edges([call.operation for call in mine], vertices):
+    for edge in order_edges([call.operation for call in mine], vertices, ORDERS):
         graph.add(edge)
     return graph
 

@@ -203,7 +203,10 @@ def at_once(lines: list[Op]) -> list[Op]:
     ("calls", "expected"),
     [
         ([([["append", "x", 1]], "fail"), ([["r", "x", [1]]],)], ["G1a"]),
-        ([([["append", "x", 1], ["append", "x", 2]],), ([["r", "x", [1]]],)], ["G1b"]),
+        (
+            [([["append", "x", 1], ["append", "x", 2]],), ([["r", "x", [1]]],)],
+            ["G-single-item", "G1b"],
+        ),
         (
             [
                 ([["append", "x", 1], ["r", "y", [1]]],),
@@ -234,7 +237,7 @@ def at_once(lines: list[Op]) -> list[Op]:
                 ([["r", "x", [1]], ["r", "y", []]],),
                 ([["r", "y", [1]]],),
             ],
-            ["G-single"],
+            ["G-single-item"],
         ),
         ([([["append", "x", 1]],), ([["r", "x", [1, 1]]],)], ["duplicate-elements"]),
         ([([["append", "x", 1], ["r", "x", []]],), ([["r", "x", [1]]],)], ["internal"]),
@@ -255,10 +258,10 @@ def test_an_isolation_anomaly_has_its_name(calls: list[Any], expected: list[str]
 
 def test_what_a_system_does_not_promise_is_noted() -> None:
     lines = txns(([["append", "x", 1]],), ([["r", "x", []]],), ([["r", "x", [1]]],))
-    assert names(check_list_append(lines)) == ["G-single-realtime"]
+    assert names(check_list_append(lines)) == ["G-single-item-realtime"]
     verdict = check_list_append(lines, "serializable")
     assert verdict.valid is True
-    assert [note.name for note in verdict.notes] == ["G-single-realtime"]
+    assert [note.name for note in verdict.notes] == ["G-single-item-realtime"]
 
 
 @pytest.mark.parametrize("seed", range(10))

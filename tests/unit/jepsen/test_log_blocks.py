@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.kafka.check import CYCLES_OF_WRITES
+from jepsen.checkers.kafka.check import WRONG
 from jepsen.errors import InputError
 from jepsen.history import Op, OpType, ended_operations
 from tests import spark_logs
@@ -22,7 +22,7 @@ kafka = pytest.importorskip("jepsen.spark.kafka", reason="needs raftctl[spark]")
 records = pytest.importorskip("jepsen.spark.records", reason="needs raftctl[spark]")
 schema = pytest.importorskip("jepsen.spark.schema", reason="needs raftctl[spark]")
 
-ACROSS = (*CYCLES_OF_WRITES, "torn-transaction", "committed-offset-regression")
+ACROSS = (*WRONG, "torn-transaction", "committed-offset-regression")
 """Take a look at several keys or other operations, for which Spark is needed."""
 COLUMNS = ("history", "process", "f", "type", "invoked", "call", "text")
 
