@@ -21,7 +21,8 @@ import msgpack
 
 from raftctl.codec_plans import (
     CodecError,
-    Plan,
+    NotKnownError,
+    Plans,
     Row,
     WrongTypeError,
     maker,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Codec",
     "CodecError",
+    "NotKnownError",
     "Row",
     "by_type_id",
     "maker",
@@ -60,9 +62,12 @@ _COLUMNS_FROM = 8
 class Codec(Generic[T]):
     """A table of tagged classes, fixed when it is made."""
 
-    def __init__(self, classes: Mapping[int, type[T]]) -> None:
-        """Takes type id -> class. Raises TypeError for a field of a type that cannot travel."""
-        plans: dict[type, Plan] = {}
+    def __init__(self, classes: Mapping[int, type[T]], *, exact: bool = False) -> None:
+        """Takes type id -> class. Raises TypeError for a field of a type that cannot travel.
+
+        With `exact` trailing fields that are not known are refused, not ignored.
+        """
+        plans = Plans(exact=exact)
         self._to_fields: dict[type, tuple[tuple[int], Convert | None]] = {}
         self._from_fields: dict[int, Convert] = {}
         self._columns: dict[int, Callable[[Sequence[Row]], list[Sequence[Any]]]] = {}
@@ -83,9 +88,9 @@ class Codec(Generic[T]):
         self._packer = msgpack.Packer()
 
     @classmethod
-    def tagged(cls, *classes: type[T]) -> Codec[T]:
+    def tagged(cls, *classes: type[T], exact: bool = False) -> Codec[T]:
         """A codec of classes that carry their id as `TYPE_ID: ClassVar[int]`."""
-        return cls(by_type_id(classes))
+        return cls(by_type_id(classes), exact=exact)
 
     def to_row(self, value: T) -> Row:
         """`(type id, field, ...)`, ready for MessagePack. CodecError for an unknown class."""
@@ -116,7 +121,7 @@ class Codec(Generic[T]):
             raise CodecError("not an array that begins with a type id")
         unpack = self._from_fields.get(row[0])
         if unpack is None:
-            raise CodecError(f"unknown type id {row[0]}")
+            raise NotKnownError(f"unknown type id {row[0]}")
         value: T = unpack(row[1:])
         return value
 

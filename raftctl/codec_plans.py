@@ -39,6 +39,10 @@ class CodecError(Exception):
     """Bytes that do not hold what they should; the message names the class and the field."""
 
 
+class NotKnownError(CodecError):
+    """A class or a field that another release has made, which this one does not know."""
+
+
 class WrongTypeError(Exception):
     """A value does not fit; whoever knows the field turns it into a `CodecError`."""
 
@@ -54,6 +58,15 @@ class Plan(NamedTuple):
     unpack: Convert
     members: frozenset[type] = frozenset()
     """Of a tuple that travels as it is if its members are of these types."""
+
+
+class Plans(dict[type, Plan]):
+    """Those of dataclasses, by class."""
+
+    def __init__(self, *, exact: bool = False) -> None:
+        """With `exact` trailing fields that are not known are refused, not ignored."""
+        super().__init__()
+        self.exact = exact
 
 
 def maker(cls: type[T]) -> Callable[[Sequence[Sequence[Any]]], list[T]]:
@@ -79,7 +92,7 @@ def maker(cls: type[T]) -> Callable[[Sequence[Sequence[Any]]], list[T]]:
 # --- plans ----------------------------------------------------------------------------------------
 
 
-def plan_of_hint(hint: Any, plans: dict[type, Plan]) -> Plan:
+def plan_of_hint(hint: Any, plans: Plans) -> Plan:
     """How a value of this type hint travels; `plans` keeps those of dataclasses already seen."""
     while isinstance(hint, typing.NewType):
         hint = hint.__supertype__
@@ -142,7 +155,7 @@ def _to_member(enumeration: type[enum.IntEnum]) -> Convert:
     return unpack
 
 
-def _optional_plan(choices: tuple[Any, ...], plans: dict[type, Plan]) -> Plan:
+def _optional_plan(choices: tuple[Any, ...], plans: Plans) -> Plan:
     others = [choice for choice in choices if choice is not type(None)]
     if len(others) != 1 or len(choices) != 2:
         raise TypeError(f"{choices} cannot travel: only `X | None` can")
@@ -155,7 +168,7 @@ def _unless_none(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _tuple_plan(hints: tuple[Any, ...], plans: dict[type, Plan]) -> Plan:
+def _tuple_plan(hints: tuple[Any, ...], plans: Plans) -> Plan:
     if len(hints) == 2 and hints[1] is Ellipsis:
         return _sequence_plan(plan_of_hint(hints[0], plans))
     items = [plan_of_hint(hint, plans) for hint in hints]
@@ -199,13 +212,18 @@ def _identity(value: Any) -> Any:
 # --- dataclasses ----------------------------------------------------------------------------------
 
 
-def _dataclass_plan(cls: type[Any], plans: dict[type, Plan]) -> Plan:
+def _dataclass_plan(cls: type[Any], plans: Plans) -> Plan:
     plan_of = _field_plans(cls, plans)
     names, items = list(plan_of), list(plan_of.values())
-    return Plan((tuple,), False, _pack_fields(names, items), _unpack_fields(cls, names, items))
+    return Plan(
+        (tuple,),
+        False,
+        _pack_fields(names, items),
+        _unpack_fields(cls, names, items, exact=plans.exact),
+    )
 
 
-def _field_plans(cls: type[Any], plans: dict[type, Plan]) -> dict[str, Plan]:
+def _field_plans(cls: type[Any], plans: Plans) -> dict[str, Plan]:
     hints = typing.get_type_hints(cls)
     items = {}
     for field in dataclasses.fields(cls):
@@ -236,7 +254,7 @@ def _pack_fields(names: list[str], items: list[Plan]) -> Convert | None:
     return pack
 
 
-def _unpack_fields(cls: type[Any], names: list[str], items: list[Plan]) -> Convert:
+def _unpack_fields(cls: type[Any], names: list[str], items: list[Plan], *, exact: bool) -> Convert:
     shapes = _shapes(items)
     conversions = [(index, item.unpack) for index, item in enumerate(items) if not item.plain]
     unpacks = [item.unpack for item in items]
@@ -258,6 +276,9 @@ def _unpack_fields(cls: type[Any], names: list[str], items: list[Plan]) -> Conve
                 return cls(*converted)
             if len(fields) < required:
                 raise CodecError(f"{cls.__name__}.{names[len(fields)]} is missing")
+            if exact and len(fields) > len(unpacks):
+                more = len(fields) - len(unpacks)
+                raise NotKnownError(f"{cls.__name__} has {more} unknown field(s) at its end")
             # Not strict: fields may be missing at the end, or unknown ones follow.
             return cls(*[convert(field) for convert, field in zip(unpacks, fields, strict=False)])
         except WrongTypeError:
@@ -266,9 +287,7 @@ def _unpack_fields(cls: type[Any], names: list[str], items: list[Plan]) -> Conve
     return unpack
 
 
-def unpack_columns(
-    cls: type[Any], plans: dict[type, Plan]
-) -> Callable[[Sequence[Row]], list[Sequence[Any]]]:
+def unpack_columns(cls: type[Any], plans: Plans) -> Callable[[Sequence[Row]], list[Sequence[Any]]]:
     """Unpacks many objects, given field by field; WrongTypeError if there is anything unusual."""
     items = list(_field_plans(cls, plans).values())
     expected = [frozenset(item.arrives) for item in items]
@@ -317,7 +336,7 @@ def _whole(item: Plan) -> Callable[[Row], Sequence[Any]]:
 
 
 def pack_columns(
-    type_id: int, cls: type[Any], plans: dict[type, Plan]
+    type_id: int, cls: type[Any], plans: Plans
 ) -> Callable[[Sequence[Any]], list[Row]]:
     """Makes the rows of many objects of one class."""
     plan_of = _field_plans(cls, plans)

@@ -70,6 +70,7 @@ def image_tree(image: MetadataImage) -> Directory:
         {
             "brokers": _mapping(image.brokers, int, lambda broker: File(broker)),
             "configs": _configs(image),
+            "controllers": _mapping(image.controllers, int, File),
             "features": _mapping(image.features, str, File),
             "kv": _mapping(image.kv, str, lambda entry: _files(entry._asdict())),
             "locks": _mapping(image.coordination.queues, str, _queue),

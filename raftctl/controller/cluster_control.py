@@ -21,7 +21,7 @@ from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.controller.sessions import Sessions
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import AdminResponse
-from raftctl.metadata.features import directories_enabled, eligible_leaders_enabled
+from raftctl.metadata.features import directories_enabled, eligible_leaders_enabled, unsupported
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,
@@ -181,9 +181,15 @@ class ClusterControl:
         return ControllerResult(() if same else (record,), response)
 
     def unregister(
-        self, image: MetadataImage, request: UnregisterBrokerRequest
+        self,
+        image: MetadataImage,
+        request: UnregisterBrokerRequest,
+        of_controller: Sequence[Record],
     ) -> ControllerResult:
-        """Forgets a broker, whether it lives or not; BROKER_ID_NOT_REGISTERED if there is none."""
+        """Forgets a broker, whether it lives or not; BROKER_ID_NOT_REGISTERED if there is none.
+
+        `of_controller` are the records that forget the controller of a node that is both.
+        """
         broker = image.brokers.get(request.broker_id)
         if broker is None:
             message = f"Broker {request.broker_id} is not registered"
@@ -191,7 +197,8 @@ class ClusterControl:
             return ControllerResult((), response)
         self._sessions.close(broker.broker_id)
         gone = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
-        return admin_result([*self._bury(image, broker, clean=False), gone], [])
+        records = [*of_controller, *self._bury(image, broker, clean=False), gone]
+        return admin_result(records, [])
 
     # --- heartbeats -----------------------------------------------------------------------------
 
@@ -359,17 +366,9 @@ def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> Non
     """A broker that cannot read what the cluster writes must not follow it (KIP-584)."""
     if not request.features:
         return
-    ranges = {one.name: one for one in request.features}
-    for name in sorted(image.features):
-        level, known = image.features[name], ranges.get(name)
-        if level and not (known is not None and known.lowest <= level <= known.highest):
-            can = (
-                f"supports levels {known.lowest} to {known.highest}"
-                if known
-                else "does not know it"
-            )
-            message = f"{name} is {level}, and broker {request.broker_id} {can}"
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+    lacks = unsupported(f"broker {request.broker_id}", request.features, image.features)
+    if lacks is not None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, lacks)
 
 
 def _is_clean(request: RegisterBrokerRequest, broker: BrokerImage) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from raftctl.controller.config_control import settled_partitions
+from raftctl.controller.controller_registrations import unregister_all
 from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import (
@@ -21,6 +22,7 @@ from raftctl.metadata.admin_requests import (
 )
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import (
+    CONTROLLERS_LEVEL,
     COORDINATION_LEVEL,
     DIRECTORIES_LEVEL,
     ELR_FEATURE,
@@ -33,6 +35,7 @@ from raftctl.metadata.image import BROKER_RESOURCE
 from raftctl.metadata.records import ConfigRecord, FeatureLevelRecord, SnapshotMarkRecord
 
 if TYPE_CHECKING:
+    from raftctl.controller.controller_registrations import ControllerRegistrations
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.topic_config import TopicConfig
@@ -50,7 +53,10 @@ def no_quorum(
 
 
 def update_features(
-    image: MetadataImage, request: UpdateFeaturesRequest, defaults: TopicConfig
+    image: MetadataImage,
+    request: UpdateFeaturesRequest,
+    defaults: TopicConfig,
+    controllers: ControllerRegistrations,
 ) -> ControllerResult:
     """Changes the levels, all or none: one that cannot be changed is the error for all.
 
@@ -63,7 +69,7 @@ def update_features(
         for update in request.updates:
             if named[update.feature] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{update.feature} is named twice")
-            _check(image, update)
+            _check(image, update, controllers)
             if update.level != level_of(image, update.feature):
                 records.append(FeatureLevelRecord(update.feature, update.level))
     except KafkaError as error:
@@ -72,7 +78,14 @@ def update_features(
     if request.validate_only:
         return admin_result([], outcomes)
     after = [*_consequences(image, records, defaults), *_cut(image, request)]
-    return admin_result([*records, *after], outcomes)
+    return admin_result([*_forgotten(image, records), *records, *after], outcomes)
+
+
+def _forgotten(image: MetadataImage, records: list[Record]) -> list[Record]:
+    """The lower level does not know registrations of controllers. These tell anew what they can."""
+    levels = {one.name: one.level for one in records if isinstance(one, FeatureLevelRecord)}
+    lower = levels.get(METADATA_VERSION_FEATURE, CONTROLLERS_LEVEL) < CONTROLLERS_LEVEL
+    return unregister_all(image) if lower else []
 
 
 def _cut(image: MetadataImage, request: UpdateFeaturesRequest) -> list[Record]:
@@ -88,7 +101,9 @@ def _cut(image: MetadataImage, request: UpdateFeaturesRequest) -> list[Record]:
     return [SnapshotMarkRecord()] if lowered else []
 
 
-def _check(image: MetadataImage, update: FeatureUpdate) -> None:
+def _check(
+    image: MetadataImage, update: FeatureUpdate, controllers: ControllerRegistrations
+) -> None:
     levels = SUPPORTED.get(update.feature)
     if levels is None:
         raise _refused(f"There is no feature {update.feature}; there are {', '.join(SUPPORTED)}")
@@ -105,6 +120,7 @@ def _check(image: MetadataImage, update: FeatureUpdate) -> None:
         raise _refused(f"{update.feature} is {present}: to raise it, ask for an upgrade")
     if update.level != present:
         _check_brokers(image, update)
+        _check_controllers(image, update, controllers)
     if update.feature == METADATA_VERSION_FEATURE and update.level < present:
         _check_nothing_is_lost(image, update)
 
@@ -119,6 +135,18 @@ def _check_brokers(image: MetadataImage, update: FeatureUpdate) -> None:
     if unable:
         raise _refused(
             f"Level {update.level} of {update.feature} is not supported by broker(s) "
+            f"{', '.join(unable)}: upgrade or unregister them first"
+        )
+
+
+def _check_controllers(
+    image: MetadataImage, update: FeatureUpdate, controllers: ControllerRegistrations
+) -> None:
+    """A standby that cannot read the records of the level would end with the first of them."""
+    unable = controllers.unable(image, update.feature, update.level)
+    if unable:
+        raise _refused(
+            f"Level {update.level} of {update.feature} is not supported by controller(s) "
             f"{', '.join(unable)}: upgrade or unregister them first"
         )
 

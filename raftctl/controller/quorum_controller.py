@@ -25,6 +25,7 @@ from raftctl.controller.balancer import LeaderBalancer
 from raftctl.controller.cluster_control import ClusterControl
 from raftctl.controller.config import ControllerConfig
 from raftctl.controller.config_control import alter_configs
+from raftctl.controller.controller_registrations import ControllerRegistrations
 from raftctl.controller.directory_control import assign_replicas
 from raftctl.controller.elections import elect_leaders
 from raftctl.controller.feature_control import no_quorum, update_features
@@ -34,7 +35,7 @@ from raftctl.controller.producer_ids import allocate_producer_ids
 from raftctl.controller.quota_control import alter_client_quotas
 from raftctl.controller.reassignment import alter_reassignments
 from raftctl.controller.replication_control import alter_partitions
-from raftctl.controller.result import ControllerResult
+from raftctl.controller.result import ControllerResult, admin_result
 from raftctl.controller.scram_control import alter_scram
 from raftctl.controller.settling import PartitionSettler
 from raftctl.controller.topic_control import TopicControl
@@ -72,6 +73,7 @@ from raftctl.metadata.requests import (
     KvGetRequest,
     KvPutRequest,
     RegisterBrokerRequest,
+    RegisterControllerRequest,
 )
 from raftctl.metadata.security_requests import (
     AlterClientQuotasRequest,
@@ -82,7 +84,7 @@ from raftctl.metadata.security_requests import (
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from raftctl.errors import KafkaError
     from raftctl.metadata.topic_config import TopicConfig
@@ -92,6 +94,7 @@ __all__ = ["ControllerConfig", "ControllerResult", "QuorumController"]
 
 _ADMINISTRATION: Mapping[type, Callable[[MetadataImage, Any, TopicConfig], ControllerResult]] = {
     AlterClientQuotasRequest: alter_client_quotas,
+    AlterPartitionRequest: alter_partitions,
     AlterReassignmentsRequest: alter_reassignments,
     AlterScramRequest: alter_scram,
     AssignReplicasToDirsRequest: assign_replicas,
@@ -99,7 +102,6 @@ _ADMINISTRATION: Mapping[type, Callable[[MetadataImage, Any, TopicConfig], Contr
     DeleteAclsRequest: delete_acls,
     DescribeQuorumRequest: no_quorum,
     ElectLeadersRequest: elect_leaders,
-    UpdateFeaturesRequest: update_features,
 }
 
 
@@ -117,11 +119,24 @@ class _Uncommitted(NamedTuple):
 class QuorumController:
     """One node's controller; active between `claim` and `renounce`."""
 
-    def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
+    def __init__(
+        self,
+        config: ControllerConfig,
+        rng: random.Random,
+        voter_ids: Callable[[], Collection[int]] = tuple,
+    ) -> None:
+        """`voter_ids` tells who votes now: of them it must be known which levels they support."""
         self._config = config
+        self._controllers = ControllerRegistrations(config.cluster_id, voter_ids)
         self._settler = PartitionSettler(config)
         self._cluster = ClusterControl(config, self._settler)
         self._topics = TopicControl(config, rng)
+        self._decisions: Mapping[type, Callable[[MetadataImage, Any], ControllerResult]] = {
+            CreateTopicsRequest: self._topics.create,
+            DeleteTopicsRequest: self._topics.delete,
+            CreatePartitionsRequest: self._topics.create_partitions,
+            RegisterControllerRequest: self._controllers.register,
+        }
         self._balancer = LeaderBalancer(config)
         self._coordination = KvCoordination()
         self._active = False
@@ -179,6 +194,7 @@ class QuorumController:
         self._settler.stop()
         self._balancer.stop()
         self._coordination.renounce()
+        self._controllers.clear()
 
     def handle(self, request: ControllerRequest, now_ms: int) -> ControllerResult:
         """What becomes of a request. Its records must be appended before the next call."""
@@ -191,27 +207,33 @@ class QuorumController:
                 return self._coordination.handle(self.image, request, now_ms)
             case BrokerHeartbeatRequest():
                 return self._cluster.heartbeat(self.image, request, now_ms)
-            case AlterPartitionRequest():
-                return alter_partitions(self.image, request, self._config.topic_defaults)
-            case AllocateProducerIdsRequest():
-                return allocate_producer_ids(self.image, request, self._config.producer_id_block)
             case RegisterBrokerRequest():
                 return self._cluster.register(self.image, request, now_ms)
-            case CreateTopicsRequest():
-                return self._topics.create(self.image, request)
-            case DeleteTopicsRequest():
-                return self._topics.delete(self.image, request)
-            case CreatePartitionsRequest():
-                return self._topics.create_partitions(self.image, request)
+            case UnregisterBrokerRequest():
+                return self._unregister(self.image, request)
+            case UpdateFeaturesRequest():
+                defaults = self._config.topic_defaults
+                return update_features(self.image, request, defaults, self._controllers)
             case AlterConfigsRequest():
                 defaults = self._config.topic_defaults
                 return alter_configs(self.image, request, defaults, self._settler)
-            case UnregisterBrokerRequest():
-                return self._cluster.unregister(self.image, request)
+            case AllocateProducerIdsRequest():
+                return allocate_producer_ids(self.image, request, self._config.producer_id_block)
+            case _ if (decide := self._decisions.get(type(request))) is not None:
+                return decide(self.image, request)
             case _:
                 return _ADMINISTRATION[type(request)](
                     self.image, request, self._config.topic_defaults
                 )
+
+    def _unregister(
+        self, image: MetadataImage, request: UnregisterBrokerRequest
+    ) -> ControllerResult:
+        """A node may be both; one that lives registers anew."""
+        records = self._controllers.unregister(image, request.broker_id)
+        if records is None or request.broker_id in image.brokers:
+            return self._cluster.unregister(image, request, records or ())
+        return admin_result(records, [])
 
     def handle_puts(self, requests: Sequence[KvPutRequest]) -> list[KvRecord | KafkaError]:
         """What becomes of each of many puts; see `handle_kv`, and `handle` for what it asks."""

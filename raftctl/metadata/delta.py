@@ -23,6 +23,7 @@ from raftctl.metadata.image import (
     EMPTY_IMAGE,
     TOPIC_RESOURCE,
     BrokerImage,
+    ControllerImage,
     KvEntry,
     MetadataImage,
     PartitionImage,
@@ -51,6 +52,7 @@ from raftctl.metadata.records import (
     ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveKvLockRecord,
     RemoveKvSessionRecord,
@@ -60,6 +62,7 @@ from raftctl.metadata.records import (
     StateHashRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
 from raftctl.metadata.topic_delta import TopicDelta
@@ -81,6 +84,7 @@ class MetadataDelta:
         "changed_acls",
         "changed_brokers",
         "changed_configs",
+        "changed_controllers",
         "changed_features",
         "changed_kv",
         "changed_quotas",
@@ -100,6 +104,8 @@ class MetadataDelta:
         """The image before the change."""
         self.changed_brokers: dict[int, BrokerImage | None] = {}
         """Broker id to the broker as it is now; None if it was unregistered."""
+        self.changed_controllers: dict[int, ControllerImage | None] = {}
+        """Controller id to the controller as it is now; None if it was unregistered."""
         self.changed_topics: dict[UUID, TopicDelta] = {}
         """New topics and those with changed partitions."""
         self.deleted_topics: dict[UUID, TopicImage] = {}
@@ -166,6 +172,7 @@ class MetadataDelta:
             updated(before.acls, self.changed_acls),
             updated(before.scram, self.changed_scram),
             before.coordination if self.coordination is None else self.coordination.apply(),
+            updated(before.controllers, self.changed_controllers),
         )
 
     def _apply_topics(self) -> TopicsImage:
@@ -229,6 +236,13 @@ class MetadataDelta:
     def _unregister_broker(self, record: UnregisterBrokerRecord, _offset: int) -> None:
         self._broker_of_epoch(record.broker_id, record.broker_epoch)
         self.changed_brokers[record.broker_id] = None
+
+    def _register_controller(self, record: RegisterControllerRecord, _offset: int) -> None:
+        controller = ControllerImage(record.controller_id, record.incarnation_id, record.features)
+        self.changed_controllers[record.controller_id] = controller
+
+    def _unregister_controller(self, record: UnregisterControllerRecord, _offset: int) -> None:
+        self.changed_controllers[record.controller_id] = None
 
     def _broker_of_epoch(self, broker_id: int, broker_epoch: int) -> BrokerImage:
         broker = self.broker(broker_id)
@@ -460,6 +474,8 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
     RegisterBrokerRecord: MetadataDelta._register_broker,
     UnregisterBrokerRecord: MetadataDelta._unregister_broker,
     BrokerRegistrationChangeRecord: MetadataDelta._change_broker,
+    RegisterControllerRecord: MetadataDelta._register_controller,
+    UnregisterControllerRecord: MetadataDelta._unregister_controller,
     TopicRecord: MetadataDelta._add_topic,
     RemoveTopicRecord: MetadataDelta._remove_topic,
     PartitionRecord: MetadataDelta._add_partition,

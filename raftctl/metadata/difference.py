@@ -17,6 +17,7 @@ from raftctl.metadata.records import (
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
 )
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ def _removals(old: MetadataImage, new: MetadataImage) -> Iterator[Record]:
     for broker_id in sorted(old.brokers):
         if broker_id not in new.brokers:
             yield UnregisterBrokerRecord(broker_id, old.brokers[broker_id].broker_epoch)
+    for controller_id in sorted(old.controllers):
+        if controller_id not in new.controllers:
+            yield UnregisterControllerRecord(controller_id)
     for topic in old.topics.in_order():
         if topic.topic_id not in new.topics.topics:
             yield RemoveTopicRecord(topic.topic_id)

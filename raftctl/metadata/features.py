@@ -14,7 +14,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import FeatureRange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from raftctl.metadata.image import MetadataImage
 
@@ -27,14 +27,16 @@ TRANSACTION_VERSION = 2
 of each transaction; 2: each transaction ends with the next epoch, and the partitions' leaders name
 them (KIP-890). Clients go by what ApiVersions says is in force."""
 
-METADATA_VERSION = 5
+METADATA_VERSION = 6
 """The newest level of the metadata's records. 1: brokers, topics, configs, keys and values; 2: also
 client quotas, access control lists and SCRAM credentials; 3: also sessions of keys and values, and
-locks; 4: also replicas' log directories; 5: also transactions."""
+locks; 4: also replicas' log directories; 5: also transactions; 6: also registrations of
+controllers."""
 SECURITY_LEVEL = 2
 COORDINATION_LEVEL = 3
 DIRECTORIES_LEVEL = 4
 TRANSACTIONS_LEVEL = 5
+CONTROLLERS_LEVEL = 6
 
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     ELR_FEATURE: (0, 1),
@@ -47,6 +49,24 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
 def supported_ranges() -> tuple[FeatureRange, ...]:
     """What a node of this release tells of itself."""
     return tuple(FeatureRange(name, *SUPPORTED[name]) for name in sorted(SUPPORTED))
+
+
+def supports(ranges: Iterable[FeatureRange], feature: str, level: int) -> bool:
+    """Whether a node with these ranges can work with a level; 0 stands for doing without it."""
+    if level == 0:
+        return True
+    return any(one.name == feature and one.lowest <= level <= one.highest for one in ranges)
+
+
+def unsupported(node: str, ranges: Iterable[FeatureRange], levels: Mapping[str, int]) -> str | None:
+    """Which level in force a node with these ranges cannot work with; None if it can with all."""
+    known = {one.name: one for one in ranges}
+    for name in sorted(levels):
+        if levels[name] and not supports(known.values(), name, levels[name]):
+            one = known.get(name)
+            can = f"supports levels {one.lowest} to {one.highest}" if one else "does not know it"
+            return f"{name} is {levels[name]}, and {node} {can}"
+    return None
 
 
 def first_levels() -> dict[str, int]:

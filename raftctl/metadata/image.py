@@ -29,6 +29,7 @@ from raftctl.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     TopicRecord,
     UserScramCredentialRecord,
 )
@@ -79,6 +80,16 @@ class BrokerImage:
             return True
         named = [one for one in self.features if one.name == feature]
         return any(one.lowest <= level <= one.highest for one in named)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """A registered controller, voter or standby."""
+
+    controller_id: int
+    incarnation_id: UUID
+    features: tuple[FeatureRange, ...]
+    """What it can work with."""
 
 
 class PartitionImage(NamedTuple):
@@ -239,6 +250,7 @@ class MetadataImage:
     """(user, mechanism) to the credential."""
     coordination: Coordination = NO_COORDINATION
     """Sessions of keys and values, and locks."""
+    controllers: Map[int, ControllerImage] = field(default_factory=Map)
 
     def config(self, resource_type: int, name: str) -> Map[str, str]:
         """The overrides of one resource."""
@@ -271,6 +283,9 @@ class MetadataImage:
             yield FeatureLevelRecord(feature, self.features[feature])
         for broker_id in sorted(self.brokers):
             yield _broker_record(self.brokers[broker_id])
+        for controller_id in sorted(self.controllers):
+            one = self.controllers[controller_id]
+            yield RegisterControllerRecord(controller_id, one.incarnation_id, one.features)
 
     def records_after_topics(self) -> Iterator[Record]:
         """Those of `records` that come last."""

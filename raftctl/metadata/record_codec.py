@@ -13,7 +13,7 @@ from raftctl.metadata.records import Record
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-RECORD_CODEC: Codec[Record] = Codec.tagged(*get_args(Record))
+RECORD_CODEC: Codec[Record] = Codec.tagged(*get_args(Record), exact=True)
 
 
 def pack_records(records: Iterable[Record]) -> list[bytes]:

@@ -1,8 +1,9 @@
 """The records of the metadata log: the only thing that changes the cluster's state.
 
 Names and meanings are KRaft's; the bytes are ours. A record is packed as `[type id, field, ...]`
-by `raftctl.codec`; fields are only ever added at the end with a default, so that an older reader
-skips what it does not know and a newer one fills in what is missing.
+by `raftctl.codec`; fields are only ever added at the end with a default, which a newer reader fills
+in. They are written only at a level of `metadata.version` that knows them: a reader that meets a
+record or a field that it does not know must refuse it, or its state would differ from the others'.
 """
 
 from __future__ import annotations
@@ -86,6 +87,24 @@ class BrokerRegistrationChangeRecord:
     in_controlled_shutdown: bool | None = None
     log_directories: tuple[UUID, ...] | None = None
     """Those that are online."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterControllerRecord:
+    """A controller, voter or standby, and what it can work with (KIP-919)."""
+
+    TYPE_ID: ClassVar[int] = 13
+    controller_id: int
+    incarnation_id: UUID
+    features: tuple[FeatureRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterControllerRecord:
+    """The controller is gone for good, or the level of the metadata knows no controllers."""
+
+    TYPE_ID: ClassVar[int] = 14
+    controller_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +374,8 @@ Record = (
     | RegisterBrokerRecord
     | UnregisterBrokerRecord
     | BrokerRegistrationChangeRecord
+    | RegisterControllerRecord
+    | UnregisterControllerRecord
     | TopicRecord
     | RemoveTopicRecord
     | PartitionRecord

@@ -254,6 +254,29 @@ class AssignReplicasToDirsResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterControllerRequest:
+    """A controller, voter or standby, tells what it can work with (KIP-919)."""
+
+    TYPE_ID: ClassVar[int] = 124
+    controller_id: int
+    incarnation_id: UUID
+    cluster_id: str
+    features: tuple[FeatureRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterControllerResponse:
+    """Errors: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and UNSUPPORTED_VERSION if the
+
+    controller cannot work with a feature's level.
+    """
+
+    TYPE_ID: ClassVar[int] = 125
+    error: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class KvGetRequest:
     """What is the value of the key? Linearizable: no older than any write answered before."""
 
@@ -344,6 +367,7 @@ ControllerRequest = (
     | DeleteAclsRequest
     | AlterScramRequest
     | AssignReplicasToDirsRequest
+    | RegisterControllerRequest
 )
 ControllerResponse = (
     RegisterBrokerResponse
@@ -362,4 +386,5 @@ ControllerResponse = (
     | DescribeQuorumResponse
     | DeleteAclsResponse
     | AssignReplicasToDirsResponse
+    | RegisterControllerResponse
 )

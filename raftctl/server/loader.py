@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from raftctl.errors import invariant
+from raftctl.codec import NotKnownError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.failures import HandingTo
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.difference import lead
+from raftctl.metadata.features import unsupported
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.partition_rows import replay_payload
 from raftctl.metadata.record_codec import pack_payload
@@ -23,6 +25,7 @@ from raftctl.runtime.collector import look_now
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from raftctl.metadata.records import FeatureRange
     from raftctl.raft.batch import Batch
     from raftctl.server.driver import RaftDriver
 
@@ -63,8 +66,15 @@ class MetadataLoader:
         driver: RaftDriver,
         image: MetadataImage = EMPTY_IMAGE,
         fail: Callable[[BaseException], None] = _raise,
+        features: tuple[FeatureRange, ...] = (),
     ) -> None:
-        """`image` is what the newest snapshot on disk holds; `fail` ends the node."""
+        """`image` is what the newest snapshot on disk holds; `fail` ends the node.
+
+        `features` is what this node can work with; empty: nothing is checked. Raises KafkaError:
+        UNSUPPORTED_VERSION if that is not what the image says.
+        """
+        self._features = features
+        self._check_levels(image)
         self._driver = driver
         self._fail = fail
         self._publishers: list[MetadataPublisher] = []
@@ -191,12 +201,26 @@ class MetadataLoader:
         """Replays one batch at least; returns the size of what it has replayed."""
         batches = self._driver.read(Offset(self._next_offset), max_bytes)
         invariant(bool(batches), "the log holds every committed record")
-        self._replay(batches)
+        try:
+            self._replay(batches)
+        except NotKnownError as error:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the metadata log has records that this release does not know, not far after "
+                f"offset {self._next_offset - 1} ({error}): upgrade this node",
+            ) from error
         return sum([len(batch.payload) for batch in batches])
+
+    def _check_levels(self, image: MetadataImage) -> None:
+        lacks = unsupported("this node", self._features, image.features) if self._features else None
+        if lacks is not None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{lacks}: upgrade it")
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Makes `image` the newest and tells the publishers."""
         invariant(image.offset > self.image.offset, "images are published in offset order")
+        if delta.changed_features:
+            self._check_levels(image)
         self._heard_commits = True
         self._whole = None
         self.image = image

@@ -16,6 +16,7 @@ from aiohttp import web
 from raftctl.controller.config import ControllerConfig
 from raftctl.controller.quorum_controller import QuorumController
 from raftctl.errors import ConfigError, InvariantViolation, KafkaError
+from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest, KvPutRequest
 from raftctl.plugins import BrokerContext, load_broker
 from raftctl.raft import messages
@@ -26,6 +27,7 @@ from raftctl.server.admin_api import AdminApi
 from raftctl.server.broker_lifecycle import BrokerLifecycle
 from raftctl.server.broker_runner import BrokerRunner
 from raftctl.server.controller_client import QuorumControllerClient
+from raftctl.server.controller_registrar import ControllerRegistrar
 from raftctl.server.controller_service import ControllerService
 from raftctl.server.driver import RaftDriver
 from raftctl.server.kv_events import KvEventLog
@@ -73,6 +75,8 @@ class Node:
         self._runtime = runtime
         self._log = runtime.log.bind(node_id=config.node_id)
         self._cleanup = contextlib.AsyncExitStack()
+        self.features = supported_ranges()
+        """What this node can work with."""
         self.driver: RaftDriver | None = None
         self.loader: MetadataLoader | None = None
         self.hashes = StateHashes(runtime)
@@ -118,19 +122,18 @@ class Node:
             fail=self._fail,
         )
         self._cleanup.push_async_callback(driver.stop)
-        self.loader = loader = MetadataLoader(driver, replica.image, self._fail)
+        self.loader = loader = MetadataLoader(driver, replica.image, self._fail, self.features)
         self._cleanup.callback(loader.stop)
         if config.is_controller:
             await self._start_controller(replica, driver, loader, peers)
+            self._register_controller(replica, driver, loader, peers)
             self._watch_endpoint(replica, driver, peers)
         else:
             driver.add_listener(loader)
         self._start_snapshots(replica, driver, loader, snapshots)
         driver.start()
         if plugin is not None:
-            controller = QuorumControllerClient(
-                peers, lambda: driver.leader_id, runtime, lambda: peers.in_turn
-            )
+            controller = self._controller_client(driver, peers)
             self._start_broker(plugin, replica, driver, loader, controller)
         self._log.info("node_started", roles=",".join(config.process_roles))
 
@@ -232,7 +235,9 @@ class Node:
         service = ControllerService(
             node_id=config.node_id,
             controller=QuorumController(
-                ControllerConfig.of(config, replica.cluster_id), self._runtime.random
+                ControllerConfig.of(config, replica.cluster_id),
+                self._runtime.random,
+                lambda: driver.core.voters.ids,
             ),
             driver=driver,
             loader=loader,
@@ -315,6 +320,27 @@ class Node:
             )
             driver.add_listener(watch)
             self._cleanup.push_async_callback(watch.stop)
+
+    def _register_controller(
+        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, peers: Peers
+    ) -> None:
+        registrar = ControllerRegistrar(
+            controller_id=self.config.node_id,
+            cluster_id=replica.cluster_id,
+            features=self.features,
+            controller=self._controller_client(driver, peers),
+            driver=driver,
+            runtime=self._runtime,
+            fail=self._fail,
+        )
+        loader.add_publisher(registrar)
+        driver.add_listener(registrar)
+        self._cleanup.push_async_callback(registrar.stop)
+
+    def _controller_client(self, driver: RaftDriver, peers: Peers) -> QuorumControllerClient:
+        return QuorumControllerClient(
+            peers, lambda: driver.leader_id, self._runtime, lambda: peers.in_turn
+        )
 
     # --- broker -----------------------------------------------------------------------------------
 

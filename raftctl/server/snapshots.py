@@ -11,7 +11,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from raftctl.errors import ErrorCode, invariant
+from raftctl.codec import NotKnownError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.partition_rows import pack_topics, replay_payload
@@ -43,13 +44,23 @@ FOLLOWER_PATIENCE = 1.5
 
 
 def image_of(snapshot: Snapshot) -> MetadataImage:
-    """The image that was written as this snapshot."""
+    """The image that was written as this snapshot.
+
+    KafkaError: UNSUPPORTED_VERSION if another release wrote it, with what this one does not know.
+    """
     if snapshot.snapshot_id == BOOTSTRAP:
         return EMPTY_IMAGE  # the time of the formatting is on some disks only
     delta = MetadataDelta(EMPTY_IMAGE)
     last_offset = snapshot.snapshot_id.offset - 1
-    for batch in snapshot.batches:
-        replay_payload(delta, batch.payload, batch.count, last_offset)
+    try:
+        for batch in snapshot.batches:
+            replay_payload(delta, batch.payload, batch.count, last_offset)
+    except NotKnownError as error:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the metadata snapshot of offset {last_offset} has records that this release does "
+            f"not know ({error}): upgrade this node",
+        ) from error
     return delta.apply(last_offset, snapshot.snapshot_id.epoch, snapshot.timestamp_ms)
 
 

@@ -20,6 +20,7 @@ from jepsen.env.sim.watch import Watcher, quorum_history
 from jepsen.env.sim.world import World
 from raftctl.config import make_config
 from raftctl.ids import parse_uuid, uuid_text
+from raftctl.metadata.records import FeatureRange
 from raftctl.raft.messages import NodeId, ReplicaKey, Voter
 from raftctl.raft.voters import VoterSet
 from raftctl.rpc.connector import LoopConnector
@@ -70,6 +71,8 @@ class SimCluster:
     spares: int = 0
     log_directories: tuple[str, ...] = (DATA,)
     """Of each broker. The metadata log is always in `DATA`."""
+    features: dict[str, tuple[FeatureRange, ...]] = field(default_factory=dict, init=False)
+    """Nodes of another release: what each of them can work with, by its name."""
     nodes: dict[str, Node] = field(default_factory=dict, init=False)
     """The newest life of each node; to be looked at only."""
     properties: Properties = field(init=False)
@@ -115,6 +118,7 @@ class SimCluster:
         async def main(runtime: SimRuntime) -> None:
             self._format(runtime, config.node_id)
             node = self.nodes[name] = Node(config, runtime)
+            node.features = self.features.get(name, node.features)
             if self.watch:
                 process.watch = Watcher(
                     self.properties, node, process.incarnation, self.world.node(name).disk

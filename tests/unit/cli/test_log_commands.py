@@ -291,7 +291,7 @@ def test_the_shell_reads_commands(
     told = capsys.readouterr()
     assert told.out.splitlines()[:2] == ["/kv/k", "v"]
     assert told.out.splitlines()[2:4] == ["brokers/", "configs/"]
-    assert len(told.out.splitlines()) == 11
+    assert len(told.out.splitlines()) == 12
     directory, missing, unknown = told.err.splitlines()
     assert "/kv is a directory" in directory
     assert "there is no nothing" in missing

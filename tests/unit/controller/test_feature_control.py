@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from uuid import UUID
 
 import pytest
 
+from raftctl.controller.config import ControllerConfig
+from raftctl.controller.quorum_controller import QuorumController
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import (
     SAFE_DOWNGRADE,
@@ -17,15 +20,17 @@ from raftctl.metadata.admin_requests import (
     UpdateFeaturesRequest,
 )
 from raftctl.metadata.features import (
+    CONTROLLERS_LEVEL,
     ELR_FEATURE,
     METADATA_VERSION,
     METADATA_VERSION_FEATURE,
     TRANSACTION_VERSION_FEATURE,
 )
-from raftctl.metadata.image import BROKER_RESOURCE
+from raftctl.metadata.image import BROKER_RESOURCE, ControllerImage, MetadataImage
 from raftctl.metadata.kv_requests import KvCloseSessionRequest, KvOpenSessionRequest
 from raftctl.metadata.records import NO_LEADER, ClientQuotaRecord, FeatureRange
-from tests.unit.controller.cluster import Cluster
+from raftctl.metadata.requests import RegisterControllerRequest, RegisterControllerResponse
+from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 
 MIN_ISR = "min.insync.replicas"
 
@@ -204,6 +209,112 @@ def test_transactions_of_version_2_are_lowered_and_raised(cluster: Cluster) -> N
     assert update(cluster, up).error == ErrorCode.INVALID_UPDATE_VERSION, "broker 4 cannot"
     unregister(cluster, 4)
     assert update(cluster, up).error == ErrorCode.NONE
+
+
+# --- controllers that differ ----------------------------------------------------------------------
+
+NEW = (FeatureRange(ELR_FEATURE, 0, 1), *OLD)
+
+
+def register(cluster: Cluster, controller_id: int, features: tuple[FeatureRange, ...]) -> ErrorCode:
+    identity = UUID(int=abs(controller_id))
+    request = RegisterControllerRequest(controller_id, identity, CLUSTER_ID, features)
+    response = cluster.handle(request)
+    assert isinstance(response, RegisterControllerResponse)
+    assert bool(response.error) == bool(response.message)
+    return response.error
+
+
+@pytest.mark.req("C11")
+def test_a_controller_registers_in_the_log_once(cluster: Cluster) -> None:
+    assert register(cluster, 101, NEW) == ErrorCode.NONE
+    assert cluster.image.controllers[101] == ControllerImage(101, UUID(int=101), NEW)
+    before = cluster.image
+    assert register(cluster, 101, NEW) == ErrorCode.NONE
+    assert cluster.image is before
+    assert register(cluster, 101, OLD) == ErrorCode.NONE
+    assert len(cluster.image.controllers[101].features) == len(OLD)
+    cluster.controller.renounce()
+    cluster.claim(before)
+    assert cluster.image.controllers[101].features == NEW
+
+
+@pytest.mark.req("C11")
+def test_a_level_waits_until_every_controller_can_work_with_it(cluster: Cluster) -> None:
+    register(cluster, 101, NEW)
+    register(cluster, 104, OLD)
+    before = cluster.image
+    refused = update(cluster, FeatureUpdate(ELR_FEATURE, 1))
+    assert refused.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert "controller(s) 104: upgrade or unregister" in refused.message
+    assert cluster.image is before
+    assert unregister(cluster, 104) == ErrorCode.NONE
+    assert sorted(cluster.image.controllers) == [101]
+    assert update(cluster, FeatureUpdate(ELR_FEATURE, 1)).error == ErrorCode.NONE
+    assert register(cluster, 104, OLD) == ErrorCode.UNSUPPORTED_VERSION
+    assert register(cluster, 104, NEW) == ErrorCode.NONE
+
+
+@pytest.mark.req("C11")
+def test_a_voter_that_has_not_registered_is_of_an_older_release(cluster: Cluster) -> None:
+    voters = [101, 102]
+    config = ControllerConfig(cluster_id=CLUSTER_ID)
+    cluster.controller = QuorumController(config, random.Random(1), lambda: voters)
+    cluster.claim(MetadataImage())
+    register(cluster, 101, NEW)
+    refused = update(cluster, FeatureUpdate(ELR_FEATURE, 1))
+    assert "controller(s) 102 (has not registered)" in refused.message
+    register(cluster, 102, NEW)
+    assert update(cluster, FeatureUpdate(ELR_FEATURE, 1)).error == ErrorCode.NONE
+
+
+@pytest.mark.req("C11")
+def test_a_level_without_registrations_forgets_them_and_is_checked_by_what_was_told(
+    cluster: Cluster,
+) -> None:
+    """Down, and up again: no record that the level does not know stands in its log."""
+    register(cluster, 101, NEW)
+    level = CONTROLLERS_LEVEL - 1
+    down = FeatureUpdate(METADATA_VERSION_FEATURE, level, SAFE_DOWNGRADE)
+    assert update(cluster, down).error == ErrorCode.NONE
+    assert not cluster.image.controllers
+    older = (FeatureRange(METADATA_VERSION_FEATURE, 1, level), TRANSACTIONS)
+    at = len(cluster.records)
+    assert register(cluster, 101, NEW) == register(cluster, 104, older) == ErrorCode.NONE
+    assert len(cluster.records) == at
+    up = FeatureUpdate(METADATA_VERSION_FEATURE, CONTROLLERS_LEVEL)
+    assert "controller(s) 104" in update(cluster, up).message
+    assert unregister(cluster, 104) == ErrorCode.NONE
+    assert update(cluster, up).error == ErrorCode.NONE
+    assert unregister(cluster, 104) == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+@pytest.mark.req("C11")
+def test_a_downgrade_waits_for_controllers_that_need_the_level(cluster: Cluster) -> None:
+    newest = FeatureRange(METADATA_VERSION_FEATURE, METADATA_VERSION, METADATA_VERSION + 1)
+    register(cluster, 104, (newest, TRANSACTIONS))
+    down = FeatureUpdate(METADATA_VERSION_FEATURE, 1, UNSAFE_DOWNGRADE)
+    assert "controller(s) 104" in update(cluster, down).message
+
+
+@pytest.mark.req("C11")
+@pytest.mark.parametrize(
+    ("controller_id", "features"),
+    [
+        (-1, NEW),
+        (101, ()),
+        (101, (*OLD, OLD[0])),
+        (101, (*OLD, FeatureRange("x", 3, 2))),
+        (101, (*OLD, *(FeatureRange(f"x{number}", 0, 1) for number in range(1_000)))),
+    ],
+    ids=["no id", "nothing told", "twice", "upside down", "too many"],
+)
+def test_a_bad_registration_of_a_controller_is_refused(
+    cluster: Cluster, controller_id: int, features: tuple[FeatureRange, ...]
+) -> None:
+    before = cluster.image
+    assert register(cluster, controller_id, features) == ErrorCode.INVALID_REGISTRATION
+    assert cluster.image is before
 
 
 # --- unregistered brokers -------------------------------------------------------------------------

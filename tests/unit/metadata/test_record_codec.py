@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import get_args
 from uuid import UUID
 
+import msgpack
 import pytest
 
-from raftctl.codec import CodecError
-from raftctl.metadata.record_codec import pack_records, unpack_records
+from raftctl.codec import CodecError, NotKnownError
+from raftctl.metadata.record_codec import RECORD_CODEC, pack_records, unpack_records
 from raftctl.metadata.records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
@@ -31,6 +32,7 @@ from raftctl.metadata.records import (
     ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveKvLockRecord,
     RemoveKvSessionRecord,
@@ -40,6 +42,7 @@ from raftctl.metadata.records import (
     StateHashRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
 
@@ -50,6 +53,8 @@ RECORDS: list[Record] = [
     RegisterBrokerRecord(1, ID, (), "r", (ID,), features=(FeatureRange("f", 0, 1),)),
     UnregisterBrokerRecord(1, 7),
     BrokerRegistrationChangeRecord(1, 7, None, True, (ID,)),
+    RegisterControllerRecord(101, ID, (FeatureRange("f", 0, 1),)),
+    UnregisterControllerRecord(101),
     TopicRecord("a", ID),
     RemoveTopicRecord(ID),
     PartitionRecord(ID, 0, (1, 2), (1,), 1, 2, 3, (4,), (5,), (6,), True, (ID, ID)),
@@ -88,6 +93,23 @@ def test_a_payload_with_another_count_is_refused() -> None:
         unpack_records(b"".join(pack_records(RECORDS)), len(RECORDS) + 1)
 
 
+def test_what_another_release_has_added_is_refused_not_ignored() -> None:
+    """A replica that ignored a field would have another state than the others."""
+    known = RECORD_CODEC.to_row(FeatureLevelRecord("metadata.version", 1))
+    with pytest.raises(NotKnownError, match="FeatureLevelRecord has 1 unknown field"):
+        unpack_records(msgpack.packb((*known, 7)), 1)
+    with pytest.raises(NotKnownError, match="FeatureLevelRecord has 1 unknown field"):
+        unpack_records(msgpack.packb((*known, 7)) * 20, 20)
+    type_id, broker_id, incarnation, (endpoint,), *others = RECORD_CODEC.to_row(
+        RegisterBrokerRecord(1, ID, (Endpoint("A", "h", 1, "SSL"),), None, ())
+    )
+    nested = (type_id, broker_id, incarnation, ((*endpoint, 7),), *others)
+    with pytest.raises(NotKnownError, match="Endpoint has 1 unknown field"):
+        unpack_records(msgpack.packb(nested), 1)
+    with pytest.raises(NotKnownError, match="unknown type id 99"):
+        unpack_records(msgpack.packb((99, 1)), 1)
+
+
 def test_type_ids_never_change() -> None:
     """They stand in logs on disk."""
     written = {type(record).__name__: type(record).TYPE_ID for record in RECORDS}
@@ -96,6 +118,8 @@ def test_type_ids_never_change() -> None:
         "RegisterBrokerRecord": 10,
         "UnregisterBrokerRecord": 11,
         "BrokerRegistrationChangeRecord": 12,
+        "RegisterControllerRecord": 13,
+        "UnregisterControllerRecord": 14,
         "TopicRecord": 20,
         "RemoveTopicRecord": 21,
         "PartitionRecord": 22,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jepsen.env.sim.world import World
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.plugins import BrokerContext
 
 PATIENCE_S = 60.0
@@ -97,10 +98,13 @@ class Operator:
 
         return leading(await self.until(leading))[0]
 
+    async def ask(self, request: ControllerRequest) -> ControllerResponse:
+        """The active controller's answer, wherever that is."""
+        return await self._client.call(request, CALL_TIMEOUT_MS)
+
     async def register(self, broker_id: int) -> int:
         """Registers a broker, wherever the active controller is; returns its epoch."""
-        response = await self._client.call(registration(self._cluster, broker_id), CALL_TIMEOUT_MS)
-        return epoch_of(response)
+        return epoch_of(await self.ask(registration(self._cluster, broker_id)))
 
 
 def registration(cluster: SimCluster, broker_id: int) -> RegisterBrokerRequest:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
 
+import msgpack
 import pytest
+from immutables import Map
 
-from raftctl.errors import InvariantViolation
+from raftctl.errors import InvariantViolation, KafkaError
 from raftctl.metadata import difference
 from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
 from raftctl.metadata.record_codec import pack_payload, pack_records
 from raftctl.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
+    FeatureRange,
     NoOpRecord,
     PartitionRecord,
     Record,
@@ -27,9 +31,6 @@ from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset
 from raftctl.server import loader
 from raftctl.server.loader import MetadataLoader
-
-if TYPE_CHECKING:
-    from raftctl.metadata.image import MetadataImage
 
 NO_OP = b"".join(pack_records([NoOpRecord()]))
 LOG = [
@@ -72,6 +73,26 @@ def batches(*groups: list[Record] | None) -> list[Batch]:
         found.append(Batch(*place, records is None, payload))
         offset += count
     return found
+
+
+@pytest.mark.req("C11")
+def test_what_another_release_wrote_is_refused_by_name() -> None:
+    """A record that is not known, or a level that is above what this release can work with."""
+    known = batches([NoOpRecord()], [FeatureLevelRecord("metadata.version", 9)])
+    ranges = (FeatureRange("metadata.version", 1, 6),)
+    node = MetadataLoader(cast("Any", Driver(2, known)), features=ranges)
+    why = "metadata.version is 9, and this node supports levels 1 to 6: upgrade it"
+    with pytest.raises(KafkaError, match=why):
+        node.replay_committed(2)
+
+    unknown = Batch(Offset(1), Epoch(1), 1, 5_000, False, msgpack.packb((99, "new")))
+    node = MetadataLoader(cast("Any", Driver(2, [known[0], unknown])), features=ranges)
+    with pytest.raises(KafkaError, match=r"does not know.*unknown type id 99.*upgrade this node"):
+        node.replay_committed(2)
+    with pytest.raises(KafkaError, match=why):
+        MetadataLoader(
+            cast("Any", None), MetadataImage(features=Map({"metadata.version": 9})), features=ranges
+        )
 
 
 def named(name: str) -> Record:
