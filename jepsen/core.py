@@ -15,10 +15,10 @@ from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
 from jepsen.env.base import ClusterSpec
 from jepsen.env.local.network import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
+from jepsen.evidence import unproven
 from jepsen.faults import FEATURES, PACKAGES, healing, package
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
-from jepsen.generator.core import SECOND_NS
-from jepsen.history import OpType
+from jepsen.generator.core import NOTHING
 from jepsen.interpreter import Interpreter
 from jepsen.nemesis import Nemesis
 from jepsen.workloads.base import Workload, WorkloadOptions
@@ -247,8 +247,8 @@ class Run:
         self._spec = spec
         self._environment = environment
         self._workload = workload_of(spec)
-        self.interrupted = False
-        """Whether it was asked to stop."""
+        self.interrupted_s: float | None = None
+        """When it was asked to stop, in seconds of the test."""
         rng = random.Random(f"{spec.seed}/clients")
         self.interpreter = Interpreter(
             spec.concurrency,
@@ -294,7 +294,9 @@ class Run:
 
     def stop(self) -> None:
         """Nothing more of the test proper; the end comes as it does."""
-        self.interrupted = self.interpreter.stopped = True
+        if self.interrupted_s is None:
+            self.interrupted_s = self.interpreter.elapsed_s
+        self.interpreter.stopped = True
 
     async def run(self) -> None:
         """From a cluster that is ready to the last operation."""
@@ -332,7 +334,14 @@ class Run:
         roles = spec.workload in LOG_WORKLOADS
         disks = tuple(self._environment.disk_faults)
         features = tuple(self._environment.features)
-        faults = package(spec.nemesis, spec.interval_s, roles=roles, disks=disks, features=features)
+        faults = package(
+            spec.nemesis,
+            spec.interval_s,
+            time_limit_s=spec.time_limit_s,
+            roles=roles,
+            disks=disks,
+            features=features,
+        )
         return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
 
     def _ending(self) -> Generator:
@@ -342,25 +351,10 @@ class Run:
 
 
 def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
-    """By checker; with `cluster` if a node failed of itself, `rate` if too little was done."""
-    checkers = workload_of(spec).checkers
-    found = {name: checker(history) for name, checker in checkers.items()}
-    if too_little := _too_little(spec, history):
-        found["rate"] = Verdict("unknown", why_unknown=too_little)
-    return found
-
-
-def _too_little(spec: RunSpec, history: Sequence[Op]) -> str:
-    """Why what clients did before the end of the test shows nothing; empty if it does."""
-    within = [op for op in history if op.by_client and op.time <= spec.time_limit_s * SECOND_NS]
-    seconds = max((op.time for op in within), default=0) / SECOND_NS
-    count = sum(op.type is OpType.OK for op in within)
-    if count >= spec.rate_min * seconds:
-        return ""
-    return (
-        f"{count} operations succeeded in {seconds:.1f} s, "
-        f"which is less than --min-rate {spec.rate_min:g} a second"
-    )
+    """By checker; with what the history does not prove (`jepsen.evidence`)."""
+    workload = workload_of(spec)
+    found = {name: checker(history) for name, checker in workload.checkers.items()}
+    return found | unproven(spec, history, ends=workload.final is not NOTHING)
 
 
 def failure_of_cluster(what: str) -> Verdict:

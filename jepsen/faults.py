@@ -22,9 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from jepsen.generator.combinators import AnyOf, Cycle, Sleep, Then, TimeLimit, nemesis
-from jepsen.generator.core import NOTHING, Context, Generator, Next, Once, Plain, Todo
+from jepsen.generator.core import NEMESIS, NOTHING, Context, Generator, Next, Once, Plain, Todo
+from jepsen.history import OpType
+
+if TYPE_CHECKING:
+    from jepsen.history import Op
 
 TARGETS = ("one", "one", "minority", "leader", "all")
 ROLES = ("partition-leader", "coordinator")
@@ -35,6 +40,10 @@ DISK, FEATURES = "disk", "features"
 HEAL = "heal-all"
 ROUND_INTERVALS = 4
 TAKES_PART = 0.6
+OPENING_PART = 0.5
+"""Of a short test, about: in so much of it each kind of fault strikes once."""
+PATIENCE_INTERVALS = 4
+"""How long a kind is tried at first, before it is the next one's turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,92 @@ PACKAGES = {
     "clock": Package("skew", "unskew", ("one", "minority", "all")),
     DISK: Package("break-disk", "mend-disk", ()),
 }
+
+
+_KINDS = {one.begin: name for name, one in PACKAGES.items()}
+_OF_LINKS = ("partition", "slow")
+
+
+def kind_struck(op: Op) -> str:
+    """The kind of fault that this line shows to have struck; empty if none.
+
+    A completion of the nemesis names who was hit. It names nobody where there was nobody to hit,
+    and repeats what was asked for, which is no list, where the attempt failed.
+    """
+    kind = _KINDS.get(op.f, "") if op.process == NEMESIS and op.type is not OpType.INVOKE else ""
+    hit = op.value if isinstance(op.value, list | tuple) else ()
+    if op.f in _OF_LINKS and hit:
+        hit = hit[-1]
+    return kind if hit else ""
+
+
+def kind_tried(op: Op) -> str:
+    """The kind of fault whose attempt ends with this line; empty if none."""
+    return _KINDS.get(op.f, "") if op.process == NEMESIS and op.type is not OpType.INVOKE else ""
+
+
+def in_words(op: Op) -> str:
+    """What the nemesis has done by this line, for people: `partition: broker-3 cut off`."""
+    if op.error is not None and not kind_struck(op):
+        return f"{op.f} failed: {op.error}"
+    if op.f == HEAL:
+        return "all healed"
+    if not isinstance(op.value, list | tuple) or not op.value:
+        return op.f if op.f not in _KINDS else f"{op.f}: nobody"
+    match op.f, op.value:
+        case "partition", [kind, links]:
+            return f"partition: {_cut_off(kind, links)}"
+        case "slow", [quality, links]:
+            return f"slow: links of {links[0][0] if links else 'nobody'} {_slower(quality)}"
+        case "break-disk", [node, kind]:
+            return f"break-disk: {node} {kind}"
+        case "skew", skewed:
+            return "skew: " + ", ".join(f"{node} {by_ms / 1000:+.0f} s" for node, by_ms in skewed)
+        case "reassign", [number, replicas]:
+            return f"reassign: partition {number} to {', '.join(map(str, replicas))}"
+        case "lower-feature", [feature, level]:
+            return f"lower-feature: {feature} to {level}"
+    return f"{op.f}: {', '.join(map(str, op.value))}"
+
+
+def _cut_off(kind: str, links: Sequence[Sequence[str]]) -> str:
+    role = kind.removeprefix("isolate-")
+    of_role = f" ({role})" if role != kind else ""
+    if kind.startswith("isolate"):
+        return f"{links[0][0] if links else 'nobody'} cut off{of_role}"
+    if kind == "one-way":
+        return f"{links[0][0]} sends to nobody" if links else kind
+    if kind == "halves" and links:
+        one = sorted({link[0] for link in links if link[1] == links[0][1]})
+        other = sorted({link[0] for link in links} - set(one))
+        return f"{', '.join(one)} from {', '.join(other)}"
+    return f"{kind} of {', '.join(sorted({node for link in links for node in link}))}"
+
+
+def _slower(quality: Sequence[float]) -> str:
+    delay_ms, loss, bytes_per_s = quality
+    if delay_ms:
+        return f"delay by {delay_ms:g} ms"
+    return f"lose {loss:.0%}" if loss else f"carry {bytes_per_s:g} bytes/s"
+
+
+@dataclass(frozen=True, slots=True)
+class _UntilItStrikes:
+    """Until a fault of the kind has struck."""
+
+    kind: str
+    inner: Generator
+    done: bool = False
+
+    def next_op(self, context: Context) -> Next:
+        """See `Generator`."""
+        found = None if self.done else self.inner.next_op(context)
+        return None if found is None else (found[0], replace(self, inner=found[1]))
+
+    def updated(self, context: Context, event: Op) -> Generator:
+        """See `Generator`."""
+        done = self.done or kind_struck(event) == self.kind
+        return _UntilItStrikes(self.kind, self.inner.updated(context, event), done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +207,39 @@ def package(
     names: Sequence[str],
     interval_s: float,
     *,
+    time_limit_s: float | None = None,
     roles: bool = False,
     disks: Sequence[str] = (),
     features: Sequence[str] = (),
 ) -> Generator:
     """The faults of these names, on average `interval_s` apart; several come in rounds.
 
-    `roles`: the cluster has partition leaders and coordinators that can be meant. `disks`: what
-    the environment can do to a disk; `features`: those that the cluster has. KeyError.
+    Each strikes once before that, one after the other: a kind that never struck was not tested.
+    Where `time_limit_s` is short for that, they follow each other sooner. `roles`: the cluster has
+    partition leaders and coordinators that can be meant. `disks`: what the environment can do to a
+    disk; `features`: those that the cluster has. KeyError.
     """
     told = {DISK: tuple(disks), FEATURES: tuple(features)}
     packages = PACKAGES | {name: replace(PACKAGES[name], kinds=told[name]) for name in told}
-    parts = [Cycle(_of(packages[name], interval_s, roles=roles)) for name in names]
-    if not parts:
+    if not names:
         return NOTHING
-    return nemesis(parts[0] if len(parts) == 1 else Cycle(_Round(tuple(parts), interval_s)))
+    parts = [Cycle(_of(packages[name], interval_s, roles=roles)) for name in names]
+    first_s = interval_s
+    if time_limit_s is not None:
+        # A fault takes an interval until it strikes, and one until it ends.
+        first_s = min(interval_s, OPENING_PART * time_limit_s / (2 * len(names)))
+    opening = [_opening(name, packages[name], first_s, roles=roles) for name in names]
+    rest = parts[0] if len(parts) == 1 else Cycle(_Round(tuple(parts), interval_s))
+    return nemesis(Then((*opening, rest)))
+
+
+def _opening(name: str, one: Package, interval_s: float, *, roles: bool) -> Generator:
+    """A fault that is tried until it strikes, or for long enough; then it ends."""
+    tries = Cycle(_of(replace(one, end=""), interval_s, roles=roles))
+    strikes = TimeLimit(PATIENCE_INTERVALS * interval_s, _UntilItStrikes(name, tries))
+    if not one.end:
+        return strikes
+    return Then((strikes, Sleep(interval_s), Once(Todo(one.end))))
 
 
 def _of(one: Package, interval_s: float, *, roles: bool) -> Generator:

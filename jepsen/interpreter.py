@@ -60,6 +60,11 @@ class Interpreter:
         self._clock: Callable[[], float] | None = None
         self._begin = 0.0
 
+    @property
+    def elapsed_s(self) -> float:
+        """How long the test has lasted."""
+        return 0.0 if self._clock is None else self._now() / SECOND_NS
+
     async def run(self, generator: Generator) -> None:
         """Runs it to its end; may be called again, with the clock and the processes going on."""
         while not self.stopped:

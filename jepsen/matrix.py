@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jepsen.checkers.verdict import Valid
 
 HEALTHY = "healthy"
+MINUTE_S = 60
 IMPOSSIBLE = "-"
 """Where a workload has nothing that such a fault could break."""
 NOT_RUN = "not run"
@@ -38,6 +39,8 @@ class Outcome(NamedTuple):
     found: tuple[str, ...] = ()
     """Why it is not valid, in a few words each."""
     seconds: float = 0.0
+    faults: str = ""
+    """How often each kind struck, `kill 3, pause 0`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class Cell:
         spec = RunSpec.from_json(document["spec"])
         if document["verdict"] == NOT_RUN:
             return cls(spec)
-        ran = {name: document[name] for name in Outcome._fields}
+        ran = {name: document[name] for name in Outcome._fields if name in document}
         return cls(spec, Outcome(**{**ran, "found": tuple(ran["found"])}))
 
 
@@ -94,7 +97,7 @@ def matrix(
     columns = list(dict.fromkeys([(), *map(tuple, nemeses)]))
     pairs = [(n, w) for n in columns for w in dict.fromkeys(workloads) if _meet(w, n)]
     for number, (nemesis, workload) in enumerate(pairs):
-        topic = f"jepsen-{template.seed}-{number}"
+        topic = f"{template.topic or f'jepsen-{template.seed}'}-{number}"
         yield Cell(replace(template, workload=workload, nemesis=nemesis, topic=topic))
 
 
@@ -129,7 +132,8 @@ def summary(cells: Sequence[Cell]) -> str:
     kinds = [*WORDS.values(), CRASHED, NOT_RUN]
     counted = [f"{words.count(kind)} {kind}" for kind in kinds if kind in words]
     seconds = sum(one.outcome.seconds for one in cells if one.outcome is not None)
-    return f"{len(cells)} tests: {', '.join(counted)}, {seconds / 60:.0f} minutes of running"
+    ran = f"{seconds / MINUTE_S:.0f} minutes" if seconds >= 2 * MINUTE_S else f"{seconds:.0f} s"
+    return f"{len(cells)} tests: {', '.join(counted)}, {ran} of running"
 
 
 def progress(cells: Sequence[Cell], number: int, jobs: int = 1) -> str:
@@ -138,8 +142,9 @@ def progress(cells: Sequence[Cell], number: int, jobs: int = 1) -> str:
     took = [one.outcome.seconds for one in cells if one.outcome is not None]
     if not took:
         return begins
-    minutes = (len(cells) - len(took)) * sum(took) / len(took) / jobs / 60
-    return f"{begins}, about {minutes:.0f} minutes to go"
+    left_s = (len(cells) - len(took)) * sum(took) / len(took) / jobs
+    left = f"{left_s / 60:.0f} minutes" if left_s >= 2 * MINUTE_S else f"{left_s:.0f} s"
+    return f"{begins}, about {left} to go"
 
 
 def markdown(command: str, cells: Sequence[Cell]) -> str:
@@ -156,11 +161,21 @@ def markdown(command: str, cells: Sequence[Cell]) -> str:
         f"|{'---|' * len(head)}",
         *(f"| {' | '.join(row)} |" for row in rows),
     ]
+    lines += _faults(cells)
     for one in cells:
         if one.outcome is not None and one.outcome.valid is not True:
-            lines += ["", f"## {one.spec.name}: {one.word}", "", f"`{one.outcome.folder}`", ""]
+            lines += ["", f"## {one.spec.name}: {one.word}", ""]
+            lines += [f"`{one.outcome.folder}`", ""] * bool(one.outcome.folder)
             lines += [f"* {reason}" for reason in one.outcome.found]
     return "\n".join(lines) + "\n"
+
+
+def _faults(cells: Sequence[Cell]) -> Iterator[str]:
+    """How often what struck, where something was to."""
+    struck = [(one.spec.name, one.outcome.faults) for one in cells if one.outcome is not None]
+    if any(faults for _, faults in struck):
+        yield from ("", "Faults that struck:", "")
+        yield from (f"* {name}: {faults}" for name, faults in struck if faults)
 
 
 def write(folder: Path, command: str, cells: Sequence[Cell]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,10 +14,12 @@ from jepsen.history import OpType
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from jepsen.env.base import Environment, Link
     from jepsen.history import Op
+
+logger = logging.getLogger(__name__)
 
 ISOLATE = "isolate-"
 DELAY_MS_MAX = 400.0
@@ -84,6 +87,8 @@ class Nemesis:
         self._killed: list[str] = []
         self._paused: list[str] = []
         self._voteless: list[str] = []
+        self._failures: list[str] = []
+        """Why parts of the present operation could not be done."""
         self._cut = False
         """Whether links let nothing pass, so that replicas may be behind before anybody says so."""
 
@@ -119,41 +124,51 @@ class Nemesis:
             "mend-disk": self._environment.mend_disks,
             HEAL: self._heal,
         }
+        self._failures.clear()
         value = await does[op.f]()
-        return Completion(OpType.INFO, value)
+        return Completion(OpType.INFO, value, "; ".join(self._failures) or None)
+
+    async def _each(
+        self, nodes: Sequence[str], does: Callable[[str], Awaitable[object]]
+    ) -> list[str]:
+        """Those to which it was done; why the others were spared is in `_failures`."""
+        return [node for node in nodes if await self._tried(partial(does, node))]
+
+    async def _tried(self, does: Callable[[], Awaitable[object]]) -> bool:
+        try:
+            await does()
+        except Exception as error:
+            # Whoever breaks a cluster may be any program: what follows is done all the same.
+            logger.debug("a part of a fault that could not be done", exc_info=True)
+            self._failures.append(str(error) or repr(error))
+            return False
+        return True
 
     async def _kill(self, kind: str) -> list[str]:
-        nodes = await self._chosen(kind)
-        for node in nodes:
-            await self._environment.kill(node)
+        nodes = await self._each(await self._chosen(kind), self._environment.kill)
         self._killed += nodes
         return nodes
 
     async def _start(self) -> list[str]:
         nodes, self._killed = self._killed, []
-        for node in nodes:
-            await self._environment.start_node(node)
-        return nodes
+        return await self._each(nodes, self._environment.start_node)
 
     async def _pause(self, kind: str) -> list[str]:
-        nodes = await self._chosen(kind)
-        for node in nodes:
-            await self._environment.pause(node)
+        nodes = await self._each(await self._chosen(kind), self._environment.pause)
         self._paused += nodes
         return nodes
 
     async def _resume(self) -> list[str]:
         nodes, self._paused = self._paused, []
-        for node in nodes:
-            await self._environment.resume(node)
-        return nodes
+        return await self._each(nodes, self._environment.resume)
 
     async def _restart(self, kind: str) -> list[str]:
         nodes = [node for node in await self._chosen(kind) if node not in self._paused]
-        for node in nodes:
-            await self._environment.terminate(node)
-            await self._environment.start_node(node)
-        return nodes
+        return await self._each(nodes, self._restart_one)
+
+    async def _restart_one(self, node: str) -> None:
+        await self._environment.terminate(node)
+        await self._environment.start_node(node)
 
     async def _rolling(self, kind: str) -> list[str]:
         """One after the other, each when all are in sync; ends early if that takes too long."""
@@ -262,26 +277,28 @@ class Nemesis:
         if not self._is_calm() or not await self._environment.settled():
             return []
         node = self._random.choice(self._environment.disk_faults[kind])
-        await self._environment.break_disk(node, kind)
-        return [node, kind]
+        return [node, kind] if await self._environment.break_disk(node, kind) else []
 
     def _is_calm(self) -> bool:
         """Whether nothing was done that an environment may take for settled for a while yet."""
         return not (self._killed or self._paused or self._cut)
 
     async def _heal(self) -> None:
+        """All of it, whatever of it fails."""
         environment = self._environment
-        await self._unblock()
-        await environment.restore()
-        await environment.reset_clocks()
-        await environment.mend_disks()
-        await self._resume()
-        await self._start()
-        for node in self._all():
-            await environment.start_node(node)
-        await self._add_voters()
-        await self._add_broker()
-        await self._raise_features()
+        for step in (
+            self._unblock,
+            environment.restore,
+            environment.reset_clocks,
+            environment.mend_disks,
+            self._resume,
+            self._start,
+        ):
+            await self._tried(step)
+        await self._each(self._all(), environment.start_node)
+        await self._tried(self._add_voters)
+        await self._tried(self._add_broker)
+        await self._tried(self._raise_features)
 
     async def _in_role(self, role: str) -> str | None:
         """The node that plays a part now, if somebody says who."""

@@ -7,14 +7,16 @@ import contextlib
 import signal
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.trace import LEADER, check_trace
 from jepsen.checkers.verdict import verdict_document
 from jepsen.core import Run, RunSpec, failure_of_cluster, judge, overall
 from jepsen.env.external import ExternalEnvironment
 from jepsen.errors import ClusterError, InputError
-from jepsen.generator.core import NEMESIS, OBSERVER
+from jepsen.evidence import Ending, cut_short, faults_struck, told_faults
+from jepsen.faults import in_words, kind_struck
+from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
 from jepsen.history import Op, OpType
 
 if TYPE_CHECKING:
@@ -35,21 +37,13 @@ SETTLED = "settled"
 """Noted when a cluster has come to rest, with the offset up to which its metadata are committed."""
 
 
-class Ending(NamedTuple):
-    """How a run ended."""
-
-    trouble: str = ""
-    """What a node did that no node may."""
-    interrupted: bool = False
-    """Somebody wanted an end before its time."""
-
-
 class Progress:
     """A line about a test that runs, not more often than every second."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._counts: Counter[OpType] = Counter()
+        self._struck: Counter[str] = Counter()
         self._told_s = 0.0
         self._fault = ""
 
@@ -58,9 +52,9 @@ class Progress:
         if op.by_client:
             self._counts[op.type] += 1
         elif op.process == NEMESIS and op.type is not OpType.INVOKE:
-            self._fault = (
-                f", last fault: {op.f} {op.value if op.value is not None else ''}".rstrip()
-            )
+            self._struck.update(filter(None, [kind_struck(op)]))
+            if self._struck:
+                self._fault = in_words(op)
         if time.monotonic() - self._told_s >= TELL_S:
             self._told_s = time.monotonic()
             self._tell(self.line(op.time))
@@ -69,36 +63,72 @@ class Progress:
         """How things stand at that time of the test."""
         counts = self._counts
         ended = f"{counts[OpType.OK]} ok, {counts[OpType.FAIL]} fail, {counts[OpType.INFO]} info"
-        return f"{at_ns / 1e9:6.1f} s  {counts[OpType.INVOKE]} operations: {ended}{self._fault}"
+        line = f"{at_ns / 1e9:6.1f} s  {counts[OpType.INVOKE]} operations: {ended}"
+        if not self._struck:
+            return line
+        return f"{line}; faults: {told_faults(self._struck)}; last: {self._fault}"
 
 
 def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, Verdict]:
     """Runs the test of a new folder and keeps the verdicts there.
 
-    Ctrl-C ends the test early: the cluster is healed, and what there is is judged.
+    Ctrl-C ends the test early: the cluster is healed, and what there is is judged. A run that is
+    refused, or interrupted before it begins, leaves no folder; one that breaks off is kept aside
+    (`RunFolder.put_aside`), where the exception's note says.
     """
-    spec = folder.spec
-    ending = _RUNNERS[spec.env](folder, spec, tell)
-    folder.write_parquet()
-    return judge_folder(folder, ending.trouble, interrupted=ending.interrupted)
+    try:
+        ending = _RUNNERS[folder.spec.env](folder, folder.spec, tell)
+    except (InputError, KeyboardInterrupt):
+        folder.remove()
+        raise
+    except Exception as error:
+        _put_aside(folder, error)
+        raise
+    folder.write_ending(ending.to_json())
+    try:
+        folder.write_parquet()
+        verdicts = judge_folder(folder)
+    except Exception as error:
+        _put_aside(folder, error)
+        raise
+    folder.make_latest()
+    return verdicts
 
 
-def judge_folder(
-    folder: RunFolder, trouble: str = "", *, interrupted: bool = False
-) -> dict[str, Verdict]:
+def _put_aside(folder: RunFolder, error: Exception) -> None:
+    aside = folder.put_aside(str(error) or repr(error))
+    error.add_note(f"what there is of the run is in {aside}")
+
+
+def judge_folder(folder: RunFolder) -> dict[str, Verdict]:
     """Judges what is in the folder and keeps the verdicts there."""
-    history = folder.history()
-    verdicts = judge(folder.spec, history) | judge_servers_of(folder, history)
-    if trouble:
-        verdicts["cluster"] = failure_of_cluster(trouble)
+    history, spec = folder.history(), folder.spec
+    ending = ending_of(folder)
+    verdicts = judge(spec, history) | judge_servers_of(folder, history)
+    verdicts |= cut_short(spec, history, ending)
+    if ending is not None and ending.trouble:
+        verdicts["cluster"] = failure_of_cluster(ending.trouble)
+    interrupted_s = None if ending is None else ending.interrupted_s
     document: dict[str, Any] = {
         "valid": overall(verdicts),
-        "interrupted": interrupted,
+        "interrupted": interrupted_s is not None,
+        "interrupted_s": interrupted_s,
         "operations": sum(op.type is OpType.INVOKE and op.by_client for op in history),
+        "seconds": round(history[-1].time / SECOND_NS, 3) if history else 0.0,
+        "faults": faults_struck(spec.nemesis, history),
         "checkers": {name: verdict_document(one) for name, one in verdicts.items()},
     }
     folder.write_results(document)
     return verdicts
+
+
+def ending_of(folder: RunFolder) -> Ending | None:
+    """How the run ended; None if it never said so. InputError."""
+    document = folder.ending
+    try:
+        return None if document is None else Ending.from_json(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{folder.path}: no ending of a run: {error!r}") from None
 
 
 def judge_servers_of(folder: RunFolder, history: Sequence[Op]) -> dict[str, Verdict]:
@@ -110,9 +140,7 @@ def judge_servers_of(folder: RunFolder, history: Sequence[Op]) -> dict[str, Verd
     observed = [op for op in history if op.process == OBSERVER]
     committed = next((op.value for op in observed if op.f == SETTLED), None)
     seen = [(epoch, name) for name, epoch in (op.value for op in observed if op.f == LEADER)]
-    told = check_trace(history)
-    verdicts = {} if told.valid == "unknown" else {TRACE: told}  # nobody may have answered
-    return verdicts | judge_servers(folder.nodes, committed, seen)
+    return {TRACE: check_trace(history)} | judge_servers(folder.nodes, committed, seen)
 
 
 def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
@@ -126,7 +154,8 @@ def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> E
     except KeyboardInterrupt:
         process.kill()
         process.communicate()
-        return Ending(interrupted=True)
+        history = folder.history()
+        return Ending(interrupted_s=history[-1].time / SECOND_NS if history else 0.0)
     (folder.path / "sim.log").write_text(output, encoding="utf-8")
     last = output.rstrip().rpartition("\n")[2]
     if process.returncode == harness.BAD_INPUT:
@@ -194,7 +223,7 @@ async def _run(
             raise ClusterError(f"the run was not over after {limit_s:g} s") from None
         if committed_at_rest is not None:
             run.interpreter.observe(SETTLED, await committed_at_rest())
-    return Ending(interrupted=run.interrupted)
+    return Ending(interrupted_s=run.interrupted_s)
 
 
 _RUNNERS: dict[str, Callable[[RunFolder, RunSpec, Callable[[str], None]], Ending]] = {

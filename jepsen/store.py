@@ -3,15 +3,19 @@
 <store>/<test>/<time>/test.json       all that makes the run again
 <store>/<test>/<time>/history.jsonl   written while it runs
 <store>/<test>/<time>/history.parquet what clients did; only where pyarrow is
+<store>/<test>/<time>/ending.json     how it ended: of itself, interrupted, by a node's failure
 <store>/<test>/<time>/results.json    the verdicts, once judged
 <store>/<test>/<time>/nodes/          data and logs of a local cluster
-<store>/<test>/latest, <store>/latest  the newest run
+<store>/<test>/latest, <store>/latest  the newest run that has a verdict
+<store>/crashed/<test>/<time>/        what there is of a run that broke off, and why.txt
 <store>/test-all/<time>/              a matrix of tests; `latest` is the newest (jepsen.matrix)
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +32,8 @@ DEFAULT_STORE = "store"
 LATEST = "latest"
 TEST_FILE = "test.json"
 MATRICES = "test-all"
+CRASHED = "crashed"
+ENDING_FILE, WHY_FILE = "ending.json", "why.txt"
 
 
 class RunFolder:
@@ -38,15 +44,41 @@ class RunFolder:
 
     @classmethod
     def create(cls, store: Path, spec: RunSpec, command: str) -> RunFolder:
-        """A new folder with the specification in it; `latest` points to it."""
+        """A new folder with the specification in it. InputError for a store that takes none."""
         of_test = store / spec.name
-        of_test.mkdir(parents=True, exist_ok=True)
-        folder = cls(_new_directory(of_test))
         document = {"spec": spec.to_json(), "command": command}
-        folder._write(TEST_FILE, document)
-        _point(of_test / LATEST, Path(folder.path.name))
-        _point(store / LATEST, Path(spec.name) / folder.path.name)
+        try:
+            of_test.mkdir(parents=True, exist_ok=True)
+            folder = cls(_new_directory(of_test))
+            folder._write(TEST_FILE, document)
+        except OSError as error:
+            raise unwritable(store, error) from None
         return folder
+
+    def make_latest(self) -> None:
+        """`latest` points to this run, of its test and of the store."""
+        of_test = self.path.parent
+        _point(of_test / LATEST, Path(self.path.name))
+        _point(of_test.parent / LATEST, Path(of_test.name) / self.path.name)
+
+    def remove(self) -> None:
+        """Nothing is left of a run that was refused, nor of a store that had no other."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        for parent in (self.path.parent, self.path.parent.parent):
+            with contextlib.suppress(OSError):
+                parent.rmdir()  # only where nothing is left in it
+
+    def put_aside(self, why: str) -> Path:
+        """Moves a run that broke off to where nobody takes it for one with a verdict."""
+        test, store = self.path.parent.name, self.path.parent.parent
+        of_test = store / CRASHED / test
+        of_test.mkdir(parents=True, exist_ok=True)
+        (self.path / WHY_FILE).write_text(why + "\n", encoding="utf-8")
+        self.path = self.path.rename(_new_directory(of_test))
+        _point(of_test / LATEST, Path(self.path.name))
+        with contextlib.suppress(OSError):
+            (store / test).rmdir()
+        return self.path
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -74,6 +106,15 @@ class RunFolder:
     def results(self) -> dict[str, Any] | None:
         """The verdicts; None if it was not judged."""
         return self._read("results.json") if (self.path / "results.json").is_file() else None
+
+    @property
+    def ending(self) -> dict[str, Any] | None:
+        """How the run ended (`jepsen.evidence.Ending`); None if it never said so."""
+        return self._read(ENDING_FILE) if (self.path / ENDING_FILE).is_file() else None
+
+    def write_ending(self, document: dict[str, Any]) -> None:
+        """Keeps how the run ended, for whoever judges it again."""
+        self._write(ENDING_FILE, document)
 
     def writer(self) -> HistoryWriter:
         """Of the history, which must not be there yet."""
@@ -105,12 +146,26 @@ class RunFolder:
         return document
 
 
+def unwritable(store: Path, error: OSError) -> InputError:
+    """What is said of a store that cannot be written."""
+    return InputError(f"--store {store}: cannot be written: {error.strerror}; choose another")
+
+
+def put_aside(store: Path, test: str) -> str:
+    """The newest run of a test that broke off; empty if nothing is left of any."""
+    latest = store / CRASHED / test / LATEST
+    return str(latest.resolve()) if latest.exists() else ""
+
+
 def new_matrix_folder(store: Path) -> Path:
-    """A new folder for a matrix of tests; `latest` points to it."""
+    """A new folder for a matrix of tests; `latest` points to it. InputError."""
     matrices = store / MATRICES
-    matrices.mkdir(parents=True, exist_ok=True)
-    folder = _new_directory(matrices)
-    _point(matrices / LATEST, Path(folder.name))
+    try:
+        matrices.mkdir(parents=True, exist_ok=True)
+        folder = _new_directory(matrices)
+        _point(matrices / LATEST, Path(folder.name))
+    except OSError as error:
+        raise unwritable(store, error) from None
     return folder
 
 

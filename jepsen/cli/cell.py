@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from jepsen.cli import options
 from jepsen.cli.output import say, tell
 from jepsen.core import overall
-from jepsen.errors import InputError
+from jepsen.errors import ClusterError, InputError
+from jepsen.evidence import told_faults
 from jepsen.matrix import Cell, Outcome
-from jepsen.store import LATEST
+from jepsen.store import put_aside
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,20 +45,29 @@ def run_cell(cell: Cell, store: Path) -> Cell | None:
         return None
     except InputError as error:
         tell(f"{spec.name}: {error}")
+        outcome = Outcome(None, "", (str(error),))
+    except ClusterError as error:
+        tell(f"{spec.name}: {error}")
         outcome = crashed(spec, store, str(error))
     except Exception as error:
         logger.exception("%s: no verdict, its history is kept", spec.name)
         outcome = crashed(spec, store, repr(error))
     else:
-        outcome = Outcome(overall(verdicts), str(folder.path), _found(verdicts))
-        if (folder.results or {}).get("interrupted"):
+        results = folder.results or {}
+        outcome = Outcome(
+            overall(verdicts),
+            str(folder.path),
+            _found(verdicts),
+            faults=told_faults(results.get("faults", {})),
+        )
+        if results.get("interrupted"):
             return None
     return Cell(spec, outcome._replace(seconds=round(time.monotonic() - began_s, 1)))
 
 
 def crashed(spec: RunSpec, store: Path, why: str) -> Outcome:
     """Of a test that could not be judged."""
-    return Outcome(None, str((store / spec.name / LATEST).resolve()), (why,))
+    return Outcome(None, put_aside(store, spec.name), (why,))
 
 
 def _found(verdicts: Mapping[str, Verdict]) -> tuple[str, ...]:

@@ -1,17 +1,19 @@
 """The entry of `jepsen`: what came of it becomes an exit status.
 
-Status 0: all valid. 1: something is invalid. 2: something is unknown, the rest valid. 254: bad
-arguments, nothing was done. 255: the harness itself failed.
+Status 0: all valid. 1: something is invalid. 2: something is unknown, the rest valid. 130:
+interrupted. 254: bad arguments, nothing was done. 255: the harness itself failed.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 import typer
 
+from jepsen.cli.output import INTERRUPTED
 from jepsen.errors import ClusterError, InputError
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 BAD_ARGUMENTS = 254
 FAILED = 255
-INTERRUPTED = 130
+TOLD_BY_CALLERS = ("aiokafka", "kafka")
+"""Libraries that log every attempt that fails; what it means for a run is told once."""
 
 
 # Typer brings its own parser along and exports of its errors only the most special one.
@@ -30,6 +33,11 @@ _UsageError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
 
 def main() -> None:
     """Runs the command line of this process."""
+    for name in TOLD_BY_CALLERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # As Ctrl-C: whatever was started is ended on the way out.
+        signal.signal(number, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -47,13 +55,23 @@ def run(arguments: Sequence[str], app: typer.Typer | None = None) -> int:
     except InputError as error:
         return _fail(str(error), BAD_ARGUMENTS)
     except ClusterError as error:
-        return _fail(str(error), FAILED)
+        return _fail("; ".join([str(error), *getattr(error, "__notes__", ())]), FAILED)
     except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
+        return _fail("interrupted", INTERRUPTED)
+    except OSError as error:
+        return _fail(_system_error(error), FAILED if error.filename is None else BAD_ARGUMENTS)
     except Exception:
         logger.exception("jepsen: a failure of its own, which is no verdict")
         return FAILED
     return status if isinstance(status, int) else 0
+
+
+def _system_error(error: OSError) -> str:
+    """What the system refused, and where, in one line."""
+    why = error.strerror or str(error) or type(error).__name__
+    if error.filename is None:
+        return why
+    return f"{error.filename}: {why}: choose another path, or change who may use this one"
 
 
 def _fail(sentence: str, status: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
+import secrets
 import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -98,6 +100,11 @@ def new_seed(given: int | None) -> int:
     return random.randrange(SEED_MAX) if given is None else given
 
 
+def new_topic(env: str, seed: int) -> str:
+    """Of one run. Clusters of others keep what runs leave there, so each has another name."""
+    return f"jepsen-{seed}" + (f"-{secrets.token_hex(3)}" if env == "external" else "")
+
+
 def comma_separated(text: str) -> tuple[str, ...]:
     """The words between commas."""
     return tuple(word for word in text.split(",") if word)
@@ -115,8 +122,13 @@ def overrides_of(given: Sequence[str]) -> dict[str, str]:
 
 
 def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
-    """Runs and judges a test in a new folder of the store. InputError, before there is one."""
+    """Runs and judges a test in a new folder of the store. InputError, and then there is none."""
     check_spec(spec)
+    if spec.env == "external":
+        # Needs a client of Kafka, which other tests do without.
+        from jepsen.env.reachable import check_cluster
+
+        asyncio.run(check_cluster(spec))
     folder = RunFolder.create(store, spec, rerun_command(spec))
     with _progress() as told:
         return folder, run_and_judge(folder, told)
@@ -124,6 +136,7 @@ def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
 
 def rerun_command(spec: RunSpec) -> str:
     """The command line that runs the same again."""
+    external = spec.env == "external"
     options = {
         "--env": spec.env,
         "--nemesis": ",".join(spec.nemesis),
@@ -132,7 +145,8 @@ def rerun_command(spec: RunSpec) -> str:
         "--ops-per-key": str(spec.ops_per_key),
         "--barrier-every": str(spec.barrier_every) if spec.barrier_every else "",
         "--acks": spec.acks,
-        "--topic": spec.topic,
+        # A topic of another cluster has the records of this run, so the next one gets its own.
+        "--topic": "" if spec.topic == f"jepsen-{spec.seed}" or external else spec.topic,
         "--kafka-home": spec.kafka_home,
         "--min-rate": f"{spec.rate_min:g}",
     }

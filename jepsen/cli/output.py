@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from jepsen.checkers.verdict import Anomaly, Valid, Verdict
 
 NAMES_SHOWN_MAX = 3
+INTERRUPTED = 130
+"""The exit status of what somebody ended."""
 
 
 class Output(enum.StrEnum):

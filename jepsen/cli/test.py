@@ -11,6 +11,7 @@ import typer
 from jepsen.checkers.verdict import WORDS
 from jepsen.cli import options
 from jepsen.cli.output import (
+    INTERRUPTED,
     Output,
     OutputOption,
     anomaly_lines,
@@ -21,11 +22,12 @@ from jepsen.cli.output import (
 )
 from jepsen.core import RATE_MIN, WORKLOADS, RunSpec, overall
 from jepsen.env.local.network import RELAYS
+from jepsen.evidence import told_faults
 from jepsen.faults import PACKAGES
 from jepsen.store import DEFAULT_STORE, RunFolder
 
 if TYPE_CHECKING:
-    from jepsen.checkers.verdict import Valid, Verdict
+    from jepsen.checkers.verdict import Verdict
 
 MinRateOption = Annotated[
     float,
@@ -71,8 +73,9 @@ def run(
     """Runs a test and judges it; what there is of it stays in the store.
 
     Prints `FOLDER valid`, `invalid` or `unknown`. In env sim the same options and seed are the same
-    run. Ctrl-C ends a run early, which is then healed, kept and judged. Exit status 0 valid, 1
-    invalid, 2 unknown, 254 bad arguments.
+    run. A run is unknown if a fault that was asked for never struck, if too little succeeded, or if
+    Ctrl-C ended it early: then it is healed, kept and judged. Exit status 0 valid, 1 invalid, 2
+    unknown, 130 interrupted without being invalid, 254 bad arguments.
     """
     options.check_words(env, acks)
     spec = RunSpec(
@@ -100,19 +103,21 @@ def run(
         kafka_home=kafka_home,
         rate_min=min_rate,
     )
-    raise typer.Exit(exit_status(_several(spec, test_count, Path(store), output)))
+    raise typer.Exit(_several(spec, test_count, Path(store), output))
 
 
-def _several(spec: RunSpec, count: int, store: Path, output: Output) -> Valid:
-    """Runs with one seed after the other until one is not valid."""
+def _several(spec: RunSpec, count: int, store: Path, output: Output) -> int:
+    """Runs with one seed after the other until one is not valid; the exit status."""
     for seed in range(spec.seed, spec.seed + count):
-        of_seed = replace(spec, seed=seed, topic=spec.topic or f"jepsen-{seed}")
+        of_seed = replace(spec, seed=seed, topic=spec.topic or options.new_topic(spec.env, seed))
         folder, verdicts = options.run_one(of_seed, store)
         _show(folder, verdicts, output)
         valid = overall(verdicts)
+        if valid == "unknown" and (folder.results or {}).get("interrupted"):
+            return INTERRUPTED
         if valid is not True:
-            return valid
-    return True
+            return exit_status(valid)
+    return 0
 
 
 def _show(folder: RunFolder, verdicts: dict[str, Verdict], output: Output) -> None:
@@ -123,4 +128,7 @@ def _show(folder: RunFolder, verdicts: dict[str, Verdict], output: Output) -> No
         tell(f"{name}: {WORDS[verdict.valid]}  {verdict.why_unknown}".rstrip())
         for line in anomaly_lines(verdict):
             tell(f"  {line}")
+    if struck := (folder.results or {}).get("faults"):
+        tell(f"faults that struck: {told_faults(struck)}")
+    tell(f"jepsen report {folder.path} makes a page of it")
     say(f"{folder.path} {WORDS[overall(verdicts)]}")

@@ -10,7 +10,15 @@ import typer
 
 from jepsen.cli import options
 from jepsen.cli.cell import run_cell
-from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json, tell
+from jepsen.cli.output import (
+    INTERRUPTED,
+    Output,
+    OutputOption,
+    exit_status,
+    say,
+    say_json,
+    tell,
+)
 from jepsen.cli.side_by_side import side_by_side
 from jepsen.core import RunSpec, check_spec, faults_ready, workloads_in
 from jepsen.env.local.network import RELAYS
@@ -25,7 +33,6 @@ if TYPE_CHECKING:
     from jepsen.checkers.verdict import Valid
 
 FAILED = 255
-INTERRUPTED = 130
 
 ResumeOption = Annotated[
     str,
@@ -87,6 +94,7 @@ def run(
         cells = [one if one.judged else one.again() for one in cells]
         raise typer.Exit(_all(folder, command, cells, store_of_matrix(folder), output, jobs))
     options.check_words(env, "all")
+    seed = options.new_seed(seed)
     template = RunSpec(
         "",
         env,
@@ -95,12 +103,13 @@ def run(
         rate,
         concurrency,
         interval,
-        options.new_seed(seed),
+        seed,
         replication=replication,
         client=client or options.default_client(env),
         controllers=controllers,
         brokers=brokers,
         overrides=options.overrides_of(override or ()),
+        topic=options.new_topic(env, seed),
         bootstrap_servers=bootstrap_servers,
         control=control,
         network=network,
@@ -139,7 +148,7 @@ def _all(
         cells[number] = ran
         write(folder, command, cells)
         if output is Output.TABLE and ran.outcome is not None:
-            say(f"{ran.outcome.folder} {ran.word}")
+            say(f"{ran.outcome.folder or ran.spec.name} {ran.word}")
 
     run_all = one_by_one if jobs == 1 else partial(side_by_side, jobs=jobs)
     whole = run_all(cells, store, keep)

@@ -87,7 +87,7 @@ class Environment(Protocol):
         """
 
     async def kill(self, node: str) -> None:
-        """Ends its process at once; what it had written stays."""
+        """Ends its process at once; what it had written stays. Raises if it does not run."""
 
     async def terminate(self, node: str) -> None:
         """Asks its process to end, and waits for that."""
@@ -96,7 +96,7 @@ class Environment(Protocol):
         """Starts a node that does not run; does nothing to one that does."""
 
     async def pause(self, node: str) -> None:
-        """Stops its process where it is."""
+        """Stops its process where it is. Raises if it does not run."""
 
     async def resume(self, node: str) -> None:
         """Lets it go on; does nothing to one that is not paused."""
@@ -128,8 +128,8 @@ class Environment(Protocol):
     async def replace_disk(self, node: str) -> None:
         """Gives a node that does not run an empty disk, formatted for the cluster."""
 
-    async def break_disk(self, node: str, kind: str) -> None:
-        """Its disk fails in one of the ways of `disk_faults`; nothing if it cannot do so now."""
+    async def break_disk(self, node: str, kind: str) -> bool:
+        """Its disk fails in one of the ways of `disk_faults`; False if it cannot do so now."""
 
     async def mend_disks(self) -> None:
         """Every disk is well, and the nodes run that ended because of theirs."""

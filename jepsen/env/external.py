@@ -121,8 +121,9 @@ class ExternalEnvironment:
     async def replace_disk(self, node: str) -> None:
         """There is no word for that."""
 
-    async def break_disk(self, node: str, kind: str) -> None:
+    async def break_disk(self, node: str, kind: str) -> bool:
         """There is no node to be named."""
+        return False
 
     async def mend_disks(self) -> None:
         """No disk was broken."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
 from jepsen.cli.main import run
+from jepsen.store import RunFolder, runs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SHORT = ["--time-limit", "4", "--interval", "1", "--rate", "20", "--concurrency", "4"]
@@ -85,3 +93,79 @@ def test_a_program_may_run_a_test_in_a_thread_of_its_own(
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(results, capsys, tmp_path, "queue", *words).result()
     assert found["valid"] is True, found
+
+
+@pytest.mark.req("J1")
+def test_an_external_cluster_is_looked_at_before_anything_is_stored(
+    bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    words = ["--env", "external", "--bootstrap-servers", bootstrap, "--topic", "used-twice"]
+    assert results(capsys, store, "queue", *words)["valid"] is True
+    latest = (store / "latest").resolve()
+    command = RunFolder.open(latest).command
+    assert "--topic" not in command
+    refused = ["test", "queue", *SHORT, "--store", str(store), *words]
+    assert run(refused) == 254
+    assert re.search(r"--topic used-twice: it has \d+ records", capsys.readouterr().err)
+    assert run([*refused, "--topic", "too-many", "--replication", "9"]) == 254
+    assert "--replication 9: 3 brokers serve" in capsys.readouterr().err
+    assert (store / "latest").resolve() == latest
+    assert len(runs(store)) == 1
+
+
+@pytest.mark.req("J1")
+@pytest.mark.parametrize("answers", [False, True])
+def test_an_address_where_no_kafka_answers_is_refused_at_once(
+    tmp_path: Path, answers: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        if answers:
+            pool.submit(_say_no_kafka, listener)
+        else:
+            listener.close()
+        words = ["--env", "external", "--bootstrap-servers", address, "--store", str(store)]
+        began_s = time.monotonic()
+        assert run(["test", "queue", *words]) == 254
+    assert time.monotonic() - began_s < 10
+    told = capsys.readouterr().err
+    assert f"--bootstrap-servers {address}: nobody answers" in told
+    assert ("does not speak Kafka's protocol" in told) == answers
+    assert len(told.splitlines()) == 1
+    assert not store.exists()
+
+
+def _say_no_kafka(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(100)
+        connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.req("J1")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_somebody_ends_is_unknown_and_says_when(tmp_path: Path, number: int) -> None:
+    store = tmp_path / "store"
+    words = ["test", "queue", "--nemesis", "kill", "--time-limit", "600", "--interval", "300"]
+    command = [sys.executable, "-m", "jepsen.cli.main", *words, "--store", str(store)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told = list(_lines_until(process.stderr, " operations: "))
+        process.send_signal(number)
+        told += process.stderr.readlines()
+        assert process.wait() == 130
+    assert any(re.search(r"interrupted after \d+ of 600 s, 0 faults struck", one) for one in told)
+    found = json.loads((store / "latest" / "results.json").read_text())
+    assert (found["valid"], found["interrupted"]) == ("unknown", True)
+    assert found["faults"] == {"kill": 0}
+    assert run(["report", str(store / "latest"), "--again"]) == 0
+    assert json.loads((store / "latest" / "results.json").read_text()) == found
+
+
+def _lines_until(stream: IO[str], part: str) -> Iterator[str]:
+    for line in stream:
+        yield line
+        if part in line:
+            return

@@ -22,7 +22,7 @@ def run_test(store: Path, capsys: pytest.CaptureFixture[str], *words: str) -> di
     arguments = ["test", *words, "--env", "sim", "--store", str(store), "--output", "json"]
     status = run(arguments)
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert status == {True: 0, False: 1, "unknown": 2}[found["valid"]]
+    assert status == {True: 0, False: 1, "unknown": 2}[found["valid"]], found
     return found
 
 

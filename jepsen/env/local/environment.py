@@ -212,7 +212,15 @@ class LocalEnvironment:
 
     async def kill(self, node: str) -> None:
         """See `Environment`."""
+        self._check_running(node)
+        await self._end(node)
+
+    async def _end(self, node: str) -> None:
         await asyncio.to_thread(self._cluster.kill, self._cluster.layout.node(node))
+
+    def _check_running(self, node: str) -> None:
+        if not self._cluster.is_running(self._cluster.layout.node(node)):
+            raise RuntimeError(f"{node} does not run")
 
     async def terminate(self, node: str) -> None:
         """See `Environment`."""
@@ -226,6 +234,7 @@ class LocalEnvironment:
 
     async def pause(self, node: str) -> None:
         """See `Environment`."""
+        self._check_running(node)
         self._signal(node, signal.SIGSTOP)
 
     async def resume(self, node: str) -> None:
@@ -302,18 +311,20 @@ class LocalEnvironment:
         cluster_id = self._cluster.layout.cluster_id
         await asyncio.to_thread(format_storage, config, cluster_id, first=first)
 
-    async def break_disk(self, node: str, kind: str) -> None:
+    async def break_disk(self, node: str, kind: str) -> bool:
         """See `Environment`, and `jepsen.env.local.disks` for what is damaged."""
-        if kind == disks.WRITE_ERROR:
-            for pid in self._pids_of([node]):
-                disks.refuse_writes(pid)
-        else:
-            await self.kill(node)
-            if kind == disks.WIPE:
-                await self.replace_disk(node)
-            else:
-                await asyncio.to_thread(disks.damage, self._directory / node / "data", kind)
         self._broken.append(node)
+        if kind == disks.WRITE_ERROR:
+            pids = self._pids_of([node])
+            for pid in pids:
+                disks.refuse_writes(pid)
+            return bool(pids)
+        await self._end(node)
+        if kind == disks.WIPE:
+            await self.replace_disk(node)
+            return True
+        data = self._directory / node / "data"
+        return bool(await asyncio.to_thread(disks.damage, data, kind))
 
     async def mend_disks(self) -> None:
         """See `Environment`."""

@@ -203,16 +203,18 @@ class SimEnvironment:
         """See `Environment`; formatted when the node starts."""
         self._cluster.wipe(node)
 
-    async def break_disk(self, node: str, kind: str) -> None:
+    async def break_disk(self, node: str, kind: str) -> bool:
         """See `Environment`."""
         if kind == "power_off":
             self._cluster.power_off(node)
             self._without_power.append(node)
-            return
+            return True
         fault = Fault(kind, 0, 0, (node,), self._world.random.random())
-        if self._disks.may_begin(fault):
-            self._disks.begin(fault)
-            self._broken.append(fault)
+        if not self._disks.may_begin(fault):
+            return False
+        self._disks.begin(fault)
+        self._broken.append(fault)
+        return True
 
     async def mend_disks(self) -> None:
         """See `Environment`."""

@@ -43,6 +43,7 @@ class Cluster:
         self.polls_until_settled = 0
         self.voters = set(self.controllers)
         self.voters_can_change = True
+        self.disks_can_break = True
 
     @property
     def features(self) -> dict[str, tuple[int, int]]:
@@ -86,8 +87,9 @@ class Cluster:
         everybody = [*self.controllers, *self.brokers]
         return {"power_off": everybody, "disk_full": everybody, "truncate": list(self.brokers)}
 
-    async def break_disk(self, node: str, kind: str) -> None:
+    async def break_disk(self, node: str, kind: str) -> bool:
         self.disks[node] = kind
+        return self.disks_can_break
 
     async def replace_disk(self, node: str) -> None:
         assert node in self.down

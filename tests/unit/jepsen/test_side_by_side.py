@@ -136,7 +136,7 @@ def test_so_many_run_at_a_time(
         "set-kill valid",
     ]
     assert "lock-sim-kill: begins" in told.err
-    assert "about 1 minutes to go" in told.err
+    assert "about 60 s to go" in told.err
 
 
 def test_a_process_that_dies_costs_its_test_only(

@@ -35,7 +35,10 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[str, Valid | None]:
         valid = found.get(spec.name, True)
         folder = RunFolder.create(store, spec, options.rerun_command(spec))
         if valid is None:
+            folder.put_aside("a checker's own mistake")
             raise ZeroDivisionError("a checker's own mistake")
+        folder.write_results({"valid": valid, "faults": dict.fromkeys(spec.nemesis, 3)})
+        folder.make_latest()
         anomalies = (Anomaly("lost"), Anomaly("lost")) if valid is False else ()
         return folder, {"checker": Verdict(valid, anomalies)}
 
@@ -142,6 +145,8 @@ def test_what_came_of_it_so_far_is_kept_with_the_reasons(
     assert [one["verdict"] for one in tests] == ["valid", "crashed", "invalid", "valid"]
     assert tests[1]["found"] == ['ZeroDivisionError("a checker\'s own mistake")']
     assert tests[2]["found"] == ["checker: lost (2)"]
+    assert [one["faults"] for one in tests] == ["", "", "kill 3", "kill 3"]
+    assert "/crashed/" in tests[1]["folder"]
     assert [RunFolder.open(Path(one["folder"])).spec.name for one in tests] == [
         "set-sim-healthy",
         "lock-sim-healthy",
@@ -152,6 +157,7 @@ def test_what_came_of_it_so_far_is_kept_with_the_reasons(
     assert "| set | valid | invalid |" in page
     assert "4 tests: 2 valid, 1 invalid, 1 crashed" in page
     assert "* checker: lost (2)" in page
+    assert "* lock-sim-kill: kill 3" in page
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, None])

@@ -12,10 +12,11 @@ from jepsen.cli.main import run
 from jepsen.cli.options import rerun_command
 from jepsen.core import RunSpec, judge, overall
 from jepsen.errors import InputError
+from jepsen.evidence import Ending
 from jepsen.generator.core import SECOND_NS
 from jepsen.history import Op, OpType
 from jepsen.running import judge_folder
-from jepsen.store import RunFolder, runs
+from jepsen.store import RunFolder, put_aside, runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +68,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_made(
 def test_a_folder_has_what_makes_the_run_again(tmp_path: Path) -> None:
     spec = RunSpec("queue", "sim", ("kill",), seed=7, overrides={"a.b": "c d"})
     folder = RunFolder.create(tmp_path, spec, rerun_command(spec))
+    folder.make_latest()
     assert RunFolder.open(tmp_path / "latest").spec == spec
     assert RunFolder.open(tmp_path / spec.name / "latest").path == folder.path
     words = shlex.split(folder.command)
@@ -77,9 +79,43 @@ def test_a_folder_has_what_makes_the_run_again(tmp_path: Path) -> None:
 
 def test_runs_are_listed_the_newest_first(tmp_path: Path) -> None:
     spec = RunSpec("set", "sim")
-    made = [RunFolder.create(tmp_path, spec, "").path for _ in range(3)]
-    assert [folder.path for folder in runs(tmp_path)] == made[::-1]
-    assert (tmp_path / "latest").resolve() == made[-1]
+    made = [RunFolder.create(tmp_path, spec, "") for _ in range(3)]
+    made[1].make_latest()
+    assert [folder.path for folder in runs(tmp_path)] == [folder.path for folder in made[::-1]]
+    assert (tmp_path / "latest").resolve() == made[1].path
+
+
+def test_what_was_refused_leaves_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    RunFolder.create(store, RunSpec("set", "sim"), "").remove()
+    assert not store.exists()
+    kept = RunFolder.create(store, RunSpec("lock", "sim"), "")
+    kept.make_latest()
+    RunFolder.create(store, RunSpec("set", "sim"), "").remove()
+    assert [folder.path for folder in runs(store)] == [kept.path]
+    assert (store / "latest").resolve() == kept.path
+
+
+def test_what_broke_off_is_kept_aside(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, RunSpec("set", "sim"), "")
+    where = folder.put_aside("not ready after 90 s")
+    assert (where / "why.txt").read_text() == "not ready after 90 s\n"
+    assert runs(tmp_path) == []
+    assert put_aside(tmp_path, "set-sim-healthy") == str(where)
+    assert put_aside(tmp_path, "lock-sim-healthy") == ""
+
+
+def test_a_store_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert run(["test", "set", "--env", "sim", "--store", str(file / "store")]) == 254
+    told = capsys.readouterr().err
+    assert (
+        told
+        == f"jepsen: --store {file / 'store'}: cannot be written: Not a directory; choose another\n"
+    )
 
 
 @pytest.mark.req("J1")
@@ -90,7 +126,11 @@ def test_what_there_is_of_a_run_is_judged(tmp_path: Path) -> None:
             writer.append(Op(index, index, 0, OpType(kind), "read", value, 0))
     with (folder.path / "history.jsonl").open("a") as file:
         file.write('{"index":2,"time":')  # the process was killed here
-    verdicts = judge_folder(folder, "broker-1 ended")
+    unfinished = judge_folder(folder)["interrupted"]
+    assert unfinished.why_unknown.startswith("the run never came to an end")
+    folder.write_ending(Ending("broker-1 ended").to_json())
+    verdicts = judge_folder(folder)
+    assert "interrupted" not in verdicts
     assert verdicts["linearizable"].valid is False
     assert verdicts["cluster"].anomalies[0].detail == {"what": "broker-1 ended"}
     assert json.loads((folder.path / "results.json").read_text())["valid"] is False
