@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.admin import change, refused, told
+from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import (
     AlterConfigsRequest,
     AlterOperation,
     ConfigAlteration,
     ConfigChange,
+    Outcome,
 )
+from raftctl.metadata.image import TOPIC_RESOURCE
+from raftctl.metadata.topic_names import name_problem
 
 if TYPE_CHECKING:
     from broker.apis.context import Answer, ApiContext
@@ -27,7 +31,7 @@ async def handle_incremental(context: ApiContext, request: Request) -> Answer:
 
 
 async def handle(context: ApiContext, request: Request) -> Answer:
-    """Replaces the configs of each resource by those given; null resets one."""
+    """Replaces the configs of each resource by those given."""
     return await _alter(context, request, tuple(map(_whole, request.body["resources"])))
 
 
@@ -39,10 +43,32 @@ def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
 async def _alter(
     context: ApiContext, request: Request, resources: tuple[ConfigAlteration, ...]
 ) -> Answer:
-    alter = AlterConfigsRequest(resources, request.body["validate_only"])
-    outcomes = await change(context, alter, _TIMEOUT_MS)
-    pairs = zip(request.body["resources"], outcomes, strict=True)
+    asked = request.body["resources"]
+    refusals = list(map(_refusal, asked))
+    allowed = tuple(one for one, no in zip(resources, refusals, strict=True) if no is None)
+    alter = AlterConfigsRequest(allowed, request.body["validate_only"])
+    outcomes = iter(await change(context, alter, _TIMEOUT_MS) if allowed else ())
+    found = [next(outcomes) if refusal is None else refusal for refusal in refusals]
+    pairs = zip(asked, found, strict=True)
     return {"responses": [_named(resource) | told(outcome) for resource, outcome in pairs]}
+
+
+def _refusal(resource: dict[str, Any]) -> Outcome | None:
+    """What no controller needs to look at: a topic's name that cannot be one, values that are not
+    there.
+    """
+    null = [
+        one["name"]
+        for one in resource["configs"]
+        if one["value"] is None
+        and one.get("config_operation", AlterOperation.SET) != AlterOperation.DELETE
+    ]
+    if null:
+        text = f"Null value not supported for: {', '.join(null)}"
+        return Outcome(ErrorCode.INVALID_REQUEST, text)
+    name = resource["resource_name"]
+    problem = name_problem(name) if resource["resource_type"] == TOPIC_RESOURCE else None
+    return None if problem is None else Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
 def _named(resource: dict[str, Any]) -> dict[str, Any]:
@@ -59,12 +85,7 @@ def _incremental(resource: dict[str, Any]) -> ConfigAlteration:
 
 def _whole(resource: dict[str, Any]) -> ConfigAlteration:
     changes = tuple(
-        ConfigChange(
-            one["name"],
-            AlterOperation.DELETE if one["value"] is None else AlterOperation.SET,
-            one["value"],
-        )
-        for one in resource["configs"]
+        ConfigChange(one["name"], AlterOperation.SET, one["value"]) for one in resource["configs"]
     )
     kind, name = resource["resource_type"], resource["resource_name"]
     return ConfigAlteration(kind, name, changes, replace=True)

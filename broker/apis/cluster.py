@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,17 @@ if TYPE_CHECKING:
 
 _OPERATIONS_NOT_ASKED = -(2**31)
 _BROKERS = 1
+_SOFTWARE = re.compile("[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+_FEATURES_BEGIN_AT_0 = 4
 
 
 def handle_api_versions(context: ApiContext, request: Request) -> Answer:
-    """The table of `broker.protocol.versions`."""
+    """The table of `broker.protocol.versions`; INVALID_REQUEST alone if the client's software has
+    no name or version that a metric could bear (KIP-511).
+    """
+    for part in ("client_software_name", "client_software_version"):
+        if part in request.body and not _SOFTWARE.fullmatch(request.body[part]):
+            return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
     return Encoded(_api_versions(context, request, ErrorCode.NONE))
 
 
@@ -54,9 +62,10 @@ def api_versions_body(
         "error_code": error,
         "api_keys": api_keys,
         "supported_features": [
-            # Only from version 4 on may a feature begin at 0; to others it would be no feature.
-            {"name": name, "min_version": low if version >= 4 else max(low, 1), "max_version": high}
+            {"name": name, "min_version": low, "max_version": high}
             for name, (low, high) in SUPPORTED.items()
+            # To clients of older versions a feature that begins at 0 is none.
+            if low > 0 or version >= _FEATURES_BEGIN_AT_0
         ],
         "finalized_features_epoch": features_epoch,
         "finalized_features": [

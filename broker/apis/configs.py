@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.apis.metadata import unknown_name
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.dynamic_config import BROKER_KEYS, GROUP_KEYS
 from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
@@ -70,7 +71,7 @@ def _result(
             entry["synonyms"] = ()
         if not documentation:
             entry["documentation"] = None
-    return _outcome(resource, ErrorCode.NONE, None, entries)
+    return _outcome(resource, ErrorCode.NONE, "", entries)
 
 
 def _entries(context: ApiContext, resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -82,7 +83,7 @@ def _entries(context: ApiContext, resource: dict[str, Any]) -> Iterator[dict[str
     image = context.metadata.image
     if kind == TOPIC_RESOURCE:
         if image.topics.by_name(name) is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            raise KafkaError(unknown_name(name), f"there is no topic {name}")
         return _topic_entries(context, image.config(kind, name), keys)
     if kind == BROKER_RESOURCE:
         if name not in ("", str(context.config.node_id)):

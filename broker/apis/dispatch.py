@@ -32,6 +32,7 @@ from broker.apis import (
     quorum,
     quotas,
     reassignments,
+    sasl,
     scram,
     topics,
     transaction_admin,
@@ -121,6 +122,8 @@ APIS: dict[int, Api] = {
     ApiKey.DESCRIBE_LOG_DIRS: Api(
         log_admin.handle_describe_log_dirs, log_admin.refuse_describe_log_dirs
     ),
+    ApiKey.SASL_HANDSHAKE: Api(sasl.handle, sasl.refuse_handshake),
+    ApiKey.SASL_AUTHENTICATE: Api(sasl.handle, sasl.refuse_authenticate),
     ApiKey.CREATE_PARTITIONS: Api(admin.handle_create_partitions, admin.refuse_create_partitions),
     ApiKey.ALTER_CONFIGS: Api(alter_configs.handle, alter_configs.refuse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(alter_configs.handle_incremental, alter_configs.refuse),

@@ -87,9 +87,14 @@ async def handle_commit_in_transaction(context: ApiContext, request: Request) ->
         body.get("member_id", ""), body.get("group_instance_id"), body.get("generation_id", -1)
     )
     producer = body["producer_id"], body["producer_epoch"]
+    errors: Errors = {}
+    if not offsets:
+        return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+    if not body["group_id"]:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     await _check_transaction(context, request)
     commit = Commit(body["group_id"], caller, tuple(offsets), producer, knows_epochs=False)
-    errors: Errors = await ask(context, commit, commit.group_id).future
+    errors = await ask(context, commit, commit.group_id).future
     return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
 
 

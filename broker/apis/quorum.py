@@ -36,12 +36,15 @@ _TIMEOUT_MS = 30_000
 
 
 async def handle_describe(context: ApiContext, request: Request) -> Answer:
-    """The replicas of the metadata log, which is partition 0 of a topic of its own (KIP-595)."""
+    """The replicas of the metadata log, which is partition 0 of a topic of its own (KIP-595).
+
+    UNKNOWN_TOPIC_OR_PARTITION of each partition if others are asked for: they have no quorum.
+    """
     topics = request.body["topics"]
     numbers = [one["partition_index"] for topic in topics for one in topic["partitions"]]
     if [topic["topic_name"] for topic in topics] != [METADATA_TOPIC] or numbers != [0]:
-        message = f"only partition 0 of {METADATA_TOPIC} has a quorum"
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        unknown = [_without(topic) for topic in topics]
+        return {"error_code": ErrorCode.NONE, "topics": unknown, "nodes": ()}
     quorum = await ask(context, DescribeQuorumRequest(), DescribeQuorumResponse, _TIMEOUT_MS)
     partition = {
         "partition_index": 0,
@@ -57,6 +60,25 @@ async def handle_describe(context: ApiContext, request: Request) -> Answer:
         "topics": [{"topic_name": METADATA_TOPIC, "partitions": [partition]}],
         "nodes": [_node(one) for one in quorum.nodes],
     }
+
+
+def _without(topic: dict[str, Any]) -> dict[str, Any]:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    numbers = [one["partition_index"] for one in topic["partitions"]]
+    partitions = [
+        {
+            "partition_index": number,
+            "error_code": code,
+            "error_message": code.text,
+            "leader_id": 0,
+            "leader_epoch": 0,
+            "high_watermark": 0,
+            "current_voters": (),
+            "observers": (),
+        }
+        for number in numbers
+    ]
+    return {"topic_name": topic["topic_name"], "partitions": partitions}
 
 
 def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from broker.apis.brokers import ALL_TOPIC_OPERATIONS
 from broker.apis.configs import topic_config_entries
 from broker.apis.metadata import is_internal, partition_message, unknown_name
 from broker.coordinator.internal_topics import filled
@@ -56,7 +57,8 @@ def refuse_create(_context: ApiContext, request: Request, error: KafkaError) -> 
 
 
 async def handle_delete(context: ApiContext, request: Request) -> Answer:
-    """Deletes topics named by name or by id."""
+    """Deletes topics named by name or by id; INVALID_REQUEST of one that is named by both."""
+    wrong = [one for one in request.body.get("topics", ()) if _is_ambiguous(one)]
     keys = _delete_keys(request)
     delete = DeleteTopicsRequest(tuple(keys))
 
@@ -64,8 +66,13 @@ async def handle_delete(context: ApiContext, request: Request) -> Answer:
         ids = [r.topic_id for r in results if not r.error and r.topic_id is not None]
         return all(image.topics.by_id(topic_id) is None for topic_id in ids)
 
-    results = await _change(context, delete, request.body["timeout_ms"], all_gone)
-    return {"responses": [_deleted(r) for r in results]}
+    results: tuple[TopicResult, ...] = ()
+    if keys:
+        results = await _change(context, delete, request.body["timeout_ms"], all_gone)
+    text = "name the topic by its name or by its id"
+    error = KafkaError(ErrorCode.INVALID_REQUEST, text)
+    refused = [_failed(one["name"], error) | {"topic_id": one["topic_id"]} for one in wrong]
+    return {"responses": [*refused, *(_deleted(r) for r in results)]}
 
 
 def refuse_delete(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
@@ -150,7 +157,12 @@ def _delete_keys(request: Request) -> list[tuple[str | None, Any]]:
     return [
         (topic["name"], None) if topic["topic_id"] is None else (None, topic["topic_id"])
         for topic in request.body["topics"]
+        if not _is_ambiguous(topic)
     ]
+
+
+def _is_ambiguous(topic: dict[str, Any]) -> bool:
+    return (topic["name"] is None) == (topic["topic_id"] is None)
 
 
 def handle_describe_partitions(context: ApiContext, request: Request) -> Answer:
@@ -221,9 +233,16 @@ def _described(
         "partitions": [
             partition_message(i, topic.partitions[i], live) for i in range(max(start, 0), end)
         ],
+        "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
     }
     return answer, None if end == len(topic.partitions) else end
 
 
 def _missing(name: str, error: ErrorCode) -> dict[str, Any]:
-    return {"error_code": error, "name": name, "topic_id": None, "partitions": ()}
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": None,
+        "partitions": (),
+        "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
+    }

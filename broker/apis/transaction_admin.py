@@ -91,6 +91,7 @@ def _written_all(body: dict[str, Any], errors: list[ErrorCode]) -> Answer:
                 ],
             }
             for one in body["markers"]
+            if one["topics"]
         ]
     }
 
@@ -146,9 +147,9 @@ def _unknown(name: str, error: ErrorCode) -> dict[str, Any]:
         "transactional_id": name,
         "transaction_state": "",
         "transaction_timeout_ms": 0,
-        "transaction_start_time_ms": -1,
-        "producer_id": -1,
-        "producer_epoch": -1,
+        "transaction_start_time_ms": 0,
+        "producer_id": 0,
+        "producer_epoch": 0,
         "topics": (),
     }
 

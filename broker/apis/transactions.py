@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.transaction_state import TRANSACTION_V2
 from broker.coordinator.transactions import AddPartitions, EndTransaction, InitProducer
-from broker.types import CONSUMER_OFFSETS, TopicPartition, by_topic
+from broker.types import CONSUMER_OFFSETS, INTERNAL_TOPICS, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -79,8 +79,19 @@ async def handle_add_partitions(context: ApiContext, request: Request) -> Answer
         _partitions(body["v3_and_below_topics"]),
         patient=True,
     )
-    errors = await _add(context, asked)
+    errors = _not_of_clients(asked.partitions) or await _add(context, asked)
     return {"results_by_topic_v3_and_below": _by_topic(errors, request.version)}
+
+
+def _not_of_clients(
+    partitions: frozenset[TopicPartition],
+) -> dict[TopicPartition, ErrorCode]:
+    """The errors if a client names the brokers' own topics: AddOffsetsToTxn is for these."""
+    own = [one for one in partitions if one.topic in INTERNAL_TOPICS]
+    if not own:
+        return {}
+    others = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return others | dict.fromkeys(own, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def refuse_add_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:

@@ -27,6 +27,7 @@ class ApiKey(enum.IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -45,6 +46,7 @@ class ApiKey(enum.IntEnum):
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
@@ -83,6 +85,7 @@ SERVED: dict[int, range] = {
     ApiKey.SYNC_GROUP: range(6),
     ApiKey.DESCRIBE_GROUPS: range(7),
     ApiKey.LIST_GROUPS: range(6),
+    ApiKey.SASL_HANDSHAKE: range(2),
     ApiKey.API_VERSIONS: range(5),
     ApiKey.CREATE_TOPICS: range(2, 8),
     ApiKey.DELETE_TOPICS: range(1, 7),
@@ -101,6 +104,7 @@ SERVED: dict[int, range] = {
     ApiKey.ALTER_CONFIGS: range(3),
     ApiKey.ALTER_REPLICA_LOG_DIRS: range(1, 3),
     ApiKey.DESCRIBE_LOG_DIRS: range(1, 5),
+    ApiKey.SASL_AUTHENTICATE: range(3),
     ApiKey.CREATE_PARTITIONS: range(4),
     ApiKey.DELETE_GROUPS: range(3),
     ApiKey.ELECT_LEADERS: range(3),

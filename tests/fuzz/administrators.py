@@ -148,6 +148,8 @@ NOBODY_SENDS: dict[int, dict[str, Any]] = {
         "group_id": "g",
         "topics": [{"name": "t", "partitions": [{"partition_index": 0}]}],
     },
+    ApiKey.SASL_HANDSHAKE: {"mechanism": "PLAIN"},
+    ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"\0alice\0secret"},
     ApiKey.FIND_COORDINATOR: {"key": "g", "key_type": 0, "coordinator_keys": ["g"]},
     ApiKey.OFFSET_FOR_LEADER_EPOCH: {
         "replica_id": -1,

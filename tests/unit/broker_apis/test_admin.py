@@ -123,6 +123,22 @@ async def test_delete_topics(broker: FakeBroker, version: int) -> None:
     assert gone["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.req("C3")
+async def test_a_topic_is_deleted_by_name_or_by_id(broker: FakeBroker) -> None:
+    topics = [
+        {"name": "t", "topic_id": TOPIC_ID},
+        {"name": None, "topic_id": None},
+        {"name": "absent", "topic_id": None},
+    ]
+    answer = await ask(broker, 20, 6, {"topics": topics, "timeout_ms": 1000})
+    invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [one["error_code"] for one in answer["responses"]] == [invalid, invalid, unknown]
+    assert broker.metadata.image.topics.by_name("t") is not None
+    answer = await ask(broker, 20, 6, {"topics": topics[:2], "timeout_ms": 1000})
+    assert len(answer["responses"]) == 2
+    assert len(broker.controller.requests) == 1
+
+
 @pytest.mark.parametrize(("key", "version"), [(19, 5), (20, 5), (20, 6), (22, 4)])
 async def test_an_error_of_the_controller_reaches_the_client(
     broker: FakeBroker, key: int, version: int
@@ -277,6 +293,7 @@ async def test_partitions_are_described_page_by_page(broker: FakeBroker) -> None
             break
     assert found == [("b", 0), ("b", 1), ("b", 2), ("t", 0), ("t", 1)]
     first = await ask(broker, 75, 0, {"topics": [{"name": "b"}, {"name": "x"}]})
+    assert {one["topic_authorized_operations"] for one in first["topics"]} == {3576}
     assert first["topics"][0]["partitions"][0]["offline_replicas"] == [3]
     assert first["topics"][1]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

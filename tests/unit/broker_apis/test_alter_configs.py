@@ -147,3 +147,41 @@ async def test_keys_of_the_file_cannot_change(broker: ControlledBroker) -> None:
     (answer,) = (await ask(broker, 44, 1, altering(4, "1", ("node.id", 0, "7"))))["responses"]
     assert answer["error_code"] == ErrorCode.INVALID_REQUEST
     assert answer["error_message"].startswith("node.id cannot change while brokers run")
+
+
+@pytest.mark.parametrize("key", [33, 44])
+async def test_what_cannot_be_meant_is_refused_for_its_resource_alone(
+    broker: ControlledBroker, key: int
+) -> None:
+    requests = [
+        altering(2, "t", ("retention.ms", 0, None)),
+        altering(2, "a/b", ("retention.ms", 0, "5")),
+        altering(2, "t", ("retention.ms", 0, "5")),
+        altering(2, "absent", ("retention.ms", 0, "5")),
+    ]
+    resources = [one for request in requests for one in request["resources"]]
+    asked = {"resources": resources[:2] + resources[3:], "validate_only": False}
+    answers = (await ask(broker, key, 1, asked))["responses"]
+    assert [one["error_code"] for one in answers] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert "retention.ms" in answers[0]["error_message"]
+    (answer,) = (await ask(broker, key, 1, requests[2]))["responses"]
+    assert answer["error_code"] == 0
+
+
+async def test_configs_of_a_name_that_no_topic_can_have(broker: ControlledBroker) -> None:
+    resources = [
+        {"resource_type": 2, "resource_name": name, "configuration_keys": None}
+        for name in ("a/b", "absent", "t")
+    ]
+    request = {"resources": resources, "include_synonyms": False, "include_documentation": False}
+    results = (await ask(broker, 32, 4, request))["results"]
+    assert [one["error_code"] for one in results] == [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+    ]
+    assert results[2]["error_message"] == ""

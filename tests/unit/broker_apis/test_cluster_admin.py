@@ -101,4 +101,59 @@ async def test_the_quorum_is_described(monkeypatch: pytest.MonkeyPatch, version:
         (listener,) = node["listeners"]
         assert (node["node_id"], listener["host"], listener["port"]) == (7, "somewhere", 9093)
     other = await ask(broker, 55, version, quorum_request("t"))
-    assert other["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert other["error_code"] == 0
+    (topic,) = other["topics"]
+    assert topic["topic_name"] == "t"
+    codes = [one["error_code"] for one in topic["partitions"]]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.SASL_HANDSHAKE])
+async def test_a_client_that_wants_sasl_is_told_that_there_is_none(version: int) -> None:
+    broker = ControlledBroker()
+    answer = await ask(broker, ApiKey.SASL_HANDSHAKE, version, {"mechanism": "PLAIN"})
+    assert answer == {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []}
+    for late in SERVED[ApiKey.SASL_AUTHENTICATE]:
+        answer = await ask(broker, ApiKey.SASL_AUTHENTICATE, late, {"auth_bytes": b"x"})
+        assert answer["error_code"] == ErrorCode.ILLEGAL_SASL_STATE
+        assert "security.protocol=PLAINTEXT" in answer["error_message"]
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.API_VERSIONS])
+@pytest.mark.parametrize(
+    ("name", "number", "is_fine"),
+    [
+        ("librdkafka", "2.15.0-rc1", True),
+        ("a", "1", True),
+        ("", "1", False),
+        ("a", "", False),
+        ("-a", "1", False),
+        ("a", "1.", False),
+        ("a b", "1", False),
+    ],
+)
+async def test_the_name_of_a_clients_software(
+    version: int, name: str, number: str, is_fine: bool
+) -> None:
+    broker = ControlledBroker()
+    software = {"client_software_name": name, "client_software_version": number}
+    answer = await ask(broker, ApiKey.API_VERSIONS, version, software)
+    if is_fine or version < 3:
+        assert answer["error_code"] == 0
+        assert answer["api_keys"]
+        return
+    assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+    assert answer["api_keys"] == []
+    assert not answer.get("finalized_features")
+    assert not answer.get("supported_features")
+
+
+async def test_features_that_begin_at_0_are_told_to_clients_that_know_such() -> None:
+    broker = ControlledBroker()
+    software = {"client_software_name": "a", "client_software_version": "1"}
+    told = {}
+    for version in (3, 4):
+        answer = await ask(broker, ApiKey.API_VERSIONS, version, software)
+        told[version] = [one["name"] for one in answer["supported_features"]]
+    assert told[3] == ["metadata.version"]
+    assert told[4] == [ELR, "metadata.version", "transaction.version"]

@@ -72,6 +72,19 @@ async def test_partitions_are_added_all_or_none(broker: FakeBroker, version: int
     await broker.transactions.stop()
 
 
+@pytest.mark.req("T2")
+async def test_clients_name_no_partitions_of_the_brokers_own_topics(broker: FakeBroker) -> None:
+    who = await begin(broker)
+    own = [{"name": "__transaction_state", "partitions": [0]}, *TOPICS]
+    told = await add(broker, 3, who, own)
+    not_tried = ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert told.pop(("__transaction_state", 0)) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert set(told.values()) == {not_tried}
+    # Brokers do, for the offsets of groups.
+    assert await add(broker, 4, who, own[:1]) == {("__transaction_state", 0): 0}
+    await broker.transactions.stop()
+
+
 @pytest.mark.req("T2", "N1")
 @pytest.mark.parametrize("version", SERVED[ApiKey.END_TXN])
 async def test_a_transaction_ends_and_operators_see_it(broker: FakeBroker, version: int) -> None:
