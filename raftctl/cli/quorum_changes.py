@@ -46,6 +46,12 @@ _UNANSWERED = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _ASK_AGAIN = (*_UNANSWERED, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT)
 
 
+NOT_HEARD = (
+    "the leader does not hear a majority of the voters that there would be, so nothing could be "
+    "committed any more; bring the others back first (quorum describe --replication)"
+)
+
+
 def add_voter(
     controllers: ControllersOption,
     config: Annotated[
@@ -68,6 +74,7 @@ def add_voter(
         ErrorCode.REQUEST_TIMED_OUT: f"node {added.replica.node_id} has not caught up, or another "
         "change is under way; see that it runs and fetches (quorum describe --replication)",
     }
+    remedies[ErrorCode.NOT_ENOUGH_REPLICAS] = NOT_HEARD
     _ask(controllers, timeout, AddVoterRequest(added), remedies, ErrorCode.DUPLICATE_VOTER)
     show(output, {"added": voter_text(added)}, f"added voter {voter_text(added)}")
 
@@ -91,6 +98,7 @@ def remove_voter(
         ErrorCode.REQUEST_TIMED_OUT: "another change is under way, or a majority of the remaining "
         "voters does not answer",
     }
+    remedies[ErrorCode.NOT_ENOUGH_REPLICAS] = NOT_HEARD
     _ask(controllers, timeout, RemoveVoterRequest(replica), remedies, ErrorCode.VOTER_NOT_FOUND)
     document = {"removed": {"id": controller_id, "directoryId": controller_directory_id}}
     show(output, document, f"removed voter {controller_id} ({controller_directory_id})")
@@ -105,7 +113,9 @@ def transfer(
     """Hands leadership to a voter that has the whole log."""
     remedies = {
         ErrorCode.VOTER_NOT_FOUND: f"node {to} does not vote; quorum describe --status shows who",
-        ErrorCode.REQUEST_TIMED_OUT: f"node {to} does not catch up; see that it runs",
+        ErrorCode.REQUEST_TIMED_OUT: f"node {to} does not catch up, or nobody is known to lead "
+        "yet; see that it runs",
+        ErrorCode.NOT_LEADER_OR_FOLLOWER: f"another one was elected instead of {to}; try again",
     }
     request = TransferLeadershipRequest(NodeId(to))
     _ask(controllers, timeout, request, remedies, ErrorCode.ELECTION_NOT_NEEDED)

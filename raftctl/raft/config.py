@@ -48,6 +48,11 @@ class RaftConfig:
         return self.fetch_timeout_ms * 3 // 2
 
     @property
+    def disk_hangs_ms(self) -> int:
+        """A leader resigns whose disk has lacked for so long what others have committed."""
+        return self.fetch_timeout_ms
+
+    @property
     def rivalry_ms(self) -> int:
         """How long two candidates of one epoch wait for the others' votes."""
         return max(1, self.election_timeout_ms // 10)

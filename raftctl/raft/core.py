@@ -58,6 +58,7 @@ from raftctl.raft.messages import (
 from raftctl.raft.replica import Replica
 from raftctl.raft.roles import Roles
 from raftctl.raft.status import QuorumStatus
+from raftctl.raft.validation import complaint_of, names_other_leader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -176,7 +177,8 @@ class RaftCore:
 
     def deadline_ms(self) -> int | None:
         """When to send `Tick`; None if only another event can change anything."""
-        return self._roles.current.deadline_ms()
+        at_ms = (self._roles.current.deadline_ms(), self._roles.handover_deadline_ms())
+        return min((one for one in at_ms if one is not None), default=None)
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -238,11 +240,7 @@ class RaftCore:
     def _tick(self, now_ms: int) -> None:
         match self._roles.current:
             case Leader() as leader:
-                resign_at_ms = leader.check_quorum_deadline_ms()
-                if resign_at_ms is not None and now_ms >= resign_at_ms:
-                    self._roles.resign(now_ms)
-                else:
-                    leader.tick(now_ms)
+                self._tick_leader(leader, now_ms)
             case Follower() as follower:
                 self._tick_follower(follower, now_ms)
             case Unattached(fetcher=Fetcher() as fetcher):
@@ -253,6 +251,20 @@ class RaftCore:
                     self._look_for_leader(now_ms)
                 elif isinstance(waiting, Campaign):
                     waiting.retry(now_ms)
+
+    def _tick_leader(self, leader: Leader, now_ms: int) -> None:
+        resign_at_ms, hangs_at_ms = leader.check_quorum_deadline_ms(), leader.disk_deadline_ms()
+        if resign_at_ms is not None and now_ms >= resign_at_ms:
+            self._roles.resign(now_ms)
+        elif hangs_at_ms is not None and now_ms >= hangs_at_ms:
+            end = self._replica.log.durable_end_offset
+            self._replica.warn(
+                f"resigns: nothing from offset {end} on has come to the disk for "
+                f"{self._replica.config.disk_hangs_ms} ms, though others have committed it"
+            )
+            self._roles.resign(now_ms)
+        else:
+            leader.tick(now_ms)
 
     def _tick_follower(self, follower: Follower, now_ms: int) -> None:
         if not follower.lost_leader(now_ms):
@@ -317,6 +329,11 @@ class RaftCore:
     # --- requests -------------------------------------------------------------------------------
 
     def _request(self, token: int, request: Request, now_ms: int) -> None:
+        complaint = complaint_of(request, self.epoch)
+        if complaint is not None:
+            self._replica.warn(f"{type(request).__name__} refused: {complaint}")
+            self._refuse(token, request)
+            return
         match request:
             case FetchRequest() | FetchSnapshotRequest():
                 self._fetch(token, request, now_ms)
@@ -330,6 +347,28 @@ class RaftCore:
                 self._roles.transfer(token, request.target, now_ms)
             case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest():
                 self._roles.change_voters(token, request, now_ms)
+
+    def _refuse(self, token: int, request: Request) -> None:
+        """Answers what no honest peer sends; nothing has changed."""
+        epoch, leader_id, error = self.epoch, self.leader_id, ErrorCode.INVALID_REQUEST
+        response: Response
+        match request:
+            case FetchRequest():
+                response = fetch_response(self._replica, request, error, leader_id)
+            case FetchSnapshotRequest():
+                response = snapshot_response(self._replica, request, error, leader_id)
+            case VoteRequest():
+                local = self._replica.local
+                response = VoteResponse(epoch, leader_id, False, request.pre_vote, local)
+            case BeginQuorumEpochRequest():
+                response = BeginQuorumEpochResponse(epoch, leader_id, error)
+            case EndQuorumEpochRequest():
+                response = EndQuorumEpochResponse(epoch, leader_id, error)
+            case TransferLeadershipRequest():
+                response = TransferLeadershipResponse(error, epoch, leader_id)
+            case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest():
+                response = ChangeVotersResponse(error, epoch, leader_id)
+        self._replica.reply(token, response)
 
     def _vote(self, token: int, request: VoteRequest, now_ms: int) -> None:
         granted = False
@@ -370,23 +409,38 @@ class RaftCore:
     def _begin_quorum_epoch(
         self, token: int, request: BeginQuorumEpochRequest, now_ms: int
     ) -> None:
-        error = self._judge_leader(request.epoch, request.leader_id)
+        error = self._judge_leader(request)
         if error is ErrorCode.NONE:
             self._roles.learn(request.epoch, request.leader_id, now_ms)
         self._replica.reply(token, BeginQuorumEpochResponse(self.epoch, self.leader_id, error))
 
     def _end_quorum_epoch(self, token: int, request: EndQuorumEpochRequest, now_ms: int) -> None:
-        error = self._judge_leader(request.epoch, request.leader_id)
+        error = self._judge_leader(request)
         if error is ErrorCode.NONE:
             self._roles.learn(request.epoch, NO_NODE, now_ms)
             if self._replica.may_campaign:
                 self._succeed(request, now_ms)
         self._replica.reply(token, EndQuorumEpochResponse(self.epoch, self.leader_id, error))
 
-    def _judge_leader(self, epoch: Epoch, leader_id: NodeId) -> ErrorCode:
-        if not self._replica.may_lead(leader_id):
+    def _judge_leader(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
+        if not self._replica.may_lead(request.leader_id):
             return ErrorCode.INCONSISTENT_VOTER_SET
-        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.epoch else ErrorCode.NONE
+        if names_other_leader(request, self.epoch, self._replica.state.leader_id):
+            known = self._replica.state.leader_id
+            self._replica.warn(
+                f"{type(request).__name__} refused: {request.leader_id} says that it leads epoch "
+                f"{request.epoch}, which {known} leads"
+            )
+            return ErrorCode.INVALID_REQUEST
+        return ErrorCode.FENCED_LEADER_EPOCH if request.epoch < self.epoch else ErrorCode.NONE
+
+    def believes(self, request: BeginQuorumEpochRequest) -> bool:
+        """Whether it may come from the leader of this epoch or of a newer one."""
+        known = self._replica.state.leader_id
+        other = names_other_leader(request, self.epoch, known)
+        return (
+            request.epoch >= self.epoch and not other and self._replica.may_lead(request.leader_id)
+        )
 
     def _succeed(self, request: EndQuorumEpochRequest, now_ms: int) -> None:
         """The leader resigned: campaigns in the order it named.
@@ -406,6 +460,10 @@ class RaftCore:
             self._roles.detach(now_ms, now_ms + pause_ms)
 
     def _fetch(self, token: int, request: FetchRequest | FetchSnapshotRequest, now_ms: int) -> None:
+        if request.replica == self._replica.local:
+            self._replica.warn(f"{type(request).__name__} refused: it says that this node sent it")
+            self._refuse(token, request)
+            return
         if request.replica in self._replica.voters:
             self._roles.learn(request.epoch, NO_NODE, now_ms)
         role = self._roles.current
@@ -429,6 +487,11 @@ class RaftCore:
     # --- responses ------------------------------------------------------------------------------
 
     def _response(self, source: NodeId, response: Response, now_ms: int) -> None:
+        complaint = complaint_of(response, self.epoch)
+        if complaint is not None:
+            self._replica.warn(f"{type(response).__name__} of {source} dropped: {complaint}")
+            self._dropped(source, response, now_ms)
+            return
         match response:
             case FetchResponse() | FetchSnapshotResponse():
                 self._fetch_response(source, response, now_ms)
@@ -438,6 +501,21 @@ class RaftCore:
                 self._roles.learn(response.epoch, response.leader_id, now_ms)
             case TransferLeadershipResponse() | ChangeVotersResponse():
                 pass  # a core asks for neither
+
+    def _dropped(self, source: NodeId, response: Response, now_ms: int) -> None:
+        """An answer that says nothing: as if none had come."""
+        role, fetcher = self._roles.current, self._fetcher()
+        if isinstance(response, FetchResponse | FetchSnapshotResponse):
+            if fetcher is not None and fetcher.answers(source, response):
+                self._fetch_failed(fetcher, now_ms)
+        elif isinstance(response, VoteResponse) and isinstance(role, Campaign):
+            role.failed(source, now_ms)
+
+    def _fetch_failed(self, fetcher: Fetcher, now_ms: int) -> None:
+        if isinstance(self._roles.current, Unattached):
+            fetcher.ask_another(now_ms)
+        else:
+            fetcher.failed(now_ms)
 
     def _vote_response(self, source: NodeId, response: VoteResponse, now_ms: int) -> None:
         # Who grants a pre-vote no longer hears the leader it may name, so that is no news.
@@ -456,6 +534,9 @@ class RaftCore:
     ) -> None:
         fetcher = self._fetcher()
         expected = fetcher is not None and fetcher.answers(source, response)
+        if expected and self._was_wrong(source, response):
+            self._replica.doubt()
+            self._roles.detach(now_ms)
         if self._roles.learn(response.epoch, response.leader_id, now_ms):
             return
         if fetcher is None or not expected:
@@ -472,6 +553,17 @@ class RaftCore:
         elif isinstance(role, Follower) and isinstance(response, FetchSnapshotResponse):
             role.accept_chunk(response, now_ms)
 
+    def _was_wrong(self, source: NodeId, response: FetchResponse | FetchSnapshotResponse) -> bool:
+        """Whether the one it follows, and has got nothing from, says that another leads.
+
+        It was named the leader by somebody who was wrong or lied.
+        """
+        role = self._roles.current
+        if not isinstance(role, Follower) or role.has_fetched or source != role.leader_id:
+            return False
+        denies = response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return denies and names_other_leader(response, self.epoch, source)
+
     def _fetcher(self) -> Fetcher | None:
         match self._roles.current:
             case Follower(fetcher=fetcher) | Unattached(fetcher=fetcher):
@@ -484,10 +576,7 @@ class RaftCore:
         if isinstance(role, Campaign) and role.request == request:
             role.failed(destination, now_ms)
         elif fetcher is not None and fetcher.in_flight == request:
-            if isinstance(role, Unattached):
-                fetcher.ask_another(now_ms)
-            else:
-                fetcher.failed(now_ms)
+            self._fetch_failed(fetcher, now_ms)
 
 
 def _has_resigned(response: FetchResponse | FetchSnapshotResponse) -> bool:

@@ -245,6 +245,13 @@ class SaveSnapshotChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """For the node's log: a message that no honest peer sends, or why this replica cannot go on."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteLogPrefix:
     """Remove the records below the snapshot's end, as far as whole segments go."""
 
@@ -304,6 +311,7 @@ Effect = (
     | ReplyFetchSnapshot
     | SaveSnapshotChunk
     | DeleteLogPrefix
+    | Warned
     | ResetLog
     | HighWatermarkAdvanced
     | ReadConfirmed

@@ -19,6 +19,7 @@ from raftctl.raft.messages import (
     OffsetAndEpoch,
 )
 from raftctl.raft.replica import Replica
+from raftctl.raft.voters import is_sound_control
 
 
 @dataclass(slots=True)
@@ -141,6 +142,8 @@ class Follower:
         """The leader answered the Fetch under way."""
         batches = self._sound_batches(response) if response.error is ErrorCode.NONE else None
         if batches is None:
+            if response.error is ErrorCode.NONE:
+                self.replica.warn(f"cannot follow {self.leader_id}: its batches do not fit here")
             self.fetcher.failed(now_ms)
             return
         self.fetcher.in_flight = None
@@ -151,13 +154,27 @@ class Follower:
         if response.snapshot_id is not None:
             self._want_snapshot(response.snapshot_id, now_ms)
         elif response.diverging is not None:
-            self.replica.truncate(self.replica.log.truncation_point(response.diverging))
+            self._truncate(response.diverging, now_ms)
         else:
             for batch in batches:
                 self.replica.append(batch)
             committed = min(response.high_watermark, self.replica.log.end_offset)
             self.replica.advance_high_watermark(committed)
         self.fetcher.fetch(now_ms)
+
+    def _truncate(self, diverging: OffsetAndEpoch, now_ms: int) -> None:
+        """Cuts what the leader does not have; never what is committed, whoever says so."""
+        replica = self.replica
+        point = replica.log.truncation_point(diverging)
+        if replica.high_watermark <= point < replica.log.end_offset:
+            replica.truncate(point)
+            return
+        replica.warn(
+            f"cannot follow {self.leader_id}: it names {diverging} as where the logs part, but all "
+            f"below {replica.high_watermark} is committed here, and the log ends at "
+            f"{replica.log.end}"
+        )
+        self.fetcher.failed(now_ms)
 
     def _want_snapshot(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
         """The leader's log starts after the point where this one leaves it."""
@@ -197,7 +214,8 @@ class Follower:
         end = self.replica.log.end
         for batch in batches:
             in_order = end.epoch <= batch.epoch <= response.epoch
-            if batch.base_offset != end.offset or not in_order:
+            voters_sound = not batch.control or is_sound_control(batch.payload)
+            if batch.base_offset != end.offset or not in_order or not voters_sound:
                 return None
             end = OffsetAndEpoch(batch.end_offset, batch.epoch)
         return batches

@@ -30,6 +30,7 @@ from raftctl.raft.status import ReplicaStatus
 if TYPE_CHECKING:
     from raftctl.raft.messages import OffsetAndEpoch
     from raftctl.raft.replica import Replica
+    from raftctl.raft.voters import VoterSet
 
 UNKNOWN_OFFSET = Offset(-1)
 OBSERVERS_MAX = 2048
@@ -114,6 +115,8 @@ class Leader:
         self._commits_due_ms: int | None = None
         """When voters that wait for records are told what has been committed meanwhile."""
         self._reads = Reads()
+        self._lacks: tuple[Offset, int] | None = None
+        """Which end others have committed and the own disk has not, and since when."""
         self.transfer: Transfer | None = None
         """While there is one, nothing is proposed, so that its target can catch up."""
 
@@ -151,10 +154,41 @@ class Leader:
         heard = {node_id: p.fetched_as for node_id, p in self._voters.items()}
         return {node_id: key for node_id, key in heard.items() if key is not None}
 
-    def has_caught_up(self, key: ReplicaKey) -> bool:
-        """Whether an observer has everything that is committed."""
+    def has_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
+        """Whether an observer has everything that is committed, by its word of just now."""
         progress = self._observers.get(key)
-        return progress is not None and progress.end_offset >= self._replica.high_watermark
+        caught_up = progress is not None and progress.end_offset >= self._replica.high_watermark
+        return caught_up and progress is not None and self._is_heard(progress, now_ms)
+
+    def _is_heard(self, progress: Progress, now_ms: int) -> bool:
+        seen_ms = progress.last_fetch_ms
+        return seen_ms is not None and now_ms - seen_ms < self._replica.config.check_quorum_ms
+
+    def hears_majority_of(self, voters: VoterSet, joining: ReplicaKey | None, now_ms: int) -> bool:
+        """Whether these voters could commit now: a majority is heard, and so is who joins them."""
+        heard = {n for n, p in self._voters.items() if self._is_heard(p, now_ms)}
+        heard.add(self._replica.node_id)
+        if joining is not None:
+            heard.add(joining.node_id)
+        return len(heard.intersection(voters.ids)) >= voters.majority
+
+    # --- the own disk ---------------------------------------------------------------------------
+
+    def watch_disk(self, now_ms: int) -> None:
+        """Takes note of how long the own disk has lacked what others have committed."""
+        committed, durable = self._replica.high_watermark, self._replica.log.durable_end_offset
+        if durable >= committed:
+            self._lacks = None
+        elif self._lacks is None or durable >= self._lacks[0]:
+            self._lacks = (committed, now_ms)
+
+    def disk_deadline_ms(self) -> int | None:
+        """When to resign unless the own disk gets on.
+
+        A leader whose disk hangs commits by the others' disks and keeps what it cannot write in
+        memory, while one of those others could lead.
+        """
+        return None if self._lacks is None else self._lacks[1] + self._replica.config.disk_hangs_ms
 
     def flushed(self, now_ms: int) -> None:
         """More of the leader's own log is durable."""
@@ -180,7 +214,8 @@ class Leader:
         """Answers a Fetch of this epoch, now or when there is something to answer with."""
         log = self._replica.log
         progress = self._progress(request.replica, now_ms)
-        progress.seen_round = max(progress.seen_round, request.seen_round)
+        if request.seen_round <= self._reads.round:  # else it is not one of this leader's
+            progress.seen_round = max(progress.seen_round, request.seen_round)
         self._confirm_reads()
         if log.starts_after(request.fetch_from):
             progress.last_fetch_ms = now_ms
@@ -413,6 +448,7 @@ class Leader:
             self._waiting_deadline_ms,
             self._commits_due_ms,
             self.check_quorum_deadline_ms(),
+            self.disk_deadline_ms(),
             self.transfer.deadline_ms if self.transfer else None,
             self.membership.deadline_ms(),
         )

@@ -1,6 +1,7 @@
 """Changing the voters, one at a time, as a leader does it (KIP-853; Raft §4.1 of the thesis).
 
 add      the new voter first catches up as an observer; then the record with the new set is appended
+any      refused unless the leader hears a majority of the new set, which must commit it
 remove   the record is appended at once; a leader that removes itself counts itself no more, and
          resigns when the record is committed
 update   another address of the same replica
@@ -75,6 +76,8 @@ class Membership:
                 voters = current.with_voter(voter)
             case RemoveVoterRequest(replica):
                 voters = current.without(replica.node_id)
+        if not self._leader.hears_majority_of(voters, catching_up, now_ms):
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         deadline_ms = now_ms + self._replica.config.fetch_timeout_ms
         self.change = Change(token, voters, catching_up, deadline_ms)
         return ErrorCode.NONE
@@ -103,12 +106,18 @@ class Membership:
             return None
         if change.offset is not None:
             return ErrorCode.NONE if self._replica.high_watermark > change.offset else None
-        if change.catching_up is None or self._leader.has_caught_up(change.catching_up):
+        if self._may_append(change, now_ms):
             change.offset = self._replica.log.end_offset
             payload = encode_voters(change.voters)
             self._leader.propose(payload, 1, NO_TIMESTAMP_MS, control=True)
             return None
         return ErrorCode.REQUEST_TIMED_OUT if now_ms >= change.deadline_ms else None
+
+    def _may_append(self, change: Change, now_ms: int) -> bool:
+        """Whether the new set could commit its own record: else nothing would commit any more."""
+        joining = change.catching_up
+        caught_up = joining is None or self._leader.has_caught_up(joining, now_ms)
+        return caught_up and self._leader.hears_majority_of(change.voters, joining, now_ms)
 
     def deadline_ms(self) -> int | None:
         """When to give up waiting for the new voter to catch up."""

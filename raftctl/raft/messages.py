@@ -223,10 +223,11 @@ class TransferLeadershipRequest:
 
 @dataclass(frozen=True, slots=True)
 class TransferLeadershipResponse:
-    """NONE once the leader has resigned in favour of the target.
+    """NONE once the target leads.
 
-    VOTER_NOT_FOUND, REQUEST_TIMED_OUT if the target did not catch up, NOT_LEADER_OR_FOLLOWER from
-    whoever does not lead or not any more, ELECTION_NOT_NEEDED if one is under way or done already.
+    VOTER_NOT_FOUND, REQUEST_TIMED_OUT if the target did not catch up or nobody is known to lead
+    yet, NOT_LEADER_OR_FOLLOWER from whoever does not lead or if another one won,
+    ELECTION_NOT_NEEDED if one is under way or done already.
     """
 
     error: ErrorCode
@@ -260,8 +261,9 @@ class ChangeVotersResponse:
     """NONE once the change is committed.
 
     DUPLICATE_VOTER, VOTER_NOT_FOUND, INVALID_VOTER_KEY (no directory id), INVALID_REQUEST (the last
-    voter); REQUEST_TIMED_OUT, to be tried again: another change is under way, or the new voter does
-    not catch up; NOT_LEADER_OR_FOLLOWER: not the leader, or not any more, and the change may yet
+    voter); NOT_ENOUGH_REPLICAS: the voters that would be left could not commit now;
+    REQUEST_TIMED_OUT, to be tried again: another change is under way, or the new voter does not
+    catch up; NOT_LEADER_OR_FOLLOWER: not the leader, or not any more, and the change may yet
     come about.
     """
 

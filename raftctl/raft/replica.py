@@ -29,6 +29,7 @@ from raftctl.raft.events import (
     SaveSnapshotChunk,
     SendRequest,
     TruncateLog,
+    Warned,
 )
 from raftctl.raft.messages import NO_NODE, Epoch
 from raftctl.raft.voters import VoterHistory
@@ -184,6 +185,10 @@ class Replica:
         """Gives the vote of this epoch; a second one goes only to the same candidate."""
         invariant(self.state.voted in (None, candidate), "one vote an epoch")
         self._persist(replace(self.state, voted=candidate))
+
+    def doubt(self) -> None:
+        """Whom it took for the leader of this epoch says that it is not."""
+        self._persist(replace(self.state, leader_id=NO_NODE))
 
     def recognize(self, leader_id: NodeId) -> None:
         """Notes who leads this epoch."""
@@ -344,6 +349,10 @@ class Replica:
     def refuse_read(self, token: int) -> None:
         """This replica cannot tell what is committed."""
         self._effects.append(ReadRefused(token))
+
+    def warn(self, why: str) -> None:
+        """Tells the node's log."""
+        self._effects.append(Warned(why))
 
     def announce(self, leader_id: NodeId) -> None:
         """Tells the node who leads."""

@@ -11,16 +11,18 @@
     resigned    -> prospective  election timeout
     any         -> unattached or follower                 hears of a newer epoch
 
-Observers are only unattached or followers. An epoch has one leader and a replica one vote in it;
-what breaks that is a bug somewhere in the quorum and stops this replica.
+Observers are only unattached or followers. An epoch has one leader and a replica one vote in it. A
+message that names a second leader is refused and told to the log: it changes nothing here, and
+whoever sent it must not be able to stop this replica.
 Sources: Raft §5.2, §8, §9.6; KIP-595, KIP-996.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from raftctl.errors import ErrorCode, invariant
+from raftctl.errors import ErrorCode
 from raftctl.raft.campaign import Candidate, Prospective, Resigned, Unattached
 from raftctl.raft.fetcher import Fetcher, Follower, random_source
 from raftctl.raft.leader import NO_TIMESTAMP_MS, Leader, fetch_response
@@ -28,6 +30,7 @@ from raftctl.raft.messages import (
     NO_NODE,
     ChangeVotersResponse,
     EndQuorumEpochRequest,
+    Epoch,
     NodeId,
     TransferLeadershipResponse,
     VoteRequest,
@@ -37,12 +40,22 @@ from raftctl.raft.voters import encode_voters
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from raftctl.raft.messages import ChangeVotersRequest, Epoch
+    from raftctl.raft.messages import ChangeVotersRequest
     from raftctl.raft.replica import Replica
 
     LeaderChangePayload = Callable[[NodeId, tuple[NodeId, ...], tuple[NodeId, ...]], bytes]
 
 Role = Unattached | Prospective | Candidate | Leader | Follower | Resigned
+
+
+@dataclass(slots=True)
+class _Handover:
+    """A transfer whose target was told to campaign; whoever asked waits for the outcome."""
+
+    token: int
+    target: NodeId
+    epoch: Epoch
+    deadline_ms: int
 
 
 class Roles:
@@ -51,6 +64,8 @@ class Roles:
     def __init__(self, replica: Replica, leader_change_payload: LeaderChangePayload) -> None:
         self._replica = replica
         self._leader_change_payload = leader_change_payload
+        self._handovers: list[_Handover] = []
+        """At most one for each time that this replica has resigned lately."""
         self.current: Role = Unattached(None)
 
     @property
@@ -94,10 +109,13 @@ class Roles:
             return True
         if epoch < self._replica.epoch or known == NO_NODE:
             return False
+        recorded = self._replica.state.leader_id
+        if recorded not in (NO_NODE, known):
+            self._replica.warn(f"{known} is said to lead epoch {epoch}, which {recorded} leads")
+            return False
         if self.leader_id == NO_NODE:
             self.follow(known, now_ms)
             return True
-        invariant(self.leader_id == known, "one leader an epoch")
         return False
 
     def detach(self, now_ms: int, election_deadline_ms: int | None = None) -> None:
@@ -177,8 +195,14 @@ class Roles:
         if not isinstance(leader, Leader):
             return
         replica = self._replica
-        self._become(Resigned(self._campaign_end_ms(now_ms)))
         request = EndQuorumEpochRequest(replica.epoch, replica.node_id, leader.successors())
+        transfer = leader.transfer
+        if transfer is not None and leader.transfer_ready():
+            leader.transfer = None
+            deadline_ms = now_ms + replica.config.fetch_timeout_ms
+            over = _Handover(transfer.token, transfer.target, replica.epoch, deadline_ms)
+            self._handovers.append(over)
+        self._become(Resigned(self._campaign_end_ms(now_ms)))
         for voter in replica.other_voters():
             replica.send(voter, request)
 
@@ -203,18 +227,38 @@ class Roles:
                 )
 
     def _end_transfer(self, previous: Leader) -> None:
-        """Answers who asked for a transfer: done, if it was the reason to resign."""
-        transfer = previous.transfer
-        if transfer is not None:
-            done = isinstance(self.current, Resigned) and previous.transfer_ready()
-            error = ErrorCode.NONE if done else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            self.answer_transfer(transfer.token, error)
+        """Answers who asked for a transfer that did not come to the point of handing over."""
+        if previous.transfer is not None:
+            self.answer_transfer(previous.transfer.token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def handover_deadline_ms(self) -> int | None:
+        """When to give up hearing who has won after a transfer."""
+        return min((one.deadline_ms for one in self._handovers), default=None)
+
+    def _tend_handovers(self, now_ms: int) -> None:
+        """Answers who asked for a transfer when it is known who won: that it resigned is not all.
+
+        The target may have died meanwhile, or be cut off, and another one win.
+        """
+        replica, leader_id = self._replica, self.leader_id
+        for over in list(self._handovers):
+            if replica.epoch > over.epoch and leader_id != NO_NODE:
+                won = leader_id == over.target
+                error = ErrorCode.NONE if won else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif now_ms >= over.deadline_ms:
+                error = ErrorCode.REQUEST_TIMED_OUT
+            else:
+                continue
+            self._handovers.remove(over)
+            self.answer_transfer(over.token, error)
 
     def tend(self, now_ms: int) -> None:
         """What a leader has under way for its operator goes on, ends, or is too late."""
+        self._tend_handovers(now_ms)
         leader = self.current
         if not isinstance(leader, Leader):
             return
+        leader.watch_disk(now_ms)
         ended = leader.membership.advance(now_ms)
         change = leader.membership.change
         if ended is not None and change is not None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from raftctl.codec import Codec
+from raftctl.codec_plans import CodecError
 from raftctl.errors import invariant
 from raftctl.raft.messages import Offset, ReplicaKey, Voter
 
@@ -127,6 +128,17 @@ def decode_voters(payload: bytes) -> VoterSet | None:
     if len(payload) < 2 or payload[0] & 0xF0 != _ARRAY or payload[1] != VotersRecord.TYPE_ID:
         return None
     return VoterSet(_CODEC.unpack(payload).voters, dynamic=True)
+
+
+def is_sound_control(payload: bytes) -> bool:
+    """Whether a control batch is one that can be read: if of voters, of some, each node once."""
+    if len(payload) < 2 or payload[0] & 0xF0 != _ARRAY or payload[1] != VotersRecord.TYPE_ID:
+        return True
+    try:
+        voters = _CODEC.unpack(payload).voters
+    except CodecError:
+        return False
+    return 0 < len(voters) == len({voter.replica.node_id for voter in voters})
 
 
 class VoterHistory:

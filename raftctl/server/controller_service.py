@@ -141,7 +141,7 @@ class ControllerService:
 
         Those that are refused are told so when the others are committed.
         """
-        if self._waiting >= DEFERRED_MAX:
+        if self._waiting >= DEFERRED_MAX or self._driver.is_full:
             reply([KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)] * len(requests))
             return
         self._puts.append(_Puts(requests, reply))
@@ -220,7 +220,7 @@ class ControllerService:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         # Heartbeats are few, and to refuse them would fence brokers and end sessions that live.
         heartbeat = isinstance(request, BrokerHeartbeatRequest | KvHeartbeatRequest)
-        if self._waiting >= DEFERRED_MAX and not heartbeat:
+        if (self._waiting >= DEFERRED_MAX or self._driver.is_full) and not heartbeat:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         if isinstance(request, DescribeQuorumRequest):
             reply(quorum_response(self._driver.status(), self._runtime.wall_ms()))

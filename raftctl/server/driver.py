@@ -24,6 +24,7 @@ from raftctl.raft.messages import (
     Offset,
     with_batches,
 )
+from raftctl.raft.validation import claimed_sender
 from raftctl.rpc.client import RpcError, RpcUnreachable
 from raftctl.server.appends import Append, shared
 from raftctl.server.story import without_records
@@ -46,6 +47,9 @@ T = TypeVar("T")
 
 CHANGES = get_args(ChangeVotersRequest)
 STORY_EVENTS_MAX = 200
+WARN_PAUSE_MS = 1000
+UNWRITTEN_BYTES_MAX = 32 * 1024 * 1024
+"""What may wait for the disk, in memory; more is refused until that has got on. Two batches."""
 APPEND_BYTES_MAX = BATCH_BYTES_MAX - HEADER_BYTES
 """Of one `append`, which is never split."""
 
@@ -87,6 +91,10 @@ class RaftDriver:
         self._next_token = 0
         self._pending: list[Append] = []
         self._pending_end_offset = Offset(0)
+        self._log_to = runtime.log.bind(part="quorum")
+        self._warn_at_ms = 0
+        self._unwarned = 0
+        """Warnings that came too soon after the last."""
         self._held = False
         """Whether a transfer of leadership keeps back what is pending."""
         self._flushing = False
@@ -157,6 +165,15 @@ class RaftDriver:
         self._pending.append(Append(payload, record_count, alone))
         self._pending_end_offset = Offset(self._pending_end_offset + record_count)
         return Offset(self._pending_end_offset - 1)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits for the disk that nothing more should be appended.
+
+        Not a matter of `append`: an operation that has begun appends all of its pieces.
+        """
+        pending = sum(len(append.payload) for append in self._pending)
+        return self._log.unwritten_bytes + pending > UNWRITTEN_BYTES_MAX
 
     def propose(self) -> None:
         """Turns what `append` gathered into batches, at the latest at the end of the turn.
@@ -256,9 +273,20 @@ class RaftDriver:
         self.answer(request, partial(_resolve, future))
         return future
 
-    def answer(self, request: Request, reply: Callable[[Response], None]) -> None:
-        """A peer's request; `reply` is called when the core replies, now or later."""
-        if isinstance(request, BeginQuorumEpochRequest):
+    def answer(
+        self, request: Request, reply: Callable[[Response], None], peer_id: int | None = None
+    ) -> None:
+        """A peer's request; `reply` is called when the core replies, now or later.
+
+        `peer_id` is who the peer says it is: KafkaError(INVALID_REQUEST) if the request comes from
+        another node.
+        """
+        claimed = claimed_sender(request)
+        if peer_id is not None and claimed not in (None, peer_id):
+            kind = type(request).__name__
+            self._warned(f"{kind} refused: node {peer_id} sent it in the name of {claimed}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind}: you are not node {claimed}")
+        if isinstance(request, BeginQuorumEpochRequest) and self._core.believes(request):
             self._peers.hear(request)
         self._next_token += 1
         self._replies[self._next_token] = reply
@@ -383,6 +411,8 @@ class RaftDriver:
 
     def _perform_snapshot(self, effect: events.Effect) -> None:
         match effect:
+            case events.Warned(why):
+                self._warned(why)
             case events.ReadConfirmed(token):
                 self._end_read(token, confirmed=True)
             case events.ReadRefused(token):
@@ -397,6 +427,15 @@ class RaftDriver:
                 self._when_done(
                     self._snapshots.fill(effect), lambda response: self._reply(token, response)
                 )
+
+    def _warned(self, why: str) -> None:
+        """Tells the log, once in a while: peers decide how often there is something to tell."""
+        now_ms = self._now_ms()
+        if now_ms >= self._warn_at_ms:
+            self._log_to.warning("quorum_message_refused", why=why, not_told=self._unwarned)
+            self._warn_at_ms, self._unwarned = now_ms + WARN_PAUSE_MS, 0
+        else:
+            self._unwarned += 1
 
     def _reset_log(self, snapshot_id: OffsetAndEpoch) -> None:
         self._log.reset(snapshot_id)

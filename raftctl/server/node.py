@@ -254,7 +254,7 @@ class Node:
             fail=self._fail,
         )
         for request in get_args(messages.Request):
-            rpc.answer(request, lambda _, request, reply: driver.answer(request, reply))
+            rpc.answer(request, lambda peer, request, reply: driver.answer(request, reply, peer))
         for request in get_args(ControllerRequest):
             rpc.answer(request, lambda _, request, reply: service.answer(request, reply))
         rpc.answer_many(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from raftctl.raft import messages
 from raftctl.raft.messages import LeaderEndpoint
+from raftctl.raft.validation import is_endpoint
 from raftctl.rpc.client import RpcClient
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Peers(dict[int, RpcClient]):
         if isinstance(message, (*NAMES_LEADER, messages.BeginQuorumEpochRequest)):
             endpoint, node_id = message.leader_endpoint, message.leader_id
             own_id = self._own[0] if self._own else messages.NO_NODE
-            if endpoint is None or node_id < 0 or node_id == own_id:
+            if endpoint is None or node_id < 0 or node_id == own_id or not is_endpoint(endpoint):
                 return
             if self._is_configured(node_id):
                 self._told[node_id] = endpoint

@@ -75,6 +75,7 @@ class RecordLog:
         self._segments: list[Segment] = []
         self._recent: list[_Recent] = []
         self._recent_bytes = 0
+        self._queued_bytes = self._flushing_bytes = 0
         self._pending: list[Operation] = []
         self._flushing = False
         self._epoch_starts: list[tuple[Epoch, Offset]] = []
@@ -221,6 +222,11 @@ class RecordLog:
         return tuple(self._epoch_starts)
 
     @property
+    def unwritten_bytes(self) -> int:
+        """Of batches that are kept in memory because they are not on disk yet."""
+        return self._queued_bytes + self._flushing_bytes
+
+    @property
     def dirty(self) -> bool:
         """Whether work is queued for the next flush."""
         return bool(self._pending)
@@ -235,6 +241,7 @@ class RecordLog:
             _Recent(batch.base_offset, batch.end_offset, segment, segment.size, data)
         )
         self._recent_bytes += len(data) + RECENT_OVERHEAD_BYTES
+        self._queued_bytes += len(data)
         self._note(segment, batch, len(data))
         newest = self._pending[-1] if self._pending else None
         if isinstance(newest, Write) and newest.segment is segment:
@@ -331,6 +338,7 @@ class RecordLog:
     def flush_now(self) -> None:
         """Makes durable what is queued, when it returns; while no flush is under way. Blocks."""
         self._writer.perform(self._take_pending(), self.end_offset)
+        self._flushing_bytes = 0
 
     def bytes_from(self, offset: Offset) -> int:
         """About how many bytes stand at and above the offset."""
@@ -366,12 +374,14 @@ class RecordLog:
 
     def _take_pending(self) -> list[Operation]:
         operations, self._pending = self._pending, []
+        self._queued_bytes, self._flushing_bytes = 0, self._queued_bytes
         return operations
 
     def _performed(self, end_offset: Offset, work: asyncio.Future[None]) -> None:
         if work.cancelled() or work.exception() is not None:
             return
         self._flushing = False
+        self._flushing_bytes = 0
         # What was truncated meanwhile may have been appended anew: that is not on disk yet.
         for operation in self._pending:
             if isinstance(operation, Cut):

@@ -18,6 +18,7 @@ from raftctl.raft.events import (
     ResignRequested,
     SendRequest,
     Started,
+    Warned,
 )
 from raftctl.raft.messages import (
     NO_NODE,
@@ -373,7 +374,7 @@ def test_begin_quorum_epoch_makes_a_follower() -> None:
     assert node.sent() == [], "said again: one Fetch is under way already"
 
 
-@pytest.mark.parametrize("nobody", [ME, NO_NODE, NodeId(-2)])
+@pytest.mark.parametrize("nobody", [ME, NO_NODE])
 def test_begin_of_an_older_epoch_or_by_nobody_else_is_refused(nobody: NodeId) -> None:
     node = Node(epoch=3)
     old = node.ask(BeginQuorumEpochRequest(Epoch(2), C))
@@ -398,11 +399,28 @@ def test_a_leader_that_the_configuration_lacks_is_followed(node_id: int) -> None
 
 
 @pytest.mark.req("Q1")
-def test_two_leaders_in_one_epoch_stop_the_node() -> None:
+def test_a_second_leader_of_an_epoch_is_refused_and_told_to_the_log() -> None:
     node = Node()
     node.become_follower(leader_id=B)
-    with pytest.raises(InvariantViolation):
-        node.ask(BeginQuorumEpochRequest(Epoch(1), C))
+    answer = node.ask(BeginQuorumEpochRequest(Epoch(1), C))
+    assert answer == BeginQuorumEpochResponse(Epoch(1), B, ErrorCode.INVALID_REQUEST)
+    assert "3 says that it leads epoch 1, which 2 leads" in only(Warned, node.effects)[0].why
+    ended = node.ask(EndQuorumEpochRequest(Epoch(1), C, (key(1),)))
+    assert ended == EndQuorumEpochResponse(Epoch(1), B, ErrorCode.INVALID_REQUEST)
+    assert (node.core.role, node.core.leader_id) == ("follower", B)
+    restarted = Node(epoch=4, leader_id=1)
+    restarted.ask(BeginQuorumEpochRequest(Epoch(4), C))
+    assert restarted.core.leader_id == NO_NODE, "it led that epoch itself"
+
+
+@pytest.mark.req("Q1", "Q4")
+def test_who_was_told_of_a_wrong_leader_goes_on_to_the_right_one() -> None:
+    node = Node(epoch=3)
+    node.ask(BeginQuorumEpochRequest(Epoch(4), C))
+    node.persisted()
+    (fetch,) = node.sent()
+    node.answer(3, refusal(fetch, ErrorCode.NOT_LEADER_OR_FOLLOWER, 4, leader_id=B))
+    assert (node.core.role, node.core.leader_id) == ("follower", B)
 
 
 def test_a_refused_begin_tells_the_leader_of_a_newer_epoch() -> None:

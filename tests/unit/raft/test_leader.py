@@ -16,6 +16,7 @@ from raftctl.raft.events import (
     Reply,
     ReplyFetch,
     ResignRequested,
+    Warned,
 )
 from raftctl.raft.messages import (
     NO_NODE,
@@ -367,3 +368,88 @@ def test_losing_leadership_is_announced_with_the_new_epoch() -> None:
     node.ask(fetch_request(2, 1, 1, 1))
     node.ask(vote_request(3, 7, (9, 1)))
     assert node.effects[-1] == LeaderChanged(Epoch(7), NO_NODE)
+
+
+# --- a disk that hangs ------------------------------------------------------------------------
+
+
+@pytest.mark.req("Q3", "Q4")
+def test_a_leader_whose_disk_hangs_resigns_while_others_commit() -> None:
+    node = Node()
+    node.become_leader()
+    node.flushed()
+    for voter in (2, 3):
+        node.ask(fetch_request(voter, 1, 1, 1, known=1))
+    node.propose()
+    began_ms = node.now_ms
+    for voter in (2, 3):
+        node.ask(fetch_request(voter, 2, 1, 1, known=1))
+    assert node.core.high_watermark == 2, "two other disks are a majority"
+    while node.core.is_leader:
+        for voter in (2, 3):
+            node.ask(fetch_request(voter, 2, 1, 1, known=2))
+        node.wait(min(200, (node.core.deadline_ms() or 0) - node.now_ms))
+        assert node.now_ms <= began_ms + 2 * CONFIG.disk_hangs_ms
+    assert node.now_ms >= began_ms + CONFIG.disk_hangs_ms
+    assert "nothing from offset 1 on has come to the disk" in only(Warned, node.effects)[0].why
+
+
+@pytest.mark.req("Q3", "Q4")
+def test_a_leader_whose_disk_is_slow_but_gets_on_leads_on() -> None:
+    node = Node()
+    node.become_leader()
+    node.flushed()
+    for voter in (2, 3):
+        node.ask(fetch_request(voter, 1, 1, 1, known=1))
+    for end in range(2, 40):
+        node.propose()
+        for voter in (2, 3):
+            node.ask(fetch_request(voter, end, 1, 1, known=end - 1))
+        node.wait(CONFIG.disk_hangs_ms // 4)
+        node.flushed(max(end - 2, 1))
+    assert node.core.is_leader
+    assert node.core.log.durable_end_offset < node.core.high_watermark
+
+
+# --- whom a leader counts ---------------------------------------------------------------------
+
+
+def leader_of(size: int) -> Node:
+    """Leads a quorum of this size; its own log is durable."""
+    node = Node(voters=range(1, size + 1))
+    node.wait()
+    for pre_vote, role in ((True, "prospective"), (False, "candidate")):
+        for voter in range(2, size + 1):
+            if node.core.role == role:
+                node.grant(voter, pre_vote=pre_vote)
+        node.persisted()
+    assert node.core.is_leader
+    node.flushed()
+    return node
+
+
+@pytest.mark.req("Q4")
+@pytest.mark.parametrize("size", [3, 5])
+def test_check_quorum_needs_a_majority_with_the_leader(size: int) -> None:
+    """With one follower fewer than a majority needs, the leader resigns; with just enough, not."""
+    for heard in range(size):
+        node = leader_of(size)
+        began_ms = node.now_ms
+        while node.core.is_leader and node.now_ms < began_ms + 10 * CONFIG.check_quorum_ms:
+            for voter in range(2, heard + 2):
+                node.ask(fetch_request(voter, 1, 1, 1, known=1))
+            node.wait(100)
+        assert node.core.is_leader is (heard >= size // 2), f"{heard} of {size - 1} followers"
+
+
+@pytest.mark.req("Q4")
+def test_check_quorum_goes_by_the_second_follower_of_five() -> None:
+    """The first alone, however lively, is no majority with the leader."""
+    node = leader_of(5)
+    node.ask(fetch_request(3, 1, 1, 1, known=1))
+    last_ms = node.now_ms
+    while node.core.is_leader:
+        node.ask(fetch_request(2, 1, 1, 1, known=1))
+        node.wait(100)
+        assert node.now_ms <= last_ms + CONFIG.check_quorum_ms + 200
+    assert node.now_ms >= last_ms + CONFIG.check_quorum_ms

@@ -199,3 +199,31 @@ def test_the_last_voter_stays_and_who_votes_no_more_is_not_found() -> None:
     assert cast("ChangeVotersResponse", last).error is ErrorCode.INVALID_REQUEST
     removed = node.ask(RemoveVoterRequest(key(2, 2)))
     assert cast("ChangeVotersResponse", removed).error is ErrorCode.VOTER_NOT_FOUND
+
+
+@pytest.mark.req("Q7")
+def test_no_voter_leaves_whom_the_others_need_for_a_majority() -> None:
+    """With 3 silent, {1, 3} could commit nothing, not even the removal of 2."""
+    node = leader()
+    for _ in range(20):
+        node.wait(200)
+        fetched(node, 2, 1)
+    assert node.core.is_leader
+    assert asked(node, RemoveVoterRequest(key(2, 2))) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert len(node.core.voters) == 3
+    assert asked(node, RemoveVoterRequest(key(3, 3))) is None, "the silent one may leave"
+    assert node.core.voters.ids == (1, 2)
+
+
+@pytest.mark.req("Q7")
+def test_an_observer_that_fell_silent_is_not_taken_for_one_that_has_everything() -> None:
+    node = leader()
+    fetched(node, 4, 1)
+    for _ in range(20):
+        node.wait(200)
+        fetched(node, 2, 1)
+        fetched(node, 3, 1)
+    assert asked(node, AddVoterRequest(voter(4))) is None
+    assert appended(node) is None, "it may be gone"
+    fetched(node, 4, 1)
+    assert node.core.voters.ids == (1, 2, 3, 4)

@@ -16,14 +16,25 @@ from raftctl.raft.events import (
     ResignRequested,
 )
 from raftctl.raft.messages import (
+    BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
+    Epoch,
     FetchRequest,
-    FetchResponse,
     NodeId,
     TransferLeadershipRequest,
     TransferLeadershipResponse,
 )
-from tests.unit.raft.harness import ME, B, C, Node, batch_at, fetch_answer, fetch_request, only
+from tests.unit.raft.harness import (
+    CONFIG,
+    ME,
+    B,
+    C,
+    Node,
+    batch_at,
+    fetch_answer,
+    fetch_request,
+    only,
+)
 
 
 def established() -> Node:
@@ -54,10 +65,41 @@ def test_leadership_is_handed_over_when_the_target_has_everything() -> None:
     assert node.core.is_leader, "another voter that has everything is not the target"
     node.ask(fetch_request(C, 2, 1, 1))
     assert node.core.role == "resigned"
-    answers = [e.response for e in only(Reply, node.effects)]
-    assert ErrorCode.NONE in [error_of(a) for a in answers if not isinstance(a, FetchResponse)]
     ends = [r for r in node.sent() if isinstance(r, EndQuorumEpochRequest)]
     assert [key.node_id for key in ends[0].preferred_successors] == [C, B]
+    assert transferred(node) == [], "the target may die before it wins"
+
+
+def transferred(node: Node) -> list[ErrorCode]:
+    answers = [e.response for e in only(Reply, node.effects)]
+    return [a.error for a in answers if isinstance(a, TransferLeadershipResponse)]
+
+
+@pytest.mark.req("Q4")
+@pytest.mark.parametrize(
+    ("winner", "error"), [(C, ErrorCode.NONE), (B, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+)
+def test_a_transfer_is_done_when_the_target_leads(winner: NodeId, error: ErrorCode) -> None:
+    node = established()
+    node.ask(TransferLeadershipRequest(C))
+    assert node.core.role == "resigned"
+    node.ask(BeginQuorumEpochRequest(Epoch(2), winner))
+    told = transferred(node)
+    node.persisted()
+    assert [*told, *transferred(node)] == [error]
+
+
+@pytest.mark.req("Q4")
+def test_a_transfer_of_which_nobody_hears_the_end_is_not_said_to_be_done() -> None:
+    node = established()
+    node.ask(TransferLeadershipRequest(C))
+    until_ms = node.now_ms + CONFIG.fetch_timeout_ms
+    told: list[ErrorCode] = []
+    while not told:
+        node.wait()
+        told = transferred(node)
+        assert node.now_ms <= until_ms
+    assert told == [ErrorCode.REQUEST_TIMED_OUT]
 
 
 @pytest.mark.req("Q4")

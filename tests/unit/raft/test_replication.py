@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from raftctl.errors import ErrorCode, InvariantViolation
+from raftctl.errors import ErrorCode
 from raftctl.raft.events import (
     AppendToLog,
     HighWatermarkAdvanced,
@@ -16,6 +16,7 @@ from raftctl.raft.events import (
     RequestFailed,
     SendRequest,
     TruncateLog,
+    Warned,
 )
 from raftctl.raft.messages import (
     NO_NODE,
@@ -128,8 +129,12 @@ def test_a_log_is_never_cut_below_the_high_watermark() -> None:
     node = Node(log=log_of(1, 2, 2), epoch=2)
     fetch = node.become_follower(epoch=3)
     node.answer(2, replace(fetch_answer(fetch), high_watermark=Offset(3)))
-    with pytest.raises(InvariantViolation):
-        node.answer(2, replace(fetch_answer(fetch_of(node)), diverging=position(2, 2)))
+    again = fetch_of(node)
+    node.answer(2, replace(fetch_answer(again), diverging=position(2, 2)))
+    assert only(TruncateLog, node.effects) == []
+    assert "all below 3 is committed here" in only(Warned, node.effects)[0].why
+    node.wait(CONFIG.retry_backoff_ms)
+    assert fetch_of(node).fetch_from == position(3, 2), "it asks on, in case the leader changes"
 
 
 @pytest.mark.req("Q2")
@@ -164,7 +169,8 @@ def test_late_and_repeated_answers_are_harmless() -> None:
 def test_unsound_batches_are_not_appended_but_fetched_again(data: bytes) -> None:
     node = Node()
     fetch = node.become_follower()
-    assert node.answer(2, replace(fetch_answer(fetch), batches=data)) == []
+    (warned,) = node.answer(2, replace(fetch_answer(fetch), batches=data))
+    assert warned == Warned("cannot follow 2: its batches do not fit here")
     assert node.core.log.end_offset == 0
     node.wait(CONFIG.retry_backoff_ms)
     assert fetch_of(node).fetch_from == position(0, 0)
