@@ -1,4 +1,8 @@
-"""DescribeAcls (from this broker's image), CreateAcls and DeleteAcls (KIP-290)."""
+"""DescribeAcls (from this broker's image), CreateAcls and DeleteAcls (KIP-290).
+
+SECURITY_DISABLED where no authorizer enforces rules: whoever adds one must not believe that it
+protects anything.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.admin import ask, change, refused, told
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.acls import PatternType, matches
 from raftctl.metadata.admin_requests import Outcome
 from raftctl.metadata.security_requests import (
@@ -21,15 +25,21 @@ from raftctl.metadata.security_requests import (
 if TYPE_CHECKING:
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
-    from raftctl.errors import KafkaError
     from raftctl.metadata.records import AccessControlEntryRecord
 
 _TIMEOUT_MS = 30_000
 """The requests name none."""
 
 
+def _check_enforced(context: ApiContext) -> None:
+    if not context.authorizes:
+        text = "No Authorizer is configured: rules of access would protect nothing"
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, text)
+
+
 def handle_describe(context: ApiContext, request: Request) -> Answer:
     """The rules that match, by resource."""
+    _check_enforced(context)
     wanted = _filter(request.body)
     rules = context.metadata.image.acls.values()
     found = sorted((rule for rule in rules if matches(wanted, rule)), key=_order)
@@ -83,6 +93,7 @@ def _filter(body: dict[str, Any]) -> AclFilter:
 
 async def handle_create(context: ApiContext, request: Request) -> Answer:
     """Adds each rule on its own."""
+    _check_enforced(context)
     bindings = tuple(map(_binding, request.body["creations"]))
     outcomes = await change(context, CreateAclsRequest(bindings), _TIMEOUT_MS)
     return {"results": list(map(told, outcomes))}
@@ -107,6 +118,7 @@ def _binding(one: dict[str, Any]) -> AclBinding:
 
 async def handle_delete(context: ApiContext, request: Request) -> Answer:
     """Removes the rules that match each filter."""
+    _check_enforced(context)
     delete = DeleteAclsRequest(tuple(map(_filter, request.body["filters"])))
     response = await ask(context, delete, DeleteAclsResponse, _TIMEOUT_MS)
     return {

@@ -111,6 +111,8 @@ class ApiContext:
     log: FilteringBoundLogger
     has_session: Callable[[], bool]
     """See `raftctl.plugins.BrokerContext`."""
+    authorizes: bool = False
+    """Whether an authorizer enforces the rules of access: there is none yet."""
 
     def bounded_wait_ms(self, wanted_ms: int) -> int:
         """How long a request may wait that asks for so long.

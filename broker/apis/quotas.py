@@ -70,6 +70,7 @@ async def handle_alter(context: ApiContext, request: Request) -> Answer:
     entries = tuple(map(_alteration, request.body["entries"]))
     alter = AlterClientQuotasRequest(entries, request.body["validate_only"])
     outcomes = await change(context, alter, _TIMEOUT_MS)
+    context.log.warning("client_quotas_not_enforced", entities=len(entries))
     pairs = zip(entries, outcomes, strict=True)
     return {"entries": [{"entity": _entity(one.entity)} | told(result) for one, result in pairs]}
 

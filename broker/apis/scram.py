@@ -58,6 +58,7 @@ async def handle_alter(context: ApiContext, request: Request) -> Answer:
     """Sets and removes credentials, each user on their own."""
     alter = _request(request)
     outcomes = await change(context, alter, _TIMEOUT_MS)
+    context.log.warning("scram_credentials_not_used", users=len(outcomes))
     pairs = zip(alter.users(), outcomes, strict=True)
     return {"results": [{"user": user} | told(outcome) for user, outcome in pairs]}
 

@@ -9,7 +9,7 @@ import typer
 
 from raftctl.cli.admin_client import check, open_admin, send
 from raftctl.cli.files import parse_overrides
-from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, say_progress, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption
 from raftctl.errors import ConfigError
 
@@ -132,6 +132,7 @@ def alter(
     whose = ", ".join(f"{kind} {DEFAULT_NAME if name is None else name}" for kind, name in parts)
     document = {"altered": not validate_only, "entity": dict(parts), "quotas": changes}
     show(output, document, f"{done} {whose}: {', '.join(changes)}")
+    say_progress("warning: quotas are kept, but brokers do not enforce them yet")
 
 
 def parse_changes(add: Iterable[str], delete: Iterable[str]) -> dict[str, float | None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli.arguments import none_empty, not_empty
-from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, say_progress, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
 from raftctl.errors import ConfigError
 
@@ -87,6 +87,7 @@ def set_password(
     _alter(bootstrap_server, user, change, timeout)
     document = {"user": user, "mechanism": mechanism, "iterations": iterations}
     show(output, document, f"set the password of {user} for {mechanism}")
+    say_progress("warning: passwords are kept, but no listener asks for them yet")
 
 
 @app.command()

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from raftctl.config.keys import key_of
 from raftctl.config.model import NodeConfig
 from raftctl.config.properties import parse_properties
-from raftctl.config.unused import unused_keys, why_unused
+from raftctl.config.unused import unused_keys, why_refused, why_unused
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,13 +30,17 @@ def load_config(
     """Reads `.properties` text, replaces what `overrides` names, and checks everything.
 
     A key of Apache Kafka without effect here goes to `warn` (stderr if None) as one sentence.
-    ConfigError for a key that nobody knows, a bad value, or keys that contradict each other.
+    ConfigError for a key that nobody knows, one that would promise safety that is not there, a bad
+    value, or keys that contradict each other.
     """
     return make_config({**parse_properties(text), **(overrides or {})}, warn)
 
 
 def make_config(values: Mapping[str, str], warn: Callable[[str], None] | None = None) -> NodeConfig:
     """Like `load_config`, from keys and values."""
+    for key, value in values.items():
+        if reason := why_refused(key, value):
+            raise ConfigError(f"{key}={value}: {reason}")
     used = {key: value for key, value in values.items() if _is_used(key, warn or warn_on_stderr)}
     try:
         return NodeConfig.model_validate({key: value.strip() for key, value in used.items()})

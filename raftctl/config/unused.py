@@ -84,6 +84,15 @@ unclean.leader.election.interval.ms unstable.api.versions.enable
 unstable.feature.versions.enable
 """
 
+_REFUSED = {
+    "authorizer.class.name": (
+        "there is no authorizer, and everybody may do everything: remove the key"
+    ),
+    "ssl.client.auth": "there is no TLS, and no client is authenticated: remove the key",
+}
+"""Keys without which a file would be taken for safer than it is."""
+_HARMLESS = {"authorizer.class.name": ("",), "ssl.client.auth": ("none", "requested", "")}
+
 _PLAIN = frozenset(_PLAIN_TEXT.split())
 
 
@@ -95,6 +104,15 @@ def why_unused(key: str) -> str | None:
         if key.startswith(family):
             return reason
     return _NOT_BUILT if key in _PLAIN else None
+
+
+def why_refused(key: str, value: str) -> str | None:
+    """Why a node must not start with this; None if it may."""
+    _, listener, last = key.rpartition("ssl.client.auth")
+    name = listener + last if key.startswith("listener.name.") else key
+    if name not in _REFUSED or value.strip().lower() in _HARMLESS[name]:
+        return None
+    return _REFUSED[name]
 
 
 def unused_keys() -> list[str]:

@@ -27,11 +27,14 @@ RESPONSES: Codec[ControllerResponse] = Codec.tagged(*get_args(ControllerResponse
 class ControlledBroker(FakeBroker):
     """Broker 1 of a cluster of brokers 1, 2 and 3."""
 
-    def __init__(self, config: ControllerConfig | None = None, **keys: str) -> None:
+    def __init__(
+        self, config: ControllerConfig | None = None, *, authorizes: bool = True, **keys: str
+    ) -> None:
+        """`authorizes`: as if an authorizer enforced the rules of access."""
         super().__init__(**keys)
         self.cluster = Cluster(config)
         self.cluster.start(1, 2, 3)
-        self.context = replace(self.context, controller=self)
+        self.context = replace(self.context, controller=self, authorizes=authorizes)
         self.publish()
 
     def publish(self) -> None:

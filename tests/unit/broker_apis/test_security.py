@@ -119,6 +119,30 @@ async def test_rules(broker: ControlledBroker, version: int) -> None:
     assert left["resource_name"] == "u"
 
 
+async def test_rules_that_nobody_enforces_are_refused() -> None:
+    broker = ControlledBroker(authorizes=False)
+    disabled = ErrorCode.SECURITY_DISABLED
+    created = await ask(broker, 30, 3, {"creations": [rule("User:a", 3), rule("User:b", 3)]})
+    assert [one["error_code"] for one in created["results"]] == [disabled, disabled]
+    assert "protect nothing" in created["results"][0]["error_message"]
+    described = await ask(broker, 29, 3, ANYTHING)
+    assert (described["error_code"], described["resources"]) == (disabled, [])
+    (deleted,) = (await ask(broker, 31, 3, {"filters": [ANYTHING]}))["filter_results"]
+    assert (deleted["error_code"], deleted["matching_acls"]) == (disabled, [])
+    assert not broker.cluster.image.acls
+
+
+async def test_the_log_tells_of_quotas_and_credentials_that_have_no_effect(
+    broker: ControlledBroker,
+) -> None:
+    entries = [quota("producer_byte_rate", 10.0, user="a")]
+    await ask(broker, 49, 1, {"entries": entries, "validate_only": False})
+    deletion = {"name": "bob", "mechanism": 1}
+    await ask(broker, 51, 0, {"deletions": [deletion], "upsertions": []})
+    assert broker.events("client_quotas_not_enforced")[0]["entities"] == 1
+    assert broker.events("scram_credentials_not_used")[0]["users"] == 1
+
+
 # --- credentials ----------------------------------------------------------------------------------
 
 

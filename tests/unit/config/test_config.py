@@ -172,6 +172,22 @@ def test_keys_without_effect_get_one_warning_each() -> None:
     assert "controller.quorum.voters" in warnings[1]
 
 
+@pytest.mark.req("C12")
+def test_a_node_does_not_start_as_if_it_were_safe() -> None:
+    warnings: list[str] = []
+    for key, value in (
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("ssl.client.auth", "required"),
+        ("listener.name.external.ssl.client.auth", "REQUIRED"),
+    ):
+        with pytest.raises(ConfigError, match=f"{key}.*remove the key"):
+            make_config({**COMBINED, key: value}, warnings.append)
+    assert warnings == []
+    for key, value in (("authorizer.class.name", ""), ("ssl.client.auth", "none")):
+        make_config({**COMBINED, key: value}, warnings.append)
+    assert len(warnings) == 2
+
+
 def test_overrides_win() -> None:
     text = "\n".join(f"{key}={value}" for key, value in COMBINED.items())
     assert load_config(text, {"num.partitions": "9"}).num_partitions == 9
