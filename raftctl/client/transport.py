@@ -104,6 +104,7 @@ class Transport:
         deadline = loop.time() + whole_s
         backoff_s = BACKOFF_S
         why = "no controller answered in time"
+        doubt: str | None = None
         while (left_s := deadline - loop.time()) > 0:
             attempt_s = min(left_s, ATTEMPT_TIMEOUT_S + wait_s) if repeat else left_s
             try:
@@ -116,11 +117,14 @@ class Transport:
                 why = str(error)
             except (OutcomeUnknownError, aiohttp.ClientError, TimeoutError, ValueError) as error:
                 why = str(error) or "no answer in time"
+                doubt = why
                 if not repeat:
                     raise OutcomeUnknownError(why) from error
             self.ask_another()
             await asyncio.sleep(self._rng.uniform(0.5, 1) * backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
+        if doubt is not None and method == "POST":
+            raise OutcomeUnknownError(f"not within {whole_s:g} s: {doubt}")
         raise KafkaError(ErrorCode.NOT_CONTROLLER, f"not within {whole_s:g} s: {why}")
 
     async def _attempt(
@@ -159,13 +163,14 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
 
 
 def refusal(document: Mapping[str, Any]) -> KafkaError:
-    """The error that an answer tells of."""
+    """The error that an answer tells of; one that is not known leaves open what was done."""
     name, message = str(document.get("error")), str(document.get("message", ""))
     if document.get("done") == "unknown":
         return OutcomeUnknownError(message)
-    known = name in ErrorCode.__members__
-    code = ErrorCode[name] if known else ErrorCode.UNKNOWN_SERVER_ERROR
-    return RefusedError(code, message if known else f"{name} {message}", document)
+    code = ErrorCode.__members__.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return OutcomeUnknownError(f"{name} {message}")
+    return RefusedError(code, message, document)
 
 
 def value_of(document: Mapping[str, Any]) -> bytes:

@@ -243,6 +243,13 @@ class QuorumKeys(Section):
         at_least=-1,
         at_most=LONG_MAX,
     )
+    kv_max_bytes: int = _key(
+        256 * 1024 * 1024,
+        "How much keys and their values may take together; every node keeps all of it in memory. "
+        "The same on all controllers.",
+        at_least=1,
+        at_most=LONG_MAX,
+    )
     metadata_max_idle_interval_ms: int = _key(
         500,
         "An idle active controller writes a no-op record this often, so that lag shows in time; 0: "

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from raftctl.config import NodeConfig
 
 
+KV_BYTES_MAX = 256 * 1024 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
     """Fixed for the life of a controller; the same on all controllers of a cluster."""
@@ -31,6 +34,8 @@ class ControllerConfig:
     """Partitions looked at between two messages, where something concerns all of them."""
     slice_changes_max: int = 1_000
     """Partitions changed between two messages."""
+    kv_bytes_max: int = KV_BYTES_MAX
+    """What keys and their values may take together."""
     leader_rebalance: bool = True
     leader_imbalance_check_ms: int = 300_000
     leader_imbalance_percentage: int = 10
@@ -46,6 +51,7 @@ class ControllerConfig:
             default_replication_factor=config.default_replication_factor,
             topic_deletion=config.delete_topic_enable,
             topic_defaults=topic_defaults(config),
+            kv_bytes_max=config.kv_max_bytes,
             leader_rebalance=config.auto_leader_rebalance_enable,
             leader_imbalance_check_ms=config.leader_imbalance_check_interval_seconds * 1000,
             leader_imbalance_percentage=config.leader_imbalance_per_broker_percentage,

@@ -13,8 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raftctl.codec import maker
+from raftctl.controller.config import KV_BYTES_MAX
 from raftctl.controller.result import ControllerResult
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.image import kv_size
 from raftctl.metadata.kv_requests import ANY_VERSION, NO_VERSION
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests import (
@@ -43,23 +45,26 @@ ENTRIES_MAX = 1_000_000
 _make_records = maker(KvRecord)
 
 
-def handle_kv(state: MetadataImage | MetadataDelta, request: KvRequest) -> ControllerResult:
+def handle_kv(
+    state: MetadataImage | MetadataDelta, request: KvRequest, bytes_max: int = KV_BYTES_MAX
+) -> ControllerResult:
     """What becomes of a request, given the newest state.
 
     Raises KafkaError: INVALID_REQUEST for a key that is empty or too long or an expectation that
-    expects nothing, MESSAGE_TOO_LARGE for the value, POLICY_VIOLATION for a key too many.
+    expects nothing, MESSAGE_TOO_LARGE for the value, POLICY_VIOLATION for a key too many, or for
+    more than `bytes_max` of keys and values; what takes less than before is never refused.
     """
     key = request.key
     check_key(key)
     match request:
         case KvPutRequest():
-            return _set(state, key, request.value)
+            return _set(state, key, request.value, bytes_max)
         case KvGetRequest():
             entry = state.kv_entry(key)
             value, version = (None, NO_VERSION) if entry is None else entry
             return ControllerResult((), KvGetResponse(value, version), confirm=True)
         case KvCasRequest():
-            return _compare_and_set(state, request)
+            return _compare_and_set(state, request, bytes_max)
         case KvDeleteRequest():
             if state.kv_entry(key) is None:
                 return _refused(ErrorCode.RESOURCE_NOT_FOUND, None)
@@ -67,26 +72,43 @@ def handle_kv(state: MetadataImage | MetadataDelta, request: KvRequest) -> Contr
 
 
 def handle_puts(
-    state: MetadataImage | MetadataDelta, requests: Sequence[KvPutRequest]
+    state: MetadataImage | MetadataDelta,
+    requests: Sequence[KvPutRequest],
+    bytes_max: int = KV_BYTES_MAX,
 ) -> list[KvRecord | KafkaError]:
     """What becomes of each put, as `handle_kv` decides: a record, or why there is none.
 
     Most writes are puts, and together they cost a fraction of what they would one by one. Each
-    counts as a key of its own for those after it, so a few keys of the bound may stay unused.
+    counts as a key of its own for those after it, so a few keys and bytes of the bounds may stay
+    unused.
     """
-    room = ENTRIES_MAX - state.kv_count
+    room, bytes_room = ENTRIES_MAX - state.kv_count, bytes_max - state.kv_bytes
     keys = [request.key for request in requests]
     values = [request.value for request in requests]
     decided: list[KvRecord | KafkaError] = [*_make_records((keys, values, [-1] * len(requests)))]
-    if len(requests) <= room and _are_sound(keys, values):
+    size = sum(map(len, keys)) + sum(map(len, values))
+    if len(requests) <= room and size <= bytes_room and _are_sound(keys, values):
         return decided
     for before, (key, value) in enumerate(zip(keys, values, strict=True)):
         try:
             check_key(key)
             _check_value(state, key, value, room - before)
+            bytes_room -= _check_room(state, key, value, bytes_room, bytes_max)
         except KafkaError as error:
             decided[before] = error
     return decided
+
+
+def _check_room(
+    state: MetadataImage | MetadataDelta, key: str, value: bytes, room: int, bytes_max: int
+) -> int:
+    """How many bytes more the key takes with this value; KafkaError if there is no room."""
+    entry = state.kv_entry(key)
+    more = kv_size(key, value) - kv_size(key, None if entry is None else entry.value)
+    if more > max(0, room):
+        why = f"keys and values would take more than kv.max.bytes={bytes_max}: delete some"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
+    return max(0, more)
 
 
 def _are_sound(keys: Sequence[str], values: Sequence[bytes]) -> bool:
@@ -110,13 +132,16 @@ def _check_value(state: MetadataImage | MetadataDelta, key: str, value: bytes, r
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"there are {ENTRIES_MAX} keys already")
 
 
-def _set(state: MetadataImage | MetadataDelta, key: str, value: bytes) -> ControllerResult:
+def _set(
+    state: MetadataImage | MetadataDelta, key: str, value: bytes, bytes_max: int
+) -> ControllerResult:
     _check_value(state, key, value, ENTRIES_MAX - state.kv_count)
+    _check_room(state, key, value, bytes_max - state.kv_bytes, bytes_max)
     return _written(KvRecord(key, value))
 
 
 def _compare_and_set(
-    state: MetadataImage | MetadataDelta, request: KvCasRequest
+    state: MetadataImage | MetadataDelta, request: KvCasRequest, bytes_max: int
 ) -> ControllerResult:
     entry = state.kv_entry(request.key)
     if request.expected_version == ANY_VERSION and request.expected_value is None:
@@ -124,7 +149,7 @@ def _compare_and_set(
     if not _is_expected(entry, request):
         return _refused(ErrorCode.INVALID_UPDATE_VERSION, entry)
     if request.value is not None:
-        return _set(state, request.key, request.value)
+        return _set(state, request.key, request.value, bytes_max)
     if entry is None:
         return _refused(ErrorCode.RESOURCE_NOT_FOUND, None)
     return _written(KvRecord(request.key, None))

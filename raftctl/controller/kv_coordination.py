@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from raftctl.controller.config import KV_BYTES_MAX
 from raftctl.controller.kv_control import check_key, handle_kv
 from raftctl.controller.kv_sessions import KvSessions
 from raftctl.controller.result import ControllerResult
@@ -49,11 +50,14 @@ from raftctl.metadata.requests import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from raftctl.metadata.coordination import Coordination, KvSession
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
+
+    KvAnswer = KvSessionResponse | KvLockResponse
 
 SESSION_TIMEOUT_MIN_MS = 1_000
 SESSION_TIMEOUT_MAX_MS = 600_000
@@ -72,7 +76,8 @@ EXPIRY_RECORDS_MAX = 2_000
 class KvCoordination:
     """The sessions of clients on one controller; active between `claim` and `renounce`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kv_bytes_max: int = KV_BYTES_MAX) -> None:
+        self._kv_bytes_max = kv_bytes_max
         self._sessions = KvSessions()
 
     def claim(self, image: MetadataImage, now_ms: int) -> None:
@@ -126,7 +131,7 @@ class KvCoordination:
         require_level(image, COORDINATION_LEVEL)
         match request:
             case KvGuardedWriteRequest():
-                return guarded_write(image, request)
+                return guarded_write(image, request, self._kv_bytes_max)
             case KvOpenSessionRequest():
                 return self._open(image, request, now_ms)
             case KvLockRequest():
@@ -149,7 +154,7 @@ class KvCoordination:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
         self._sessions.open(session_id, timeout_ms, now_ms)
         response = KvSessionResponse(ErrorCode.NONE, timeout_ms)
-        return ControllerResult((KvSessionRecord(session_id, timeout_ms),), response)
+        return _written((KvSessionRecord(session_id, timeout_ms),), response)
 
     def _heartbeat(
         self, image: MetadataImage, request: KvHeartbeatRequest, now_ms: int
@@ -167,7 +172,7 @@ class KvCoordination:
             return _confirmed(KvSessionResponse(ErrorCode.UNKNOWN_MEMBER_ID))
         self._sessions.close(request.session_id)
         records = tuple(closing_records(image.coordination, session))
-        return ControllerResult(records, KvSessionResponse(ErrorCode.NONE, session.timeout_ms))
+        return _written(records, KvSessionResponse(ErrorCode.NONE, session.timeout_ms))
 
 
 def closing_records(coordination: Coordination, session: KvSession) -> list[Record]:
@@ -188,7 +193,9 @@ def _place(coordination: Coordination, lock: str, session_id: UUID) -> int:
 # --- writes ---------------------------------------------------------------------------------------
 
 
-def guarded_write(image: MetadataImage, request: KvGuardedWriteRequest) -> ControllerResult:
+def guarded_write(
+    image: MetadataImage, request: KvGuardedWriteRequest, kv_bytes_max: int = KV_BYTES_MAX
+) -> ControllerResult:
     """Writes if the lock is held with the token and the session is open."""
     check_key(request.key)
     if (request.lock is None) != (request.token == NO_TOKEN):
@@ -205,7 +212,7 @@ def guarded_write(image: MetadataImage, request: KvGuardedWriteRequest) -> Contr
         if session is None:
             return _confirmed(KvWriteResponse(ErrorCode.UNKNOWN_MEMBER_ID, NO_VERSION))
         binding = _binding(request.key, session)
-    result = handle_kv(image, unguarded(request))
+    result = handle_kv(image, unguarded(request), kv_bytes_max)
     return result._replace(records=(*result.records, *binding)) if result.records else result
 
 
@@ -254,7 +261,7 @@ def enqueue(image: MetadataImage, request: KvLockRequest) -> ControllerResult:
     if len(session.locks) >= LOCKS_MAX or len(coordination.queue(lock)) >= WAITERS_MAX:
         why = f"a session waits for {LOCKS_MAX} locks, and {WAITERS_MAX} for one lock, at most"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
-    return ControllerResult(
+    return _written(
         (KvLockRecord(lock, request.session_id, request.value),),
         lambda offset: KvLockResponse(
             ErrorCode.NONE, offset, offset if holder == NO_TOKEN else holder
@@ -271,7 +278,14 @@ def unlock(image: MetadataImage, request: KvUnlockRequest) -> ControllerResult:
         return _confirmed(KvLockResponse(ErrorCode.RESOURCE_NOT_FOUND, NO_TOKEN, holder))
     left = [waiter.token for waiter in queue if waiter.token != request.token]
     response = KvLockResponse(ErrorCode.NONE, request.token, left[0] if left else NO_TOKEN)
-    return ControllerResult((RemoveKvLockRecord(request.lock, request.token),), response)
+    return _written((RemoveKvLockRecord(request.lock, request.token),), response)
+
+
+def _written(
+    records: tuple[Record, ...], response: KvAnswer | Callable[[int], KvAnswer]
+) -> ControllerResult:
+    """What is lost on the way may have been done: the caller must not take it for undone."""
+    return ControllerResult(records, response, lost=ErrorCode.REQUEST_TIMED_OUT)
 
 
 def _confirmed(

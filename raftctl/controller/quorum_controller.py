@@ -138,7 +138,7 @@ class QuorumController:
             RegisterControllerRequest: self._controllers.register,
         }
         self._balancer = LeaderBalancer(config)
-        self._coordination = KvCoordination()
+        self._coordination = KvCoordination(config.kv_bytes_max)
         self._active = False
         self._epoch = 0
         self._committed_image = EMPTY_IMAGE
@@ -202,7 +202,7 @@ class QuorumController:
         match request:
             case KvPutRequest() | KvGetRequest() | KvCasRequest() | KvDeleteRequest():
                 # Not `self.image`: an image for each write would cost more than all the rest.
-                return handle_kv(self._open or self.image, request)
+                return handle_kv(self._open or self.image, request, self._config.kv_bytes_max)
             case _ if isinstance(request, CoordinationRequest):
                 return self._coordination.handle(self.image, request, now_ms)
             case BrokerHeartbeatRequest():
@@ -238,7 +238,7 @@ class QuorumController:
     def handle_puts(self, requests: Sequence[KvPutRequest]) -> list[KvRecord | KafkaError]:
         """What becomes of each of many puts; see `handle_kv`, and `handle` for what it asks."""
         invariant(self._active, "only the active controller handles requests")
-        return handle_puts(self._open or self.image, requests)
+        return handle_puts(self._open or self.image, requests, self._config.kv_bytes_max)
 
     def tick(self, now_ms: int) -> list[Record]:
         """What is due by now, the first of: silent brokers are fenced, silent sessions closed,

@@ -29,6 +29,7 @@ from raftctl.metadata.image import (
     PartitionImage,
     TopicImage,
     TopicsImage,
+    kv_size,
     shared,
 )
 from raftctl.metadata.maps import updated
@@ -94,6 +95,7 @@ class MetadataDelta:
         "deleted_topics",
         "image",
         "in_transaction",
+        "kv_bytes",
         "next_producer_id",
         "snapshot_marked",
         "state_hashes",
@@ -115,6 +117,8 @@ class MetadataDelta:
         self.changed_features: dict[str, int] = {}
         self.changed_kv: dict[str, KvEntry | None] = {}
         """Key to its entry as it is now; None if it was removed."""
+        self.kv_bytes = image.kv_bytes
+        """As in the image, with what has changed."""
         self.coordination: CoordinationDelta | None = None
         """What changed of sessions and locks; None if nothing."""
         self.changed_quotas: dict[QuotaEntity, dict[str, float | None]] = {}
@@ -173,6 +177,7 @@ class MetadataDelta:
             updated(before.scram, self.changed_scram),
             before.coordination if self.coordination is None else self.coordination.apply(),
             updated(before.controllers, self.changed_controllers),
+            self.kv_bytes,
         )
 
     def _apply_topics(self) -> TopicsImage:
@@ -379,9 +384,16 @@ class MetadataDelta:
         value, version = record.value, record.version
         if value is None and (self.coordination or self.image.coordination.owners):
             self._coordinate().disown(record.key)
+        self.kv_bytes += kv_size(record.key, value) - kv_size(
+            record.key, self._kv_value(record.key)
+        )
         self.changed_kv[record.key] = (
             None if value is None else KvEntry(value, offset if version < 0 else version)
         )
+
+    def _kv_value(self, key: str) -> bytes | None:
+        entry = self.kv_entry(key)
+        return None if entry is None else entry.value
 
     def _coordinate(self) -> CoordinationDelta:
         if self.coordination is None:

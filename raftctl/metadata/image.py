@@ -251,6 +251,8 @@ class MetadataImage:
     coordination: Coordination = NO_COORDINATION
     """Sessions of keys and values, and locks."""
     controllers: Map[int, ControllerImage] = field(default_factory=Map)
+    kv_bytes: int = 0
+    """Of all keys, in characters, and their values; follows from `kv`."""
 
     def config(self, resource_type: int, name: str) -> Map[str, str]:
         """The overrides of one resource."""
@@ -310,6 +312,11 @@ class MetadataImage:
             yield self.acls[entry_id]
         for credential in sorted(self.scram):
             yield self.scram[credential]
+
+
+def kv_size(key: str, value: bytes | None) -> int:
+    """What a key with this value adds to `MetadataImage.kv_bytes`."""
+    return 0 if value is None else len(key) + len(value)
 
 
 def quota_order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:

@@ -23,7 +23,12 @@ from raftctl.metadata.admin_requests import (
 )
 from raftctl.metadata.kv_requests import KvHeartbeatRequest
 from raftctl.metadata.record_codec import pack_payload
-from raftctl.metadata.requests import BrokerHeartbeatRequest, KvPutRequest, KvWriteResponse
+from raftctl.metadata.requests import (
+    BrokerHeartbeatRequest,
+    KvGetResponse,
+    KvPutRequest,
+    KvWriteResponse,
+)
 from raftctl.metadata.topic_names import RESERVED
 
 if TYPE_CHECKING:
@@ -43,7 +48,12 @@ if TYPE_CHECKING:
     ReplyMany = Callable[[Sequence[ControllerResponse | KafkaError]], None]
 
 DEFERRED_MAX = 100_000
-"""Answers that wait for a commit; heartbeats may be more."""
+"""Answers that wait for a commit or for confirmation; heartbeats may be more."""
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""Of puts that wait to be decided on, of records that wait to commit, of values to be answered;
+one request may go beyond it."""
+ANSWERS_PER_TURN = 5_000
+"""Answers given in one turn of the event loop, some 10 ms; the others follow in the next."""
 PUTS_BYTES_MAX = 1024 * 1024
 """Puts of one turn of the event loop are appended together up to about this many bytes."""
 TRANSACTION_BYTES_MIN = 1024 * 1024
@@ -59,6 +69,8 @@ class _Deferred(NamedTuple):
     reply: Reply
     response: ControllerResponse
     lost: ErrorCode
+    asked: int = 1
+    """How many requests are answered by it."""
 
 
 class _Puts(NamedTuple):
@@ -99,6 +111,18 @@ class ControllerService:
         is asked."""
         self._puts_waiting = 0
         """How many puts have no answer yet."""
+        self._puts_bytes = 0
+        """Of the values of puts that are not decided on yet."""
+        self._confirming = 0
+        """How many answers wait for confirmation."""
+        self._confirming_bytes = 0
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        """(last offset, size) of what was appended and is not committed."""
+        self._uncommitted_bytes = 0
+        self._committed = 0
+        """The high watermark below which waiting answers are due."""
+        self._answers_more = False
+        """Whether the next turn of the event loop goes on answering."""
         self._last_appended = -1
         self._appended_ms = 0
         self._taking_over = False
@@ -126,7 +150,7 @@ class ControllerService:
         commit, THROTTLING_QUOTA_EXCEEDED if too much waits already. A future for each of many
         writes would cost as much as deciding on them.
         """
-        if type(request) is KvPutRequest and self._waiting < DEFERRED_MAX:
+        if type(request) is KvPutRequest and not self._is_full:
             self.answer_puts((request,), lambda answers: reply(answers[0]))
             return
         self._watch_turn()
@@ -141,11 +165,12 @@ class ControllerService:
 
         Those that are refused are told so when the others are committed.
         """
-        if self._waiting >= DEFERRED_MAX or self._driver.is_full:
-            reply([KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)] * len(requests))
+        if self._is_full:
+            reply([_throttled()] * len(requests))
             return
         self._puts.append(_Puts(requests, reply))
         self._puts_waiting += len(requests)
+        self._puts_bytes += _size(requests)
         if not self._turn_ends and self._last_appended < self._driver.high_watermark:
             # Nothing is under way: these are not kept waiting for others, which gather meanwhile.
             self._end_turn()
@@ -154,18 +179,32 @@ class ControllerService:
 
     @property
     def _waiting(self) -> int:
-        """How many answers wait for a commit, or wait to be decided on."""
-        return self._puts_waiting + len(self._deferred)
+        """How many answers wait to be decided on, for a commit or for confirmation."""
+        return self._puts_waiting + len(self._deferred) + self._confirming
+
+    @property
+    def _waiting_bytes(self) -> int:
+        return self._puts_bytes + self._uncommitted_bytes + self._confirming_bytes
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether so much waits to be decided on, to commit or to be confirmed that no more is
+
+        taken. What waits is in memory, and nobody knows for how long.
+        """
+        full = self._waiting >= DEFERRED_MAX or self._waiting_bytes >= WAITING_BYTES_MAX
+        return full or self._driver.is_full
 
     def _decide_puts(self) -> None:
         """Decides on all puts that were asked in this turn."""
         while self._puts:
             size, count = 0, 0
             while count < len(self._puts) and size < PUTS_BYTES_MAX:
-                size += sum([len(request.value) for request in self._puts[count].requests])
+                size += _size(self._puts[count].requests)
                 count += 1
             some = self._puts[:count]
             del self._puts[:count]
+            self._puts_bytes -= size
             try:
                 self._put_together(some)
             except KafkaError as error:
@@ -184,7 +223,8 @@ class ControllerService:
         self._puts_waiting -= 1  # `_deferred` has one for all of them
         answer = partial(self._answer_puts, groups, decided)
         lost = ErrorCode.REQUEST_TIMED_OUT
-        self._deferred.append(_Deferred(self._last_appended, answer, response, lost))
+        deferred = _Deferred(self._last_appended, answer, response, lost, len(requests))
+        self._deferred.append(deferred)
 
     def _answer_puts(
         self,
@@ -220,8 +260,8 @@ class ControllerService:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         # Heartbeats are few, and to refuse them would fence brokers and end sessions that live.
         heartbeat = isinstance(request, BrokerHeartbeatRequest | KvHeartbeatRequest)
-        if (self._waiting >= DEFERRED_MAX or self._driver.is_full) and not heartbeat:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        if self._is_full and not heartbeat:
+            raise _throttled()
         if isinstance(request, DescribeQuorumRequest):
             reply(quorum_response(self._driver.status(), self._runtime.wall_ms()))
             return
@@ -242,6 +282,8 @@ class ControllerService:
         What this turn has appended already tells that by its commit: a newer leader's voters would
         not take it. Otherwise one barrier at the end of the turn serves all that was asked in it.
         """
+        self._confirming += 1
+        self._confirming_bytes += _value_size(read.response)
         if not self._reads:
             self._loop.call_soon(self._open_barrier)
         self._reads.append(read)
@@ -255,6 +297,8 @@ class ControllerService:
     def _confirmed(
         self, reads: Sequence[_Deferred], epoch: int, barrier: asyncio.Future[Offset]
     ) -> None:
+        self._confirming -= len(reads)
+        self._confirming_bytes -= sum([_value_size(read.response) for read in reads])
         refused = barrier.cancelled() or barrier.exception() is not None
         # Of another epoch is also what was rolled back: an answer may come from that.
         if refused or epoch != self._driver.epoch or not self._controller.active:
@@ -292,11 +336,32 @@ class ControllerService:
             self._loader.replay_committed(high_watermark)
             return
         committed = self._controller.committed(high_watermark - 1)
-        while self._deferred and self._deferred[0].offset < high_watermark:
-            deferred = self._deferred.popleft()
-            deferred.reply(deferred.response)
+        self._committed = high_watermark
+        while self._uncommitted and self._uncommitted[0][0] < high_watermark:
+            self._uncommitted_bytes -= self._uncommitted.popleft()[1]
+        if not self._answers_more:
+            self._answer_some()
         for delta, image in committed:
             self._loader.publish(delta, image)
+
+    def _answer_some(self) -> None:
+        """Gives the answers that waited for what is committed now; of many, some in each turn."""
+        room = ANSWERS_PER_TURN
+        while self._is_due and room > 0:
+            deferred = self._deferred.popleft()
+            room -= deferred.asked
+            deferred.reply(deferred.response)
+        self._answers_more = self._is_due
+        if self._answers_more:
+            self._loop.call_soon(self._answer_more)
+
+    @property
+    def _is_due(self) -> bool:
+        return bool(self._deferred) and self._deferred[0].offset < self._committed
+
+    def _answer_more(self) -> None:
+        with HandingTo(self._fail):
+            self._answer_some()
 
     def on_snapshot(self, image: MetadataImage) -> None:
         """The loader takes it; a leader is never given one."""
@@ -354,12 +419,15 @@ class ControllerService:
             records = as_transaction(records)
             for piece in in_pieces(records, TRANSACTION_BYTES_MIN):
                 last = self._driver.append_payload(*piece, alone=True)
-            return self._replay(records, last) + 1
-        return self._replay(records, self._driver.append_payload(payload, len(records)))
+            return self._replay(records, last, len(payload)) + 1
+        last = self._driver.append_payload(payload, len(records))
+        return self._replay(records, last, len(payload))
 
-    def _replay(self, records: Sequence[Record], last_offset: int) -> int:
+    def _replay(self, records: Sequence[Record], last_offset: int, size: int) -> int:
         """Has the controller replay what was appended; returns the offset of the first record."""
         self._last_appended = last_offset
+        self._uncommitted.append((last_offset, size))
+        self._uncommitted_bytes += size
         self._appended_ms = self._now_ms()
         try:
             self._controller.appended(
@@ -389,9 +457,18 @@ class ControllerService:
             self._arm_timer()
 
     def _fail_deferred(self) -> None:
+        """Tells whoever waits that leadership has ended; but what is committed has been done."""
+        while self._is_due:
+            deferred = self._deferred.popleft()
+            deferred.reply(deferred.response)
         waiting = [*self._deferred, *self._reads]
+        self._confirming -= len(self._reads)
+        self._confirming_bytes -= sum([_value_size(read.response) for read in self._reads])
         asked, self._puts = self._puts, []
         undecided = KafkaError(ErrorCode.NOT_CONTROLLER)
+        self._puts_bytes = 0
+        self._uncommitted.clear()
+        self._uncommitted_bytes = 0
         self._reply_puts(asked, [undecided for group in asked for _ in group.requests])
         self._deferred.clear()
         self._reads = []
@@ -430,6 +507,21 @@ class ControllerService:
         idle_ms = self._idle_deadline_ms()
         if idle_ms is not None and now_ms >= idle_ms:
             self._append(self._controller.idle_records())
+
+
+def _throttled() -> KafkaError:
+    why = "too much waits to commit: ask again later; nothing was done"
+    return KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, why)
+
+
+def _size(puts: Sequence[KvPutRequest]) -> int:
+    return sum([len(one.value) for one in puts])
+
+
+def _value_size(response: ControllerResponse) -> int:
+    """Of what an answer holds on to that may be large."""
+    value = response.value if isinstance(response, KvGetResponse) else None
+    return len(value or b"")
 
 
 def _resolve(

@@ -80,6 +80,9 @@ class KvClient:
         except RpcRefused as error:
             if error.code in ASK_ANOTHER:
                 return None
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR and not reads:
+                why = f"the controller failed: {error.message}; {UNKNOWN}"
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why) from error
             raise KafkaError(error.code, error.message) from error
         except RpcNotConnected:
             return None

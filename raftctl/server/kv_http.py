@@ -137,6 +137,9 @@ class KvApi:
         try:
             return await leader.call(request, TIMEOUT_MS)
         except RpcRefused as error:
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+                why = f"the active controller failed: {error.message}"
+                raise _not_answered(why, writes=writes) from error
             raise KafkaError(error.code, error.message) from error
         except RpcNotConnected as error:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from error

@@ -11,6 +11,7 @@ import pytest
 from jepsen.env.sim.cluster import SimCluster
 from jepsen.env.sim.world import World
 from raftctl.client import Entry, Event, OutcomeUnknownError, RefusedError, connect
+from raftctl.client.transport import refusal
 from raftctl.controller.kv_control import VALUE_BYTES_MAX
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from tests.unit.client.programs import addresses, kill_leader, program, run_program
@@ -447,3 +448,37 @@ def test_addresses_are_checked(text: str) -> None:
 async def test_a_client_is_entered_first() -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await connect(addresses(["a"])).get("k")
+
+
+@pytest.mark.parametrize(
+    ("document", "kind"),
+    [
+        ({"error": "NOT_CONTROLLER", "message": "m"}, RefusedError),
+        ({"error": "REQUEST_TIMED_OUT", "message": "m", "done": "unknown"}, OutcomeUnknownError),
+        ({"error": "UNKNOWN_SERVER_ERROR", "message": "m"}, OutcomeUnknownError),
+        ({"error": "AN_ERROR_OF_LATER", "message": "m"}, OutcomeUnknownError),
+        ({}, OutcomeUnknownError),
+    ],
+)
+def test_what_is_not_said_to_be_refused_is_not_told_as_not_done(
+    document: dict[str, str], kind: type[KafkaError]
+) -> None:
+    assert type(refusal(document)) is kind
+
+
+def test_a_change_whose_answers_were_lost_is_told_as_unknown(
+    world: World, cluster: SimCluster
+) -> None:
+    """Also one that may be asked twice: after an answer that was lost others only refuse."""
+
+    async def story(client: Client) -> None:
+        await client.put("k", b"")
+        for name in cluster.controller_names:
+            world.block(name, "program")
+        with pytest.raises(OutcomeUnknownError):
+            await client.session(2).__aenter__()
+        with pytest.raises(KafkaError) as read:
+            await client.get("k")
+        assert not isinstance(read.value, OutcomeUnknownError), "a read leaves nothing open"
+
+    run_program(world, cluster, story)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raftctl.controller import kv_control
+from raftctl.controller.config import ControllerConfig
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import EMPTY_IMAGE, KvEntry
-from raftctl.metadata.kv_requests import ANY_VERSION, NO_VERSION
+from raftctl.metadata.kv_requests import (
+    ANY_VERSION,
+    NO_VERSION,
+    KvGuardedWriteRequest,
+    KvOpenSessionRequest,
+)
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests import (
     KvCasRequest,
@@ -23,7 +30,7 @@ from raftctl.metadata.requests import (
     KvRequest,
     KvWriteResponse,
 )
-from tests.unit.controller.cluster import Cluster
+from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 
 if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage
@@ -252,3 +259,33 @@ def test_puts_together_keep_to_the_bound_of_keys(monkeypatch: pytest.MonkeyPatch
     assert isinstance(refused, KafkaError)
     assert refused.code is ErrorCode.POLICY_VIOLATION
     assert known == KvRecord("a", b"1")
+
+
+def test_keys_and_values_are_bounded_in_bytes_together() -> None:
+    """What takes no more than before is taken, so that there is a way back."""
+    config = ControllerConfig(cluster_id=CLUSTER_ID, kv_bytes_max=100)
+    cluster = Cluster(config)
+    cluster.handle(KvPutRequest("a", b"x" * 59))
+    cluster.handle(KvPutRequest("b", b"x" * 39))
+    assert cluster.image.kv_bytes == 100
+    session = UUID(int=1)
+    cluster.handle(KvOpenSessionRequest(session, 10_000))
+    for request in (
+        KvPutRequest("c", b""),
+        KvPutRequest("a", b"x" * 60),
+        KvCasRequest("c", b"", -1),
+        KvGuardedWriteRequest("c", b"", session_id=session),
+    ):
+        with pytest.raises(KafkaError, match=r"POLICY_VIOLATION.*kv\.max\.bytes=100"):
+            cluster.handle(request)
+    together = [KvPutRequest("a", b"y"), KvPutRequest("c", b"12"), KvPutRequest("b", b"x" * 39)]
+    taken, refused, same = cluster.controller.handle_puts(together)
+    assert isinstance(taken, KvRecord)
+    assert isinstance(same, KvRecord)
+    assert isinstance(refused, KafkaError), "room that others of the group make is not counted"
+    cluster.handle(KvPutRequest("a", b"y"))
+    cluster.handle(KvDeleteRequest("b"))
+    cluster.handle(KvPutRequest("c", b"x" * 97))
+    assert cluster.image.kv_bytes == 100
+    delta = MetadataDelta.between_empty_and(cluster.image)
+    assert delta.kv_bytes == 100

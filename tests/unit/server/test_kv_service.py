@@ -11,11 +11,20 @@ import pytest
 
 from raftctl.controller.quorum_controller import ControllerConfig, QuorumController
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.kv_requests import ANY_VERSION, KvHeartbeatRequest, KvSessionResponse
+from raftctl.metadata.kv_requests import (
+    ANY_VERSION,
+    KvCloseSessionRequest,
+    KvGuardedWriteRequest,
+    KvHeartbeatRequest,
+    KvLockRequest,
+    KvOpenSessionRequest,
+    KvSessionResponse,
+)
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests import (
     KvCasRequest,
+    KvDeleteRequest,
     KvGetRequest,
     KvGetResponse,
     KvPutRequest,
@@ -32,7 +41,7 @@ if TYPE_CHECKING:
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metadata.requests import ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.raft.messages import Offset
 
 
@@ -220,7 +229,114 @@ async def test_groups_of_puts_are_answered_with_one_call_each(active: Active) ->
     active.service.answer_puts(puts("e", "e"), note)
     await active.member.until(lambda: len(answers) == 5)
     assert answers[3:] == [["", ""], ["", ""]]
-    assert active.service._waiting == 0
+    assert (active.service._waiting, active.service._waiting_bytes) == (0, 0)
+
+
+async def test_what_waits_is_bounded_in_bytes_wherever_it_waits(
+    active: Active, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Puts that are not decided on, records that are not committed, values to be confirmed."""
+    service, member = active.service, active.member
+    await member.until(service.handle(KvPutRequest("v", b"x" * 600)).done)
+    monkeypatch.setattr(controller_service, "WAITING_BYTES_MAX", 1_000)
+    taken = [service.handle(KvPutRequest(key, b"x" * 600)) for key in "ab"]
+    refused = [service.handle(KvPutRequest("c", b"")), service.handle(KvGetRequest("a"))]
+    for one in refused:
+        with pytest.raises(KafkaError, match=r"THROTTLING_QUOTA_EXCEEDED.*nothing was done"):
+            await one
+    session = UUID(int=1)
+    assert isinstance(
+        await until_answered(active, KvHeartbeatRequest(session)), KvSessionResponse
+    ), "heartbeats are heard all the same"
+    await member.until(lambda: all(one.done() for one in taken))
+    assert (service._waiting, service._waiting_bytes) == (0, 0)
+
+    barriers: list[asyncio.Future[Offset]] = []
+
+    def read_barrier() -> asyncio.Future[Offset]:
+        barriers.append(asyncio.get_running_loop().create_future())
+        return barriers[-1]
+
+    monkeypatch.setattr(member.driver, "read_barrier", read_barrier)
+    reads = [service.handle(KvGetRequest("v")) for _ in range(3)]
+    await member.turn()
+    assert [one.done() for one in reads] == [False, False, True]
+    assert isinstance(reads[2].exception(), KafkaError)
+    barriers[0].set_result(member.driver.high_watermark)
+    await member.turn()
+    assert [one.done() for one in reads] == [True] * 3
+    assert (service._waiting, service._waiting_bytes) == (0, 0)
+
+
+async def until_answered(active: Active, request: KvHeartbeatRequest) -> ControllerResponse:
+    answer = active.service.handle(request)
+    await active.member.until(answer.done)
+    return answer.result()
+
+
+async def test_many_answers_are_given_in_many_turns_and_none_is_lost_with_the_lead(
+    active: Active, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_service, "ANSWERS_PER_TURN", 3)
+    service, member = active.service, active.member
+    loop = asyncio.get_running_loop()
+    turn = 0
+    told: list[tuple[int, ControllerResponse | KafkaError]] = []
+    leaving: list[asyncio.Task[None]] = []
+
+    def count() -> None:
+        nonlocal turn
+        turn += 1
+        loop.call_soon(count)
+
+    def reply(answer: ControllerResponse | KafkaError) -> None:
+        told.append((turn, answer))
+        if len(told) == 6:
+            leaving.append(loop.create_task(member.driver.resign()))
+
+    start = member.log.end_offset
+    for number in range(60):
+        service.answer(KvCasRequest(f"{number}", b"", -1), reply)
+    count()
+    await member.until(lambda: len(told) == 60)
+    await leaving[0]
+    turns = [turn for turn, _ in told]
+    assert [turns.count(one) for one in sorted(set(turns))][:2] == [3, 3]
+    assert not service._controller.active, "it has lost the lead before all were answered"
+    assert [answer for _, answer in told] == [
+        KvWriteResponse(ErrorCode.NONE, start + n) for n in range(60)
+    ], "what is committed has been done"
+    assert (service._waiting, service._waiting_bytes) == (0, 0)
+
+
+@pytest.mark.req("Q10")
+@pytest.mark.parametrize(
+    "request_",
+    [
+        KvOpenSessionRequest(UUID(int=2), 2_000),
+        KvLockRequest("l", UUID(int=1), b""),
+        KvCloseSessionRequest(UUID(int=1)),
+        KvGuardedWriteRequest("k", b"", session_id=UUID(int=1)),
+        KvPutRequest("k", b""),
+        KvCasRequest("k", b"", -1),
+        KvDeleteRequest("there"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+async def test_what_is_lost_with_the_lead_is_never_told_as_not_done(
+    active: Active, request_: ControllerRequest
+) -> None:
+    """NOT_CONTROLLER means that it was certainly not done, and it may commit yet."""
+    service, member = active.service, active.member
+    for before in (KvOpenSessionRequest(UUID(int=1), 2_000), KvPutRequest("there", b"")):
+        await member.until(service.handle(before).done)
+    answer = service.handle(request_)
+    await member.turn()
+    await member.turn()
+    assert not answer.done()
+    await member.driver.resign()
+    with pytest.raises(KafkaError, match=r"REQUEST_TIMED_OUT.*may take effect or not"):
+        await answer
 
 
 @pytest.mark.req("C1", "Q10")
