@@ -110,6 +110,7 @@ docs: setup
 	$(BIN)/python -m raftctl.cli.reference
 	$(BIN)/python -m tests.jepsen_reference
 	$(BIN)/python -m tests.requirements
+	$(BIN)/python -m tests.peers.differential.page
 
 clean:
 	rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -167,7 +167,13 @@ def test_one_title_a_page(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "tool", ["raftctl.cli.reference", "tests.jepsen_reference", "tests.requirements"]
+    "tool",
+    [
+        "raftctl.cli.reference",
+        "tests.jepsen_reference",
+        "tests.requirements",
+        "tests.peers.differential.page",
+    ],
 )
 def test_generated_documents_are_fresh(tool: str) -> None:
     run = subprocess.run(

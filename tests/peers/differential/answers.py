@@ -35,6 +35,11 @@ COUNTERS = {
     ApiKey.DESCRIBE_PRODUCERS: {"coordinator_epoch"},
 }
 """Numbers that are what they are: known to be there or not, no more."""
+CONSUMERS = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
+FIRST_EPOCH = "$epoch"
+"""By this name the first epoch that a member of KIP-848 is given is kept."""
+EPOCHS = {"member_epoch", "group_epoch", "assignment_epoch"}
+"""Of groups: told as so many more than the first that a member was given."""
 DAY_MS = 86_400_000
 TRIVIAL: tuple[Any, ...] = (None, "", -1, 0)
 
@@ -124,6 +129,8 @@ class _Shaper:
             return "<text>" if value else value
         if key in COUNTERS.get(self.api, ()):
             return "<number>" if value >= 0 else value
+        if key in EPOCHS and self.api in CONSUMERS and FIRST_EPOCH in self.symbols.kept:
+            return f"<epoch>{value - self.symbols.kept[FIRST_EPOCH]:+}" if value > 0 else value
         if key == "port":
             return "<port>" if value > 0 else value
         if key in IDS and value not in TRIVIAL:

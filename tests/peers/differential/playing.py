@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import itertools
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.codec import MalformedError, decode_response, encode_request
 from broker.protocol.schema import known_versions
 from broker.protocol.versions import ApiKey
-from tests.peers.differential.answers import Symbols, normal, only_mine
+from tests.peers.differential.answers import FIRST_EPOCH, Symbols, normal, only_mine
 from tests.peers.differential.language import (
     Answer,
     Ask,
@@ -24,7 +25,7 @@ from tests.peers.differential.language import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
 CLIENT = "differential"
 ANSWER_S = 20.0
@@ -131,24 +132,36 @@ class Barrier:
     def __init__(self, system: System) -> None:
         self._connection = Connection(system)
         self._numbers = itertools.count(1)
-        self._order = asyncio.Lock()
+        self._last: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
 
     async def passed(self) -> None:
-        """Changes a config and waits until the broker tells it: changes are applied in order."""
-        async with self._order:
-            number = next(self._numbers)
-            config = {"name": "retention.ms", "config_operation": 0, "value": str(number)}
-            named = {"resource_type": 2, "resource_name": BARRIER}
-            body = {"resources": [{**named, "configs": [config]}]}
-            await self._ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
-            asked = {"resources": [{**named, "configuration_keys": ["retention.ms"]}]}
-            async with asyncio.timeout(READY_S):
-                while True:
-                    told = await self._ask(ApiKey.DESCRIBE_CONFIGS, 4, asked)
-                    configs = told["results"][0]["configs"]
-                    if configs and configs[0]["value"] == str(number):
-                        return
-                    await asyncio.sleep(POLL_S / 4)
+        """Changes a config and waits until the broker tells it: changes are applied in order.
+
+        Who comes while that is under way waits for the next change, with all others that came.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._round(self._last))
+        self._last = self._next
+        await asyncio.shield(self._last)
+
+    async def _round(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        self._next = None
+        number = next(self._numbers)
+        config = {"name": "retention.ms", "config_operation": 0, "value": str(number)}
+        named = {"resource_type": 2, "resource_name": BARRIER}
+        body = {"resources": [{**named, "configs": [config]}]}
+        await self._ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, body)
+        asked = {"resources": [{**named, "configuration_keys": ["retention.ms"]}]}
+        async with asyncio.timeout(READY_S):
+            while True:
+                told = await self._ask(ApiKey.DESCRIBE_CONFIGS, 4, asked)
+                configs = told["results"][0]["configs"]
+                if configs and configs[0]["value"] == str(number):
+                    return
+                await asyncio.sleep(POLL_S / 4)
 
     async def open(self) -> None:
         """Makes the topic whose config is changed."""
@@ -229,13 +242,15 @@ class Player:
         told = await self._payload(pending)
         if step.mine:
             told = only_mine(told, self.symbols, pending.body)
+        if step.api == ApiKey.CONSUMER_GROUP_HEARTBEAT and told.get("member_epoch", 0) > 0:
+            self.symbols.kept.setdefault(FIRST_EPOCH, told["member_epoch"])
         for name, path in step.keep.items():
             self.symbols.kept[name] = _at(told, path)
         if step.counts:
             key = f"{self.script.name}: {pending.name}"
             assert key not in self.answers, f"two requests are named {key}"
             self.answers[key] = normal(step.api, told, pending.body, self.symbols)
-        if step.api in CHANGES:
+        if step.api in CHANGES and _has_changed(step.api, pending.body, told):
             await self.barrier.passed()
 
     async def _payload(self, pending: _Pending) -> Any:
@@ -280,6 +295,18 @@ class Player:
                 if step.ready(told):
                     return
                 await asyncio.sleep(POLL_S)
+
+
+def _has_changed(api: ApiKey, body: Any, told: Any) -> bool:
+    if api == ApiKey.METADATA:
+        return bool(body.get("allow_auto_topic_creation"))
+    return _has_success(told)
+
+
+def _has_success(told: Any) -> bool:
+    if isinstance(told, Mapping):
+        return told.get("error_code") == 0 or any(map(_has_success, told.values()))
+    return isinstance(told, list | tuple) and any(map(_has_success, told))
 
 
 def _at(told: Any, path: Sequence[str | int]) -> Any:

@@ -49,6 +49,11 @@ PROPERTIES = {
     "controller.quorum.fetch.timeout.ms": "30000",
     "controller.quorum.election.timeout.ms": "5000",
 }
+KAFKA_ONLY = {
+    # We give partitions to members as soon as these change.
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+}
 
 
 @contextlib.contextmanager
@@ -58,8 +63,8 @@ def both(directory: Path, jars: Path) -> Iterator[tuple[System, System]]:
     ports = free_ports(4)
     started: list[ProcessRef] = []
     try:
-        kafka = _properties(directory, "kafka", *ports[:2])
-        ours = _properties(directory, "raftctl", *ports[2:])
+        kafka = _properties(directory, "kafka", (ports[0], ports[1]), KAFKA_ONLY)
+        ours = _properties(directory, "raftctl", (ports[2], ports[3]), {})
         _format(jars, kafka, ours, cluster_id)
         started.append(start_kafka(jars, QUICK_JAVA, kafka, kafka.with_suffix(".log")))
         started.append(start_node(ours, ours.with_suffix(".log")))
@@ -74,10 +79,12 @@ def both(directory: Path, jars: Path) -> Iterator[tuple[System, System]]:
         assert left == []
 
 
-def _properties(directory: Path, name: str, port: int, controller: int) -> Path:
+def _properties(directory: Path, name: str, ports: tuple[int, int], more: dict[str, str]) -> Path:
+    port, controller = ports
     listeners = f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller}"
     values = {
         **PROPERTIES,
+        **more,
         "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
         "listeners": listeners,
         "advertised.listeners": listeners,

@@ -5,12 +5,22 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from tests.peers.differential.table import produce, protocol, reading, transactions
+from tests.peers.differential.table import (
+    admin,
+    consumers,
+    groups,
+    offsets,
+    produce,
+    protocol,
+    reading,
+    topics,
+    transactions,
+)
 
 if TYPE_CHECKING:
     from tests.peers.differential.language import Script
 
-FAMILIES = (produce, reading, transactions, protocol)
+FAMILIES = (produce, reading, groups, offsets, consumers, topics, admin, transactions, protocol)
 
 
 def scripts(like: str = "*") -> list[Script]:

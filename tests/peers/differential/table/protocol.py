@@ -43,6 +43,13 @@ def scripts() -> Iterator[Script]:
     yield Script(
         "api versions unknown", [Ask("version", VERSIONS, versions=[5, 99], raw=b"\0\x02a\x021\0")]
     )
+    shakes = {"plain": "PLAIN", "scram": "SCRAM-SHA-256", "empty": "", "unknown": "NOTHING"}
+    for name, mechanism in shakes.items():
+        shake = Ask(name, ApiKey.SASL_HANDSHAKE, {"mechanism": mechanism})
+        yield Script(f"sasl handshake {name}", [shake])
+    for name, data in {"plain": b"\0a\0b", "empty": b""}.items():
+        tried = Ask(name, ApiKey.SASL_AUTHENTICATE, {"auth_bytes": data})
+        yield Script(f"sasl authenticate {name}", [tried])
     for api in SERVED:
         if api != VERSIONS:
             ask = Ask("version", ApiKey(api), versions=[UNKNOWN], raw=b"\0\0\0\0")
