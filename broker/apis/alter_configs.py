@@ -68,6 +68,8 @@ def _refusal(resource: dict[str, Any]) -> Outcome | None:
         return Outcome(ErrorCode.INVALID_REQUEST, text)
     name = resource["resource_name"]
     problem = name_problem(name) if resource["resource_type"] == TOPIC_RESOURCE else None
+    if problem is not None and not name:
+        return Outcome(ErrorCode.INVALID_REQUEST, "there are no configs of all topics")
     return None if problem is None else Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 

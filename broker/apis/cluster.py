@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _OPERATIONS_NOT_ASKED = -(2**31)
 _BROKERS = 1
+_CONTROLLERS = 2
 _SOFTWARE = re.compile("[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FEATURES_BEGIN_AT_0 = 4
 
@@ -79,7 +80,10 @@ def api_versions_body(
 def handle_describe_cluster(context: ApiContext, request: Request) -> Answer:
     """The brokers that are not fenced, or all if the client asks so."""
     body = request.body
-    if body.get("endpoint_type", _BROKERS) != _BROKERS:
+    kind = body.get("endpoint_type", _BROKERS)
+    if kind not in (_BROKERS, _CONTROLLERS):
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {kind} is unknown")
+    if kind != _BROKERS:
         raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a listener of brokers")
     fenced_too = body.get("include_fenced_brokers", False)
     operations = body["include_cluster_authorized_operations"]
@@ -93,12 +97,12 @@ def handle_describe_cluster(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def refuse_describe_cluster(context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_describe_cluster(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
     """The error for all."""
     return {
         "error_code": error.code,
         "error_message": error.message,
-        "cluster_id": context.cluster_id,
+        "cluster_id": "",
         "brokers": (),
     }
 

@@ -9,6 +9,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.dynamic_config import BROKER_KEYS, GROUP_KEYS
 from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from raftctl.metadata.topic_config import (
+    INT_MAX,
     TOPIC_KEYS,
     ConfigType,
     scaled,
@@ -18,6 +19,8 @@ from raftctl.metadata.topic_config import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
+
+    from pydantic.fields import FieldInfo
 
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
@@ -90,6 +93,8 @@ def _entries(context: ApiContext, resource: dict[str, Any]) -> Iterator[dict[str
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {name} is asked at another broker")
         return _broker_entries(context, keys) if name else _all_brokers_entries(context, keys)
     if kind == GROUP_RESOURCE:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the group id is empty")
         return _group_entries(image.config(kind, name), keys)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no configs of resource type {kind}")
 
@@ -147,11 +152,14 @@ def _broker_entries(context: ApiContext, keys: Collection[str] | None) -> Iterat
             continue
         synonyms = [_synonym(name, one[name], source) for source, one in dynamic if name in one]
         value = getattr(config, attribute)
+        if name == "advertised.listeners" and not value:
+            value = _advertised(context)
         is_set = attribute in config.model_fields_set
         source = _STATIC_BROKER_CONFIG if is_set else _DEFAULT_CONFIG
         synonyms.append(_synonym(name, _broker_text(value), source))
         read_only = name not in BROKER_KEYS
-        yield _entry(name, _broker_type(value), field.description, synonyms, read_only=read_only)
+        kind = _broker_type(value, field)
+        yield _entry(name, kind, field.description, synonyms, read_only=read_only)
     for name, key in BROKER_KEYS.items():
         if name.replace(".", "_") in type(config).model_fields or (
             keys is not None and name not in keys
@@ -221,8 +229,19 @@ def _broker_text(value: Any) -> str | None:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _broker_type(value: Any) -> ConfigType:
-    kinds = {bool: ConfigType.BOOLEAN, int: ConfigType.LONG, float: ConfigType.DOUBLE}
+def _advertised(context: ApiContext) -> tuple[str, ...]:
+    """What this broker told the controller: a port that the system chose is known only there."""
+    broker = context.metadata.image.brokers.get(context.config.node_id)
+    endpoints = () if broker is None else broker.endpoints
+    return tuple(f"{one.listener}://{one.host}:{one.port}" for one in endpoints)
+
+
+def _broker_type(value: Any, field: FieldInfo) -> ConfigType:
+    """A whole number is of the type that its bounds fit in."""
+    highest = [limit for one in field.metadata if (limit := getattr(one, "le", None)) is not None]
+    fits = bool(highest) and min(highest) <= INT_MAX
+    whole = ConfigType.INT if fits else ConfigType.LONG
+    kinds = {bool: ConfigType.BOOLEAN, int: whole, float: ConfigType.DOUBLE}
     composite = ConfigType.LIST if isinstance(value, tuple | dict) else ConfigType.STRING
     return kinds.get(type(value), composite)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from broker.apis.group_admin import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED
 from broker.apis.groups import ask
 from broker.coordinator.group_requests import ConsumerHeartbeat, DescribeConsumerGroup
-from raftctl.errors import KafkaError
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import GROUP_RESOURCE
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ _BRINGS_MEMBER_ID = 1
 def handle_heartbeat(context: ApiContext, request: Request) -> Pending:
     """Takes what the member says of itself, and tells what it shall have."""
     body = request.body
+    if not body["group_id"].strip():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the group id is empty")
     config, overrides = context.config, _overrides(context, body["group_id"])
     owned, names = body["topic_partitions"], body["subscribed_topic_names"]
     heartbeat = ConsumerHeartbeat(
@@ -54,13 +56,13 @@ def _overrides(context: ApiContext, group_id: str) -> dict[str, str]:
     return dict(context.metadata.image.config(GROUP_RESOURCE, group_id))
 
 
-def refuse_heartbeat(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_heartbeat(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
     """The error, with what is to be done about it."""
     return {
         "error_code": error.code,
         "error_message": error.message,
-        "member_id": request.body["member_id"],
-        "member_epoch": request.body["member_epoch"],
+        "member_id": None,
+        "member_epoch": 0,
         "assignment": None,
     }
 
@@ -88,8 +90,8 @@ def _absent(group_id: str, error: KafkaError) -> dict[str, Any]:
         "error_message": error.message,
         "group_id": group_id,
         "group_state": "",
-        "group_epoch": -1,
-        "assignment_epoch": -1,
+        "group_epoch": 0,
+        "assignment_epoch": 0,
         "assignor_name": "",
         "members": (),
         "authorized_operations": OPERATIONS_NOT_ASKED,

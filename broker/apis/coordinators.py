@@ -47,7 +47,9 @@ def _answer(context: ApiContext, request: Request, topic: str) -> Answer:
     if request.version >= 4:
         keys = request.body["coordinator_keys"]
         return {"coordinators": [_coordinator(context, topic, key) for key in keys]}
-    return _coordinator(context, topic, request.body["key"])
+    found = _coordinator(context, topic, request.body["key"])
+    # As Apache Kafka says it, for which some old clients look.
+    return found if found["error_code"] else {**found, "error_message": "NONE"}
 
 
 def _coordinator(context: ApiContext, topic: str, key: str) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def _coordinator(context: ApiContext, topic: str, key: str) -> dict[str, Any]:
     return {
         "key": key,
         "error_code": ErrorCode.NONE,
-        "error_message": None,
+        "error_message": "",
         "node_id": leader,
         "host": endpoint.host,
         "port": endpoint.port,

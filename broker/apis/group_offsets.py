@@ -142,7 +142,9 @@ def _commit_answer(
     context: ApiContext, topic: dict[str, Any], errors: Errors, error: KafkaError | None = None
 ) -> dict[str, Any]:
     name = _name_of(context, topic)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name else ErrorCode.UNKNOWN_TOPIC_ID
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if name is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
     partitions = []
     for one in topic["partitions"]:
         index = one["partition_index"]
@@ -178,7 +180,8 @@ async def _fetch(context: ApiContext, request: Request, group: dict[str, Any]) -
         found: dict[TopicPartition, CommittedOffset | None]
         found = await ask_any(context, fetch, fetch.group_id).future
     except KafkaError as error:
-        return _fetch_refused(group, error)
+        alone = request.version < _FETCHES_IN_BATCHES
+        return _fetch_refused(group, error, with_topics=alone)
     if asked is None:
         asked = _all_topics(context, request, found)
     topics = [_fetched(context, topic, found) for topic in asked]
@@ -222,7 +225,7 @@ def _fetched(
     found: dict[TopicPartition, CommittedOffset | None],
 ) -> dict[str, Any]:
     name = _name_of(context, topic)
-    error = ErrorCode.NONE if name else ErrorCode.UNKNOWN_TOPIC_ID
+    error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
     return _topic(
         topic,
         [
@@ -244,11 +247,15 @@ def _offset(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[st
     }
 
 
-def _fetch_refused(group: dict[str, Any], error: KafkaError) -> dict[str, Any]:
-    """The error for the group, and for each partition: version 1 has no other place for it."""
+def _fetch_refused(
+    group: dict[str, Any], error: KafkaError, *, with_topics: bool
+) -> dict[str, Any]:
+    """The error for the group, and for each partition where that is asked for alone: version 1 has
+    no other place for it.
+    """
     topics = [
         _topic(topic, [_offset(index, _NONE, error.code) for index in topic["partition_indexes"]])
-        for topic in group["topics"] or ()
+        for topic in (group["topics"] or () if with_topics else ())
     ]
     return {"group_id": group["group_id"], "topics": topics, "error_code": error.code}
 
@@ -256,8 +263,9 @@ def _fetch_refused(group: dict[str, Any], error: KafkaError) -> dict[str, Any]:
 def refuse_fetch(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The same error for each group."""
     if request.version < _FETCHES_IN_BATCHES:
-        return _fetch_refused(request.body, error)
-    return {"groups": [_fetch_refused(group, error) for group in request.body["groups"]]}
+        return _fetch_refused(request.body, error, with_topics=True)
+    groups = request.body["groups"]
+    return {"groups": [_fetch_refused(group, error, with_topics=False) for group in groups]}
 
 
 # --- OffsetDelete ---------------------------------------------------------------------------------

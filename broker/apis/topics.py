@@ -8,6 +8,7 @@ committed anyway.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.brokers import ALL_TOPIC_OPERATIONS
@@ -57,9 +58,13 @@ def refuse_create(_context: ApiContext, request: Request, error: KafkaError) -> 
 
 
 async def handle_delete(context: ApiContext, request: Request) -> Answer:
-    """Deletes topics named by name or by id; INVALID_REQUEST of one that is named by both."""
+    """Deletes topics named by name or by id; INVALID_REQUEST of one that is named by both, or
+    twice.
+    """
     wrong = [one for one in request.body.get("topics", ()) if _is_ambiguous(one)]
-    keys = _delete_keys(request)
+    times = Counter(_delete_keys(request))
+    wrong += [{"name": key[0], "topic_id": key[1]} for key, count in times.items() if count > 1]
+    keys = [key for key, count in times.items() if count == 1]
     delete = DeleteTopicsRequest(tuple(keys))
 
     def all_gone(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
@@ -69,7 +74,7 @@ async def handle_delete(context: ApiContext, request: Request) -> Answer:
     results: tuple[TopicResult, ...] = ()
     if keys:
         results = await _change(context, delete, request.body["timeout_ms"], all_gone)
-    text = "name the topic by its name or by its id"
+    text = "name the topic once, by its name or by its id"
     error = KafkaError(ErrorCode.INVALID_REQUEST, text)
     refused = [_failed(one["name"], error) | {"topic_id": one["topic_id"]} for one in wrong]
     return {"responses": [*refused, *(_deleted(r) for r in results)]}
@@ -147,7 +152,8 @@ def _deleted(result: TopicResult) -> dict[str, Any]:
 
 
 def _failed(name: str | None, error: KafkaError) -> dict[str, Any]:
-    return {"name": name, "error_code": error.code, "error_message": error.message}
+    told = {"error_code": error.code, "error_message": error.message}
+    return {"name": name, "configs": (), **told}
 
 
 def _delete_keys(request: Request) -> list[tuple[str | None, Any]]:

@@ -137,6 +137,11 @@ async def test_a_topic_is_deleted_by_name_or_by_id(broker: FakeBroker) -> None:
     answer = await ask(broker, 20, 6, {"topics": topics[:2], "timeout_ms": 1000})
     assert len(answer["responses"]) == 2
     assert len(broker.controller.requests) == 1
+    # Twice is no way to say it either, and deletes nothing.
+    by_name = {"name": "t", "topic_id": None}
+    answer = await ask(broker, 20, 6, {"topics": [by_name, by_name], "timeout_ms": 1000})
+    assert [one["error_code"] for one in answer["responses"]] == [invalid]
+    assert broker.metadata.image.topics.by_name("t") is not None
 
 
 @pytest.mark.parametrize(("key", "version"), [(19, 5), (20, 5), (20, 6), (22, 4)])

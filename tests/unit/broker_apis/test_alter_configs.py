@@ -172,6 +172,28 @@ async def test_what_cannot_be_meant_is_refused_for_its_resource_alone(
     assert answer["error_code"] == 0
 
 
+async def test_a_brokers_numbers_have_the_type_that_their_bounds_fit_in(
+    broker: ControlledBroker,
+) -> None:
+    entries = await described(broker, 4, "1")
+    kinds = {"num.partitions": 3, "log.segment.bytes": 3, "node.id": 3, "log.retention.bytes": 5}
+    assert {name: entries[name]["config_type"] for name in kinds} == kinds
+    # Nothing is configured, so it is what the broker has registered with.
+    assert entries["advertised.listeners"]["value"].startswith("PLAINTEXT://")
+
+
+async def test_there_are_no_configs_of_all_topics_or_groups(broker: ControlledBroker) -> None:
+    invalid = ErrorCode.INVALID_REQUEST
+    for key in (33, 44):
+        request = altering(2, "", ("retention.ms", 0, "5"))
+        (answer,) = (await ask(broker, key, 1, request))["responses"]
+        assert answer["error_code"] == invalid
+    resource = {"resource_type": 32, "resource_name": "", "configuration_keys": None}
+    options = {"include_synonyms": False, "include_documentation": False}
+    (result,) = (await ask(broker, 32, 4, {"resources": [resource], **options}))["results"]
+    assert result["error_code"] == invalid
+
+
 async def test_configs_of_a_name_that_no_topic_can_have(broker: ControlledBroker) -> None:
     resources = [
         {"resource_type": 2, "resource_name": name, "configuration_keys": None}

@@ -157,3 +157,14 @@ async def test_features_that_begin_at_0_are_told_to_clients_that_know_such() -> 
         told[version] = [one["name"] for one in answer["supported_features"]]
     assert told[3] == ["metadata.version"]
     assert told[4] == [ELR, "metadata.version", "transaction.version"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(0, "UNSUPPORTED_ENDPOINT_TYPE"), (2, "MISMATCHED_ENDPOINT_TYPE"), (3, None)],
+)
+async def test_the_cluster_as_other_listeners_would_see_it(kind: int, code: str | None) -> None:
+    request = {"include_cluster_authorized_operations": False, "endpoint_type": kind}
+    answer = await ask(ControlledBroker(), 60, 1, request)
+    assert ErrorCode(answer["error_code"]).name == (code or "UNSUPPORTED_ENDPOINT_TYPE")
+    assert answer["cluster_id"] == ""

@@ -173,6 +173,23 @@ async def test_offset_fetch(broker: FakeBroker, version: int) -> None:
 
 
 @pytest.mark.req("G3")
+async def test_a_group_that_refuses_names_no_topics_from_version_8_on(broker: FakeBroker) -> None:
+    for version in SERVED[ApiKey.OFFSET_FETCH]:
+        answer = await fetched(broker, version)
+        assert answer.get("error_code", 16) == ErrorCode.NOT_COORDINATOR
+        assert len(answer["topics"]) == (0 if version >= 8 else 1)
+    await find(broker)
+    nameless = {"topics": [{"name": "", "partition_indexes": [0]}], "group_id": "g"}
+    answer = await ask(broker, ApiKey.OFFSET_FETCH, 5, nameless)
+    (partition,) = answer["topics"][0]["partitions"]
+    assert (partition["error_code"], partition["committed_offset"]) == (0, -1)
+    refused = await ask(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {**HEARTBEAT, "group_id": " "})
+    assert refused["error_code"] == ErrorCode.INVALID_REQUEST
+    assert (refused["member_id"], refused["member_epoch"]) == (None, 0)
+    await broker.groups.stop()
+
+
+@pytest.mark.req("G3")
 async def test_a_group_without_a_name_keeps_offsets_and_has_no_members(broker: FakeBroker) -> None:
     await find(broker, key="")
     assert (await commit(broker, 9, group=""))[0] == 0
