@@ -6,6 +6,7 @@ Served on the controller listener beside `/rpc`. Read-only.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +14,14 @@ from aiohttp import web
 
 from raftctl.ids import uuid_text
 from raftctl.metadata.record_codec import RECORD_CODEC
+from raftctl.metadata.records import UserScramCredentialRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
     from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import Record
     from raftctl.raft.messages import Voter
     from raftctl.raft.status import QuorumStatus, ReplicaStatus
     from raftctl.server.driver import RaftDriver
@@ -77,18 +80,28 @@ class AdminApi:
         return web.json_response({**identity, **quorum, **disk, **cluster, **state})
 
     async def _metadata(self, request: web.Request) -> web.StreamResponse:
-        """The committed image as packed records, a slice at a time so that nobody else waits."""
+        """The committed image as packed records, a slice at a time so that nobody else waits.
+
+        Anyone may ask, so nothing is told by which a password could be guessed.
+        """
         image = self._loader.image
         provenance = f"{image.offset} {image.epoch} {image.timestamp_ms}"
         response = web.StreamResponse(headers={PROVENANCE_HEADER: provenance})
         response.content_type = "application/octet-stream"
         await response.prepare(request)
-        records = image.records()
+        records = map(without_secrets, image.records())
         while chunk := list(islice(records, RECORDS_PER_SLICE)):
             await response.write(RECORD_CODEC.pack_all(chunk))
             await asyncio.sleep(0)
         await response.write_eof()
         return response
+
+
+def without_secrets(record: Record) -> Record:
+    """The record; of a credential only whose it is, of which mechanism, and how many iterations."""
+    if isinstance(record, UserScramCredentialRecord):
+        return replace(record, salt=b"", stored_key=b"", server_key=b"")
+    return record
 
 
 def quorum_json(status: QuorumStatus) -> dict[str, Any]:

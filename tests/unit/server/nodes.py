@@ -63,6 +63,12 @@ class Operator:
         except (aiohttp.ClientError, TimeoutError):
             return 0, {}
 
+    async def read(self, name: str, path: str) -> bytes:
+        """The bytes of an answer."""
+        async with self._session.get(f"http://{name}:{CONTROLLER_PORT}{path}") as answer:
+            assert answer.status == 200
+            return await answer.read()
+
     async def statuses(self) -> dict[str, dict[str, Any]]:
         """What each controller that answers says of the cluster."""
         found = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +14,11 @@ from jepsen.env.sim.world import World
 from raftctl.cli.quorum import replication_rows
 from raftctl.controller.quorum_controller import QuorumController
 from raftctl.errors import ErrorCode, InvariantViolation
+from raftctl.metadata.record_codec import RECORD_CODEC
+from raftctl.metadata.security_requests import AlterScramRequest, ScramUpsertion
 from raftctl.rpc.client import RpcError, RpcRefused
 from raftctl.server import node as node_module
+from raftctl.server.admin_api import METADATA_PATH
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from tests.unit.server.nodes import (
     CALL_TIMEOUT_MS,
@@ -48,6 +52,30 @@ def plugins(monkeypatch: pytest.MonkeyPatch) -> list[PluginBroker]:
 
     monkeypatch.setattr(node_module, "load_broker", lambda name: make)
     return made
+
+
+@pytest.mark.req("C12")
+def test_the_metadata_that_anyone_may_read_has_no_credentials(world: World) -> None:
+    cluster = SimCluster(world, controllers=1, brokers=0)
+    cluster.start_all()
+    salt, password = b"a-salt-of-a-user", b"p" * 32
+
+    async def story(operator: Operator) -> None:
+        name = await operator.leader()
+        await operator.ask(
+            AlterScramRequest((), (ScramUpsertion("alice", 1, 4_096, salt, password),))
+        )
+        told = await operator.read(name, METADATA_PATH)
+        loader = cluster.nodes[name].loader
+        assert loader is not None
+        kept = loader.image.scram["alice", 1]
+        assert kept.salt == salt
+        (shown,) = [one for one in RECORD_CODEC.unpack_all(told) if isinstance(one, type(kept))]
+        assert shown == replace(kept, salt=b"", stored_key=b"", server_key=b"")
+        for secret in (kept.salt, kept.stored_key, kept.server_key):
+            assert secret not in told
+
+    tell(world, cluster, story)
 
 
 @pytest.mark.req("Q1", "C1")
