@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from raftctl.storage.record_log import RecordLog
 
 NO_TIMESTAMP_MS = -1
+EPOCHS_AHEAD = 100_000
+"""By how much the new quorum's epoch is beyond the newest that its disk knows of.
+
+The lost voters may come back after all, as a majority of their own set, and elect leaders of newer
+epochs than that disk has seen. Wherever they meet the new quorum, its epoch is the newer one: they
+follow it, as observers, since their directories are not in its set, and none of its nodes gives its
+leader up for theirs. What they commit among themselves until then is not part of the cluster.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,7 @@ class Recovery:
     def rebuild(self, voter: Voter) -> Epoch:
         """Makes the replica the only voter; returns the epoch that says so. Durable on return."""
         survivor = self.survivor
-        epoch = Epoch(survivor.epoch + 1)
+        epoch = Epoch(survivor.epoch + EPOCHS_AHEAD)
         # In this order: a crash in between leaves an epoch that nobody leads, and can be repeated.
         self._states.save(QuorumState(epoch, NO_NODE, survivor.replica))
         payload = encode_voters(VoterSet([voter], dynamic=True))

@@ -47,3 +47,12 @@ def test_configured_voters_become_dynamic_in_every_order(
 ) -> None:
     result = simulator.run(TRANSITION, seed)
     assert result.ok, result.output[-10_000:]
+
+
+@pytest.mark.req("Q4", "Q8", "J1")
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_voters_that_were_believed_lost_do_not_disturb_a_rebuilt_quorum(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    result = simulator.run("tests.simulation.recovery_scenarios:old_voters_come_back", seed)
+    assert result.ok, result.output[-10_000:]

@@ -11,7 +11,7 @@ from raftctl.errors import ConfigError
 from raftctl.ids import uuid_text
 from raftctl.raft.messages import NodeId, Offset, ReplicaKey, Voter
 from raftctl.raft.voters import VoterSet
-from raftctl.server.recovery import Recovery
+from raftctl.server.recovery import EPOCHS_AHEAD, Recovery
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.meta_properties import MetaProperties
 from tests.fakes.disk import Crash, FakeDisk
@@ -46,7 +46,7 @@ async def test_the_log_goes_on_with_one_voter_in_a_new_epoch() -> None:
     assert (survivor.replica, survivor.log_end_offset, survivor.voters) == (ME, end_offset, None)
     epoch = recovery.rebuild(VOTER)
     recovery.close()
-    assert epoch == survivor.epoch + 1 > survivor.last_epoch
+    assert epoch == survivor.epoch + EPOCHS_AHEAD > survivor.last_epoch
     again = Recovery(disk, DATA)
     assert again.survivor.voters == VoterSet([VOTER], dynamic=True)
     assert (again.survivor.log_end_offset, again.survivor.epoch) == (end_offset + 1, epoch)
@@ -73,7 +73,9 @@ async def test_what_a_crash_interrupts_can_be_done_again() -> None:
         except Crash:
             left = Recovery(broken.after_crash(random.Random(operations)), DATA)
         rebuilt = left.survivor.log_end_offset > end_offset
-        assert not rebuilt or left.survivor.epoch == before.epoch + 1, "the epoch is durable first"
+        assert not rebuilt or left.survivor.epoch == before.epoch + EPOCHS_AHEAD, (
+            "the epoch is durable first"
+        )
         assert left.rebuild(VOTER) > before.epoch
     assert finished
 

@@ -25,7 +25,10 @@ from raftctl.raft.messages import (
     NodeId,
     Offset,
     ReplicaKey,
+    UpdateVoterRequest,
+    Voter,
 )
+from raftctl.raft.voters import VoterSet
 from raftctl.server.loader import MetadataLoader
 from raftctl.server.snapshots import Snapshotter, id_of, image_of, pack_image
 from raftctl.server.state_hashes import StateHashes
@@ -282,3 +285,27 @@ async def test_a_damaged_snapshot_is_not_handed_out_but_replaced(more: int) -> N
     await snapshotter.stop()
     await member.stop()
     assert member.failures == []
+
+
+@pytest.mark.req("Q6", "Q7")
+async def test_a_snapshot_names_the_voters_at_its_end_and_not_the_newest() -> None:
+    """Who starts from it replays what follows, and would take a later set for the first one."""
+    member = Member()
+    loader, snapshotter = with_loader(
+        member, metadata_log_max_record_bytes_between_snapshots=1 << 30
+    )
+    await member.lead()
+    await write(member, 0, 3)
+    before = loader.image
+    moved = Voter(ReplicaKey(NodeId(1), None), "here", 9093)
+    changed = member.driver.receive(UpdateVoterRequest(moved))
+    await member.until(changed.done)
+    await write(member, 3, 3)
+    after = loader.image
+    for image in (before, after):
+        snapshotter._begin(image)
+        await member.until(lambda: snapshotter._task is None)
+    assert member.store.read(id_of(before)).voters is None, "those of the configuration, then"
+    assert member.store.read(id_of(after)).voters == VoterSet([moved], dynamic=True)
+    await snapshotter.stop()
+    await member.stop()

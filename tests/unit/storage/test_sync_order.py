@@ -1,0 +1,100 @@
+"""One flush over several segments: each is durable before the next is written, whenever it ends."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.fakes.disk import Crash, FakeDisk, StepWorker
+from tests.unit.storage.logs import DIRECTORY, batch, contents, open_log, written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from raftctl.raft.batch import Batch
+    from raftctl.runtime.api import Buffer
+    from tests.fakes.disk import FakeFile
+
+BEFORE = [batch(n, size=60) for n in range(2)]
+FLUSHED = [batch(n, size=60) for n in range(2, 14)]
+SEGMENT_BYTES = 300
+CRASHES = range(6)
+
+
+class Recorded(FakeDisk):
+    """Notes in which order files of the log are written and synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[str, str]] = []
+
+    def open(self, path: str, *, create: bool = False) -> FakeFile:
+        file = super().open(path, create=create)
+        if path.endswith(".log"):
+            append, sync = type(file).append, type(file).sync
+
+            def noted_append(buffers: Sequence[Buffer]) -> None:
+                self.steps.append(("write", path))
+                append(file, buffers)
+
+            def noted_sync() -> None:
+                sync(file)
+                self.steps.append(("sync", path))
+
+            vars(file).update(append=noted_append, sync=noted_sync)
+        return file
+
+
+async def flush(disk: FakeDisk, batches: list[Batch]) -> bool:
+    """Appends to the log that is there; whether the flush came to its end."""
+    log, worker = open_log(disk, SEGMENT_BYTES), StepWorker()
+    for one in batches:
+        log.append(one)
+    flushed = log.flush(worker)
+    await worker.run_all()
+    return flushed.exception() is None
+
+
+@pytest.mark.req("Q3", "Q12")
+async def test_a_segment_is_synced_before_the_next_is_written() -> None:
+    disk = Recorded()
+    assert await flush(disk, [*BEFORE, *FLUSHED])
+    written_to = [path for what, path in disk.steps if what == "write"]
+    assert len(set(written_to)) >= 4, "the flush is to span segments"
+    assert written_to == sorted(written_to)
+    unsynced: set[str] = set()
+    for what, path in disk.steps:
+        if what == "write":
+            assert unsynced <= {path}, f"{path} is written before {unsynced} is durable"
+            unsynced.add(path)
+        else:
+            unsynced.discard(path)
+    assert unsynced == set()
+
+
+@pytest.mark.req("Q3", "Q12")
+async def test_power_may_go_between_any_two_steps_of_a_flush() -> None:
+    """Each cut leaves a log that opens, with all from before and none but what was appended."""
+    expected = [*BEFORE, *FLUSHED]
+    operations = 0
+    while True:
+        disk = FakeDisk()
+        (await written(disk, BEFORE, SEGMENT_BYTES)).close()
+        disk.operations_left = 1 << 30
+        log, worker = open_log(disk, SEGMENT_BYTES), StepWorker()
+        disk.operations_left = operations
+        for one in FLUSHED:
+            log.append(one)
+        flushed = log.flush(worker)
+        await worker.run_all()
+        for seed in CRASHES:
+            found = contents(open_log(disk.after_crash(Random(seed)), SEGMENT_BYTES))
+            assert len(BEFORE) <= len(found)
+            assert found == expected[: len(found)], f"after {operations} operations, seed {seed}"
+        if flushed.exception() is None:
+            assert operations > 2 * 4, f"the flush of {DIRECTORY} took steps to cut"
+            return
+        assert isinstance(flushed.exception(), Crash)
+        operations += 1
