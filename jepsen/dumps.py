@@ -10,6 +10,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jepsen.checkers.trace import METADATA_LOG
 from jepsen.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,9 +41,13 @@ def read_dump(path: Path) -> Iterator[Held]:
             for line in file:
                 yield from reader.read(line)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: line {reader.lines}: no dump of a log: {error}") from None
+        raise InputError(f"{path}: line {reader.lines}: no dump of a log: {_why(error)}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _why(error: Exception) -> str:
+    return f"it has no field {error}" if isinstance(error, KeyError) else str(error)
 
 
 class _Reader:
@@ -69,10 +74,20 @@ class _Reader:
 
 
 def held_of(document: dict[str, Any]) -> Iterator[Held]:
-    """The records of a batch in a segment; other files' documents tell nothing of any."""
-    if not document["file"].endswith(_SEGMENT):
+    """The records of a batch in a segment; other files' documents tell nothing of any.
+
+    Nor do those of the metadata log, which stands in the same data directory (it is judged by
+    `jepsen check-servers`).
+    """
+    file = document.get("file")
+    if not isinstance(file, str):
+        raise ValueError("it names no `file`: print dumps with `raftctl log dump --output json`")
+    partition = _partition(file)
+    if partition == METADATA_LOG or not file.endswith(_SEGMENT):
         return
-    partition, epoch = _partition(document["file"]), document["leader_epoch"]
+    if "leader_epoch" not in document:
+        raise ValueError(f"a batch of {file} has no `leader_epoch`")
+    epoch = document["leader_epoch"]
     if "records" not in document:
         last, crc = document["last_offset"], document["crc"]
         yield Held(partition, document["base_offset"], f"epoch {epoch} to {last} crc {crc}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,9 +17,11 @@ from raftctl.cli.log_files import (
     size_of,
 )
 from raftctl.cli.output import Output, OutputOption, say, say_progress
-from raftctl.cli.partition_log import dump_partition, tool_for, verify
+from raftctl.cli.partition_log import dump_partition, holds, tool_for, verify
 from raftctl.cli.record_json import plain, record_json
 from raftctl.codec import CodecError
+from raftctl.plugins import log_tools
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.snapshots import CorruptSnapshotError
 
 if TYPE_CHECKING:
@@ -35,43 +38,61 @@ app.command()(verify)
 
 @app.command()
 def dump(
-    target: Annotated[
-        str,
+    targets: Annotated[
+        list[str],
         typer.Argument(
-            metavar="PATH",
-            help="A segment, a snapshot, a log directory or one above it, or a partition's file.",
+            metavar="PATH...",
+            help="Segments, snapshots, log directories, or a node's data directory with all logs.",
         ),
     ],
     records: Annotated[bool, typer.Option(help="Also the records of each batch.")] = True,
     start: Annotated[int, typer.Option("--from", help="The first offset to show.")] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Prints the batches and records of a log; with JSON, a line for each batch.
+    """Prints the batches and records of logs; with JSON, a line for each batch.
 
-    Of a partition also its indexes, producer snapshots and leader epochs.
+    Of a partition also its indexes, producer snapshots and leader epochs. Of a data directory the
+    metadata log, then all partitions.
 
-    Exit status 1 where the log is damaged, after all that is whole before it. The node may be
-    running: then the tail may be cut short by a write that is under way. Of a snapshot, which has
-    offsets of its own, everything is checked before anything is printed.
+    Exit status 1 where a log is damaged, after all that is whole. The node may be running: then the
+    tail may be cut short by a write that is under way. Of a snapshot, which has offsets of its own,
+    everything is checked before anything is printed.
     """
+    whole = [_dump_one(one, records=records, start=start, output=output) for one in targets]
+    if not all(whole):
+        raise typer.Exit(1)
+
+
+def _dump_one(target: str, *, records: bool, start: int, output: Output) -> bool:
+    """Whether nothing is damaged. ConfigError for a path where no log is."""
     tool = tool_for(target)
     if tool is not None:
-        dump_partition(tool, target, records=records, start=start, output=output)
-        return
+        return dump_partition(tool, target, records=records, start=start, output=output)
+    holders = [one for one in log_tools() if Path(target).is_dir() and holds(one, target)]
+    whole = True
+    if not holders or Path(target, METADATA_LOG_NAME).is_dir():
+        whole = _dump_metadata(target, records=records, start=start, output=output)
+    for one in holders:
+        whole &= dump_partition(one, target, records=records, start=start, output=output)
+    return whole
+
+
+def _dump_metadata(target: str, *, records: bool, start: int, output: Output) -> bool:
     try:
         if target.endswith(SNAPSHOT_SUFFIX):
             _dump_snapshot(target, records=records, output=output)
-            return
+            return True
         for place, batch in read_batches(log_files(target)):
             if batch.end_offset > start:
                 document = batch_json(place, batch, records=records)
                 say(json.dumps(document) if output is Output.JSON else batch_text(document))
     except DamagedLogError as error:
         say_progress(f"{error} ({'a torn tail' if error.torn else 'corrupt'})")
-        raise typer.Exit(1) from None
+        return False
     except CorruptSnapshotError as error:
         say_progress(str(error))
-        raise typer.Exit(1) from None
+        return False
+    return True
 
 
 def _dump_snapshot(path: str, *, records: bool, output: Output) -> None:

@@ -25,8 +25,8 @@ def tool_for(target: str) -> LogTool | None:
 
 def dump_partition(
     tool: LogTool, target: str, *, records: bool, start: int, output: Output
-) -> None:
-    """Prints what stands in the files, from the offset `start` on; exit status 1 if damaged."""
+) -> bool:
+    """Prints what stands in the files, from the offset `start` on; whether nothing is damaged."""
     problems = 0
     for path in _files(tool, target):
         for document in tool.dump(RealFileSystem(), path, with_records=records):
@@ -35,8 +35,12 @@ def dump_partition(
                 say_progress(_problem_text(document))
             elif document.get("last_offset", start) >= start:
                 say(json.dumps(document) if output is Output.JSON else _text(document))
-    if problems:
-        raise typer.Exit(1)
+    return not problems
+
+
+def holds(tool: LogTool, target: str) -> bool:
+    """Whether the directory holds partitions that the tool knows."""
+    return any(True for _ in tool.partition_files(RealFileSystem(), os.path.abspath(target)))
 
 
 def verify(

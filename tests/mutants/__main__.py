@@ -111,6 +111,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     names, processes = options.names, options.processes
+    unknown = sorted(set(names) - {mutant.name for mutant in CATALOG})
+    if unknown:
+        parser.error(f"{', '.join(unknown)}: no mutant; see tests/mutants/*_catalog.py for names")
     chosen = [mutant for mutant in CATALOG if not names or mutant.name in names]
     caught = 0
     with (

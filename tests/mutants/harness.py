@@ -257,6 +257,8 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="their rows of the page, too")
     options = parser.parse_args()
     chosen = set(options.names)
+    if unknown := chosen - {name for one in HUNTS for name in (one.mutant, one.scenario)}:
+        parser.error(f"{', '.join(sorted(unknown))}: no mutant that is hunted; see HUNTS")
     hunts = [one for one in HUNTS if not chosen or chosen & {one.mutant, one.scenario}]
     seeds = range(1, options.seeds + 1)
     processes = os.cpu_count() or 1

@@ -4,7 +4,8 @@
 --seeds N` runs each of N seeds in a process of its own; the first that fail it makes smaller (fewer
 faults, fewer operations), and prints how to replay them.
 A scenario is `async def function(world: World) -> None`. The last line of the output is
-`seed N: ok, trace HASH`, or says that the seed failed; the exit status is 0 or 1. `--trace FILE`
+`seed N: ok, trace HASH`, or says that the seed failed; the exit status is 0 or 1, or 2 with a
+sentence for arguments that name nothing. `--trace FILE`
 writes every event, so that two runs that should be equal can be compared line by line; `--servers
 FILE` what servers are seen to do, as lines that `jepsen check --checker trace` judges.
 """
@@ -18,10 +19,12 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.sim import determinism
 from jepsen.env.sim.cuts import Cuts
+from jepsen.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+BAD_ARGUMENTS = 2
 SHRUNK_MAX = 3
 """How many failing seeds of one call are shrunk: the later ones tend to fail alike."""
 
@@ -29,9 +32,19 @@ SHRUNK_MAX = 3
 def main(arguments: Sequence[str]) -> int:
     """Parses the command line, runs what it says and returns the exit status."""
     options = _parser().parse_args(arguments)
+    try:
+        return _run(options, arguments)
+    except InputError as error:
+        sys.stderr.write(f"{error}\n")
+        return BAD_ARGUMENTS
+
+
+def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     if options.command == "many":
         from jepsen.env.sim.many import run_many
+        from jepsen.env.sim.run import check_target
 
+        check_target(options.target)
         seeds = range(options.first, options.first + options.seeds)
         shrunk_max = 0 if options.no_shrink else SHRUNK_MAX
         return run_many(options.target, seeds, options.processes, shrunk_max)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import logging
 import sys
 import traceback
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.sim import determinism
 from jepsen.env.sim.shrink import size_line
+from jepsen.errors import InputError
 from raftctl.failures import outcome_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from typing import Any
+    from typing import Any, TextIO
 
     from jepsen.env.sim.cuts import Cuts
     from jepsen.env.sim.world import World
@@ -30,10 +32,28 @@ TAIL_LINES = 40
 
 
 def load(target: str) -> Scenario:
-    """The scenario `module:function`; only after `determinism.prepare`."""
+    """The scenario `module:function`; only after `determinism.prepare`. InputError."""
+    check_target(target)
     module_name, _, function_name = target.partition(":")
-    scenario: Scenario = getattr(importlib.import_module(module_name), function_name)
+    module = importlib.import_module(module_name)
+    try:
+        scenario: Scenario = getattr(module, function_name)
+    except AttributeError:
+        raise InputError(f"{target}: {module_name} has no scenario {function_name}") from None
     return scenario
+
+
+def check_target(target: str) -> None:
+    """InputError for what names no module; the scenario itself is looked up in each process."""
+    module_name, _, function_name = target.partition(":")
+    if not (module_name and function_name):
+        raise InputError(f"{target}: name a scenario as module:function")
+    try:
+        found = importlib.util.find_spec(module_name)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise InputError(f"{target}: no module {module_name}; name one that can be imported")
 
 
 def run_seed(
@@ -56,12 +76,16 @@ def run_seed(
     determinism.quiet_collector()
     determinism.begin(seed)
     with contextlib.ExitStack() as stack:
+        # The files first: a world that ends tells of it.
+        trace = None if trace_path is None else stack.enter_context(opened("--trace", trace_path))
+        servers = (
+            None if servers_path is None else stack.enter_context(opened("--servers", servers_path))
+        )
         world = stack.enter_context(World(seed, cuts=cuts))
-        if trace_path is not None:
-            world.trace.sink = stack.enter_context(open(trace_path, "w", encoding="utf-8")).write
-        if servers_path is not None:
-            file = stack.enter_context(open(servers_path, "w", encoding="utf-8"))
-            world.recorder = Recorder(world.loop.time, file.write)
+        if trace is not None:
+            world.trace.sink = trace.write
+        if servers is not None:
+            world.recorder = Recorder(world.loop.time, servers.write)
         logging.getLogger().addHandler(_LogToTrace(world))
         _, error = outcome_of(lambda: world.run(scenario(world)))
         if error is not None:
@@ -74,6 +98,14 @@ def run_seed(
         sys.stdout.write(_ran_line(world))
         sys.stdout.write(f"seed {seed}: ok, trace {world.trace_hash()}\n")
         return 0
+
+
+def opened(option: str, path: str) -> TextIO:
+    """A file to be written. InputError."""
+    try:
+        return open(path, "w", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{option} {path}: cannot be written: {error.strerror}") from None
 
 
 def replay_line(target: str, seed: int, cuts: Cuts) -> str:

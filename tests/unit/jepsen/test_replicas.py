@@ -97,3 +97,19 @@ def test_batches_without_records_are_compared_by_their_sums(tmp_path: Path) -> N
     del document["records"]
     dump = Path(_dump(tmp_path / "dump", json.dumps(document)))
     assert list(read_dump(dump)) == [Held("orders-0", 0, "epoch 2 to 1 crc 2")]
+
+
+def test_the_metadata_log_of_a_data_directory_is_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = json.dumps({"file": "/b-1/__cluster_metadata-0/0.log", "base_offset": 0, "epoch": 1})
+    one = _dump(tmp_path / "1", metadata, _batch(0, "a"))
+    two = _dump(tmp_path / "2", metadata, _batch(0, "a"))
+    assert run(["replicas", one, two]) == 0
+    assert capsys.readouterr().out == "2 replicas valid\n"
+    for line, named in (
+        ('{"entries": 1}', "`file`"),
+        ('{"file": "/b-1/t-0/0.log"}', "`leader_epoch`"),
+    ):
+        assert run(["replicas", one, _dump(tmp_path / "3", line)]) == 254
+        assert named in capsys.readouterr().err
