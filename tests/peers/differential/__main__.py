@@ -53,7 +53,7 @@ def main() -> None:
         told = f"{asked} requests, {verdict.differing} differ, {len(verdict.unlisted)} unlisted"
         sys.stdout.write(f"{told}, {took:.1f} s\n")
         if options.count:
-            recounted(verdict)
+            recounted(found)
 
 
 @contextlib.contextmanager
