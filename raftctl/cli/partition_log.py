@@ -12,6 +12,7 @@ from raftctl.cli.output import Output, OutputOption, say, say_progress
 from raftctl.errors import ConfigError
 from raftctl.plugins import LogProblem, LogTool, log_tools
 from raftctl.runtime.real import RealFileSystem
+from raftctl.storage.bootstrap import METADATA_LOG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,7 @@ def dump_partition(
 ) -> bool:
     """Prints what stands in the files, from the offset `start` on; whether nothing is damaged."""
     problems = 0
-    for path in _files(tool, target):
+    for path in _partitions(tool, target):
         for document in tool.dump(RealFileSystem(), path, with_records=records):
             if isinstance(document, LogProblem):
                 problems += 1
@@ -40,7 +41,14 @@ def dump_partition(
 
 def holds(tool: LogTool, target: str) -> bool:
     """Whether the directory holds partitions that the tool knows."""
-    return any(True for _ in tool.partition_files(RealFileSystem(), os.path.abspath(target)))
+    return any(True for _ in _partitions(tool, target))
+
+
+def _partitions(tool: LogTool, target: str) -> Iterator[str]:
+    """The files below it of partitions; the metadata log lies beside them and has another form."""
+    for path in _files(tool, target):
+        if os.path.basename(os.path.dirname(path)) != METADATA_LOG_NAME:
+            yield path
 
 
 def verify(
