@@ -13,7 +13,7 @@ import typer
 from jepsen.checkers.verdict import WORDS
 from jepsen.cli.output import say, tell
 from jepsen.errors import InputError
-from jepsen.report.index import Row, faults_of, index_page
+from jepsen.report.index import NO_VERDICT, Row, faults_of, index_page
 from jepsen.report.page import report_page
 from jepsen.running import judge_folder
 from jepsen.store import DEFAULT_STORE, RunFolder, runs
@@ -100,6 +100,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _row(self, name: str, folder: RunFolder) -> Row:
         results, spec = folder.results, folder.spec
-        word = "unknown" if results is None else WORDS[results["valid"]]
+        word = NO_VERDICT if results is None else WORDS[results["valid"]]
         test, _, time = name.partition("/")
         return Row(f"/{quote(name)}", test, time, word, spec.workload, faults_of(spec))

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from jepsen.core import RunSpec
 
 HEALTHY = "none"
+NO_VERDICT = "no verdict"
+"""Of a run that has not ended, or broke off."""
 
 
 class Row(NamedTuple):
@@ -49,7 +51,9 @@ def index_page(rows: Sequence[Row], workload: str = "", faults: str = "") -> str
 def _matrix(rows: Sequence[Row]) -> Iterator[str]:
     latest: dict[tuple[str, str], Row] = {}
     for row in rows:
-        latest.setdefault((row.workload, row.faults), row)
+        # A run that broke off, or goes on, takes nothing from the verdict before it.
+        if row.word != NO_VERDICT:
+            latest.setdefault((row.workload, row.faults), row)
     if not latest:
         return
     workloads = sorted({workload for workload, _ in latest})

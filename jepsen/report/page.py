@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.verdict import WORDS
+from jepsen.evidence import told_faults
 from jepsen.generator.core import SECOND_NS
 from jepsen.report.axes import COLOURS, QUANTILES
 from jepsen.report.plots import (
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
     from jepsen.core import RunSpec
     from jepsen.history import Op
 
-ANOMALIES_SHOWN_MAX = 20
-"""Of each checker; results.json has all."""
+ANOMALIES_SHOWN_MAX = 3
+"""Of each kind that a checker found; results.json has all."""
 LINES_SHOWN_MAX = 12
+TEXT_SHOWN_MAX = 300
+"""Characters of an operation or an example; the rest is shown on demand."""
 ENDS = [(kind.value, colour) for kind, colour in COLOURS.items()]
 """How operations end, and the colour of each."""
 NONLINEARIZABLE = "nonlinearizable"
@@ -48,8 +52,12 @@ th, td:not(:last-child) { white-space: nowrap }
 code, pre { font: 13px/1.4 ui-monospace, monospace } pre { background: #f5f7fa; padding: .6rem;
   white-space: pre-wrap } svg { width: 100%; font: 11px system-ui, sans-serif }
 svg text { fill: #5a6472 } .grid { stroke: #e3e7ee } .key { margin-right: 1.2rem }
-.stripe { opacity: .35 } .stripe:target { opacity: .9 }
+.stripe { opacity: .15 } .stripe:target { opacity: .9 }
 :target { scroll-margin-top: 2rem }
+summary { cursor: pointer; color: #2a78d6 }
+@media (max-width: 600px) { body { margin: 1rem auto } table { display: block; overflow-x: auto }
+  th, td:not(:last-child) { white-space: normal } td, th { overflow-wrap: normal }
+  td:last-child { overflow-wrap: anywhere; min-width: 9rem } }
 .key i { display: inline-block; width: 10px; height: 10px; margin-right: 5px }
 """
 
@@ -62,8 +70,7 @@ def report_page(
     broken, found = windows(history), _shown(results["checkers"], history)
     body = [
         f"<h1>{escape(spec.name)}</h1>",
-        f'<p class="card {word}"><b>{word}</b><br>{results["operations"]} operations, '
-        f"seed {spec.seed}</p>",
+        *_card(spec, word, results),
         *_checkers(results["checkers"]),
         "<h2>Latency and rate</h2>",
         _legend({one.kind for one in broken}, anomalies=bool(found)),
@@ -73,6 +80,7 @@ def report_page(
         rate_plot(history, broken),
         leader_strip(history),
         "<h2>Anomalies</h2>",
+        *_kinds(results["checkers"], found),
         *_anomalies(results["checkers"], found, history),
         "<h2>Run it again</h2>",
         f"<pre>{escape(command)}</pre>",
@@ -137,12 +145,85 @@ class _Shown(NamedTuple):
 def _shown(checkers: Mapping[str, Any], history: Sequence[Op]) -> list[_Shown]:
     found: list[_Shown] = []
     for checker, verdict in checkers.items():
-        for anomaly in verdict["anomalies"][:ANOMALIES_SHOWN_MAX]:
+        for anomaly in _some_of_each(verdict["anomalies"]):
             lines, number = _lines(anomaly["lines"], history), len(found) + 1
             times = [history[index].time / SECOND_NS for index in lines]
             mark = Mark(number, anomaly["name"], times[0], times[-1]) if times else None
             found.append(_Shown(checker, anomaly, lines, number, mark))
     return found
+
+
+def cut(text: str) -> str:
+    """The text in HTML; of a long one the beginning, and the rest on demand."""
+    if len(text) <= TEXT_SHOWN_MAX:
+        return escape(text)
+    begin, rest = text[:TEXT_SHOWN_MAX], text[TEXT_SHOWN_MAX:]
+    return (
+        f"{escape(begin)}<details><summary>show all {len(text)} characters</summary>"
+        f"{escape(rest)}</details>"
+    )
+
+
+def _some_of_each(anomalies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The first few of each kind, in their order."""
+    seen: Counter[str] = Counter()
+    chosen = []
+    for one in anomalies:
+        seen[one["name"]] += 1
+        if seen[one["name"]] <= ANOMALIES_SHOWN_MAX:
+            chosen.append(one)
+    return chosen
+
+
+def kinds_of(verdict: Mapping[str, Any]) -> dict[str, int]:
+    """How many anomalies of each kind a checker found."""
+    listed = Counter(one["name"] for one in verdict["anomalies"])
+    counted = verdict["statistics"].get("found", {})
+    return {name: counted.get(name, count) for name, count in listed.items()}
+
+
+def _card(spec: RunSpec, word: str, results: Mapping[str, Any]) -> Iterator[str]:
+    """The verdict and why, in a few lines."""
+    found = [
+        f"{name} {count}"
+        for verdict in results["checkers"].values()
+        for name, count in kinds_of(verdict).items()
+    ]
+    reasons = [
+        verdict["why_unknown"]
+        for verdict in results["checkers"].values()
+        if verdict.get("why_unknown")
+    ]
+    mark = " (interrupted)" if results.get("interrupted") else ""
+    yield f'<p class="card {word}"><b>{word}{mark}</b>'
+    for line in [", ".join(found), *reasons]:
+        yield f"<br>{cut(line)}" if line else ""
+    lasted = f", {results['seconds']:.0f} s" if "seconds" in results else ""
+    yield f"<br>{results['operations']} operations{lasted}, seed {spec.seed}"
+    if struck := results.get("faults"):
+        yield f"<br>faults that struck: {escape(told_faults(struck))}"
+    yield "</p>"
+
+
+def _kinds(checkers: Mapping[str, Any], shown: Sequence[_Shown]) -> Iterator[str]:
+    """A table: each kind, how many there are, and the first."""
+    rows = [
+        (name, checker, count)
+        for checker, verdict in checkers.items()
+        for name, count in kinds_of(verdict).items()
+    ]
+    if not rows:
+        return
+    yield "<table><tr><th>kind</th><th>count</th><th>first example</th></tr>"
+    for name, checker, count in rows:
+        first = next(one for one in shown if (one.checker, one.document["name"]) == (checker, name))
+        detail = {key: v for key, v in first.document.items() if key not in ("name", "lines")}
+        text = json.dumps(detail, ensure_ascii=False)
+        yield (
+            f'<tr><td><a href="#anomaly-{first.number}">{escape(name)}</a></td>'
+            f"<td>{count}</td><td><code>{cut(text)}</code></td></tr>"
+        )
+    yield "</table>"
 
 
 def _anomalies(
@@ -152,7 +233,7 @@ def _anomalies(
         for one in shown:
             if one.checker == name:
                 yield from _anomaly(one, history)
-        if (more := len(verdict["anomalies"]) - ANOMALIES_SHOWN_MAX) > 0:
+        if (more := len(verdict["anomalies"]) - len(_some_of_each(verdict["anomalies"]))) > 0:
             yield f"<p>and {more} more in results.json</p>"
     if not shown:
         yield "<p>None.</p>"
@@ -166,7 +247,7 @@ def _anomaly(shown: _Shown, history: Sequence[Op]) -> Iterator[str]:
         f'<h3 id="anomaly-{shown.number}">{escape(anomaly["name"])} '
         f"<small>({escape(shown.checker)}){where}</small></h3>"
     )
-    yield f"<p><code>{escape(json.dumps(detail, ensure_ascii=False))}</code></p>"
+    yield f"<p><code>{cut(json.dumps(detail, ensure_ascii=False))}</code></p>"
     if anomaly["name"] == NONLINEARIZABLE and "operation" in anomaly:
         yield keys([("returned", DONE), ("under way", PENDING), ("fits nowhere", FAILING)])
         yield failing_window(anomaly, history)
@@ -177,7 +258,7 @@ def _anomaly(shown: _Shown, history: Sequence[Op]) -> Iterator[str]:
         what += "" if op.key is None else f" of key {op.key}"
         what += "" if op.error is None else f": {op.error}"
         cells = (op.index, f"{op.time / 1e9:.3f} s", op.process, op.type, what)
-        yield f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
+        yield f"<tr>{''.join(f'<td>{cut(str(cell))}</td>' for cell in cells)}</tr>"
     yield "</table>"
 
 

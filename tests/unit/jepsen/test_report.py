@@ -14,11 +14,12 @@ from jepsen.checkers.models import Register
 from jepsen.checkers.registry import linearizable
 from jepsen.checkers.verdict import verdict_document
 from jepsen.cli.main import run
-from jepsen.cli.report import server
+from jepsen.cli.report import page_of, server
 from jepsen.core import RunSpec
 from jepsen.history import Op, OpType
 from jepsen.report.axes import LEFT, WIDTH
-from jepsen.report.index import Row, index_page
+from jepsen.report.index import NO_VERDICT, Row, index_page
+from jepsen.report.page import ANOMALIES_SHOWN_MAX, TEXT_SHOWN_MAX
 from jepsen.report.plots import leader_strip, quantile_plot, windows
 from jepsen.report.window import failing_window
 from jepsen.store import RunFolder
@@ -199,3 +200,40 @@ def get(port: int, path: str) -> tuple[int, str]:
 def test_what_is_not_there_is_told(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(words) == 254
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_an_invalid_run_names_every_kind_and_stays_short(folder: RunFolder) -> None:
+    many = [{"name": "duplicate", "value": "x" * 5_000, "lines": [0]}] * 40
+    found = {"valid": False, "anomalies": [*many, {"name": "G1c", "lines": [4]}], "statistics": {}}
+    results = {"valid": False, "operations": 2, "faults": {"kill": 0}, "checkers": {"kafka": found}}
+    folder.write_results(results)
+    page = page_of(folder)
+    assert "duplicate 40, G1c 1" in page
+    assert "faults that struck: kill 0" in page
+    assert page.count("<h3") == ANOMALIES_SHOWN_MAX + 1
+    assert "<td>40</td>" in page
+    assert "and 37 more in results.json" in page
+    shown = re.sub(r"<details>.*?</details>", "", page)
+    assert max(map(len, re.findall(r"x+", shown))) <= TEXT_SHOWN_MAX
+    assert "show all" in page
+
+
+def test_a_run_that_was_interrupted_says_so_and_why(folder: RunFolder) -> None:
+    unknown = {"valid": "unknown", "anomalies": [], "statistics": {}}
+    why = {"interrupted": unknown | {"why_unknown": "interrupted after 4 of 60 s"}}
+    folder.write_results(
+        {"valid": "unknown", "interrupted": True, "operations": 1, "checkers": why}
+    )
+    card = page_of(folder).partition("<table>")[0]
+    assert "unknown (interrupted)" in card
+    assert "interrupted after 4 of 60 s" in card
+
+
+def test_a_run_without_a_verdict_hides_none() -> None:
+    rows = [
+        Row("/2", "queue", "2", NO_VERDICT, "queue", "kill"),
+        Row("/1", "queue", "1", "valid", "queue", "kill"),
+    ]
+    matrix = index_page(rows).partition("<h2>All runs")[0]
+    assert "valid" in matrix
+    assert NO_VERDICT not in matrix
