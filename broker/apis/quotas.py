@@ -17,16 +17,15 @@ if TYPE_CHECKING:
 _TIMEOUT_MS = 30_000
 """The request names none."""
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
+_IP = "ip"
+_KINDS = ("user", "client-id", _IP)
 
 
 def handle_describe(context: ApiContext, request: Request) -> Answer:
     """The quotas of the entities that match; `strict`: that have no other part."""
     body = request.body
     components = body["components"]
-    for one in components:
-        if one["match_type"] not in (_EXACT, _DEFAULT, _ANY):
-            message = f"match_type must be 0 to 2, not {one['match_type']}"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    _check_components(components)
     quotas = context.metadata.image.client_quotas
     found = [
         {
@@ -39,6 +38,27 @@ def handle_describe(context: ApiContext, request: Request) -> Answer:
         if _matches(components, entity, strict=body["strict"])
     ]
     return {"error_code": ErrorCode.NONE, "entries": found}
+
+
+def _check_components(components: list[dict[str, Any]]) -> None:
+    """Refuses a filter that means nothing, as Apache Kafka does."""
+    kinds = [one["entity_type"] for one in components]
+    for one in components:
+        kind, how, name = one["entity_type"], one["match_type"], one["match"]
+        if how not in (_EXACT, _DEFAULT, _ANY):
+            message = f"match_type must be 0 to 2, not {how}"
+        elif kind not in _KINDS:
+            message = f"entity_type must be one of {', '.join(_KINDS)}, not {kind!r}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+        elif kinds.count(kind) > 1:
+            message = f"{kind} is named twice"
+        elif (name is None) == (how == _EXACT):
+            message = f"{kind}: a name belongs to an exact match, and to no other"
+        elif kind == _IP and len(kinds) > 1:
+            message = f"{_IP} goes with no other entity_type"
+        else:
+            continue
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:

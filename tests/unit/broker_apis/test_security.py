@@ -67,10 +67,28 @@ async def test_quotas(broker: ControlledBroker, version: int) -> None:
     assert await found(False, ("user", 0, "nobody")) == []
 
 
-async def test_a_bad_match_type(broker: ControlledBroker) -> None:
-    component = {"entity_type": "user", "match_type": 3, "match": None}
-    answer = await ask(broker, 48, 1, {"components": [component], "strict": False})
-    assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+@pytest.mark.parametrize(
+    ("components", "error"),
+    [
+        ([("user", 3, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", 0, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", 1, "a")], ErrorCode.INVALID_REQUEST),
+        ([("user", 2, "a")], ErrorCode.INVALID_REQUEST),
+        ([("user", 0, "a"), ("user", 0, "b")], ErrorCode.INVALID_REQUEST),
+        ([("ip", 2, None), ("user", 2, None)], ErrorCode.INVALID_REQUEST),
+        ([("nothing", 0, "a")], ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+async def test_a_filter_that_means_nothing(
+    broker: ControlledBroker, components: list[tuple[str, int, str | None]], error: ErrorCode
+) -> None:
+    named = [
+        {"entity_type": kind, "match_type": match_type, "match": name}
+        for kind, match_type, name in components
+    ]
+    answer = await ask(broker, 48, 1, {"components": named, "strict": False})
+    assert answer["error_code"] == error
+    assert answer["entries"] is None
 
 
 # --- access control lists -------------------------------------------------------------------------
