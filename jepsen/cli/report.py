@@ -14,7 +14,7 @@ from jepsen.checkers.verdict import WORDS
 from jepsen.cli.output import say, tell
 from jepsen.errors import InputError
 from jepsen.report.index import NO_VERDICT, Row, faults_of, index_page
-from jepsen.report.page import report_page
+from jepsen.report.page import document, report_page
 from jepsen.running import judge_folder
 from jepsen.store import DEFAULT_STORE, RunFolder, runs
 
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 REPORT = "report.html"
+NO_RUN = document(
+    "No such run",
+    [
+        "<h1>No such run</h1>",
+        '<p>It has no verdict, or is not in the store. <a href="/">All runs</a></p>',
+    ],
+)
 
 
 def report(
@@ -84,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(404 if page is None else 200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
-        self.wfile.write((page or "<h1>no such run</h1>").encode())
+        self.wfile.write((page or NO_RUN).encode())
 
     def log_message(self, *_: Any) -> None:
         """Requests are nobody's news."""
