@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.log import record_batch, records
-from broker.log.compression import CODECS, compress
+from broker.log.compression import CODECS, NAMES, compress
 from broker.log.record_batch import DELETE_HORIZON, LOG_APPEND_TIME, BatchHeader
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import LONG_MAX
@@ -35,6 +35,8 @@ def checked(
     broker's time, INVALID_RECORD for one without a key in a compacted topic.
     """
     header = record_batch.check_produced(batch, config.max_message_bytes, is_sequenced=is_sequenced)
+    if header.codec not in NAMES:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"codec {header.codec} is not known")
     if header.attributes & DELETE_HORIZON:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not set a delete horizon")
     if config.message_timestamp_type != _BROKER_TIME:
@@ -66,7 +68,7 @@ def _check_time(batch: Buffer, header: BatchHeader, config: TopicConfig, now_ms:
 
 def _opened(batch: Buffer, header: BatchHeader) -> Sequence[Record]:
     try:
-        return records.opened(batch, header)
+        return records.opened(batch, header, is_new=True)
     except KafkaError as error:
         # Its CRC held, so this is what the client meant to send.
         raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from None
@@ -75,10 +77,17 @@ def _opened(batch: Buffer, header: BatchHeader) -> Sequence[Record]:
 def stored(
     batch: Buffer, header: BatchHeader, config: TopicConfig, now_ms: int
 ) -> tuple[Buffer, BatchHeader]:
-    """The batch as the topic stores it: its codec, and the broker's time if it puts that in."""
+    """The batch as the topic stores it: its codec, and the broker's time if it puts that in.
+
+    Raises KafkaError: INVALID_RECORD as `checked`, MESSAGE_TOO_LARGE if the other codec needs more
+    than `max.message.bytes`: consumers must be able to take what is stored.
+    """
     wanted = config.compression_type
     if wanted != _AS_PRODUCED and CODECS[wanted] != header.codec:
         batch, header = _packed_anew(batch, header, config)
+        if header.size > config.max_message_bytes:
+            text = f"the batch has {header.size} bytes as {wanted}, over max.message.bytes"
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
     if config.message_timestamp_type == _BROKER_TIME:
         return record_batch.stamped(batch, header, now_ms)
     return batch, header

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
-from broker.log import records
-from broker.log.compression import CODECS
+from broker.log import record_batch, records
+from broker.log.compression import CODECS, ZSTD, compress
 from broker.log.record_batch import LOG_APPEND_TIME, crc_matches, parse_header
 from broker.log.segment import Segment
 from raftctl.errors import ErrorCode, KafkaError
@@ -123,3 +124,56 @@ def test_a_compacted_log_rolls_before_its_largest_lag() -> None:
     for timestamp in (0, 100, 101):
         log.append_as_leader(keyed_batch([(b"k", b"v")], timestamp=timestamp), 0, NOW)
     assert [one.base_offset for one in log.segment_facts()] == [0, 2]
+
+
+def with_records(pieces: list[bytes], count: int, codec: int = 0) -> bytes:
+    """A batch whose header claims `count` records over what `pieces` are, with a right CRC."""
+    header = parse_header(keyed_batch(PAIRS))._replace(
+        attributes=codec, record_count=count, last_offset_delta=count - 1
+    )
+    data = compress(codec, b"".join(pieces), TopicConfig())
+    return record_batch.assembled(header, data)[0]
+
+
+@pytest.mark.req("L2")
+@pytest.mark.parametrize(("kept", "count"), [([0, 1], 3), ([0, 1, 2], 2), ([0, 0], 2), ([1, 2], 2)])
+def test_records_are_as_many_as_told_and_in_order(kept: list[int], count: int) -> None:
+    whole = keyed_batch(PAIRS)
+    raw = [bytes(record.raw) for record in records.opened(whole, parse_header(whole))]
+    batch = with_records([raw[index] for index in kept], count)
+    compacted = TopicConfig(cleanup_policy=("compact",))
+    assert refusal(batch, compacted) is ErrorCode.INVALID_RECORD
+    assert stored(with_records(raw, 3), compacted)
+
+
+@pytest.mark.req("L2")
+def test_a_million_copies_of_one_record_end_the_walk_at_the_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    walked = 0
+    one = records._record
+
+    def counted(*given: Any) -> Any:
+        nonlocal walked
+        walked += 1
+        return one(*given)
+
+    monkeypatch.setattr(records, "_record", counted)
+    raw = bytes.fromhex("10000000026b017600")
+    batch = with_records([raw] * 1_000_000, 1_000_000, ZSTD)
+    assert refusal(batch, TopicConfig(cleanup_policy=("compact",))) is ErrorCode.INVALID_RECORD
+    assert walked <= 2
+
+
+@pytest.mark.req("L2")
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_a_codec_that_does_not_exist_is_refused_everywhere(codec: int) -> None:
+    assert refusal(make_batch([b"v"], attributes=codec), TopicConfig()) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.req("L2")
+def test_a_batch_that_another_codec_makes_too_large_is_refused() -> None:
+    batch = keyed_batch([(b"k", b"0" * 200_000)], codec=1)
+    config = TopicConfig(compression_type="uncompressed", max_message_bytes=20_000)
+    assert refusal(batch, config) is ErrorCode.MESSAGE_TOO_LARGE
+    assert stored(batch, TopicConfig(max_message_bytes=20_000))
