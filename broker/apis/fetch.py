@@ -31,14 +31,24 @@ if TYPE_CHECKING:
     from broker.apis.context import Answer
     from broker.protocol.codec import Request
 
+_ISOLATION_LEVELS = (0, 1)
 _READ_COMMITTED = 1
 _NO_REPLICA = {"replica_id": -1, "replica_epoch": -1}
 _FIRST_VERSION_BY_ID = 13
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""These answers name no aborted transactions, not even to who reads what is not committed."""
 _UNKNOWN_ID = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def handle(context: ApiContext, request: Request) -> Answer | Pending:
-    """Answers when there is enough to send, or after the client's wait."""
+    """Answers when there is enough to send, or after the client's wait.
+
+    INVALID_REQUEST for an isolation level that does not exist: whoever asks for one would take what
+    is not committed for what is.
+    """
+    level = request.body["isolation_level"]
+    if level not in _ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {level} does not exist")
     now_ms = int(asyncio.get_running_loop().time() * 1000)
     turn = context.sessions.begin(_session_request(request), now_ms)
     if turn.error:
@@ -185,7 +195,9 @@ def _partition(index: int, result: FetchResult) -> dict[str, Any]:
         "records": result.records,
         "current_leader": current_leader(result.current_leader),
     }
-    if result.aborted_transactions is not None:
+    if result.error in _UNKNOWN:
+        answer["aborted_transactions"] = ()
+    elif result.aborted_transactions is not None:
         answer["aborted_transactions"] = [
             {"producer_id": producer_id, "first_offset": first_offset}
             for producer_id, first_offset in result.aborted_transactions

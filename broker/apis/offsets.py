@@ -5,58 +5,90 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.context import Pending
+from broker.replication.hosted import EARLIEST, LATEST, MAX_TIMESTAMP
 from broker.types import EpochEndOffset, OffsetLookup, OffsetResult, TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from broker.apis.context import Answer, ApiContext
     from broker.protocol.codec import Request
-    from raftctl.errors import ErrorCode, KafkaError
 
-_EARLIEST = -2
 _EARLIEST_LOCAL = -4
-"""Without tiered storage all is local."""
+_LATEST_TIERED = -5
+_KNOWN_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+"""A timestamp below 0 to the first version in which it has a meaning."""
+_NEVER = 1 << 15
+_WITHOUT_TIERS = {_EARLIEST_LOCAL: EARLIEST, _LATEST_TIERED: EARLIEST}
+"""Without tiered storage all is local. Whether the partition answers is looked up in any case."""
+_ISOLATION_LEVELS = (0, 1)
 _READ_COMMITTED = 1
 _UNKNOWN = EpochEndOffset(-1, -1)
 
 
 def handle_list_offsets(context: ApiContext, request: Request) -> Answer | Pending:
-    """The offset of the first record at or after a time, or of an end of the log."""
+    """The offset of the first record at or after a time, or of an end of the log.
+
+    INVALID_REQUEST for a partition that is named twice or an isolation level that does not exist,
+    UNSUPPORTED_VERSION for a timestamp below 0 that the version does not know.
+    """
     body = request.body
+    level = body.get("isolation_level", 0)
+    if level not in _ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {level} does not exist")
+    asked = _asked(body)
+    refused = {one: code for one, found in asked.items() if (code := _refusal(request, found))}
     lookups = [
         OffsetLookup(
-            TopicPartition(topic["name"], partition["partition_index"]),
-            partition.get("current_leader_epoch", -1),
-            _EARLIEST if partition["timestamp"] == _EARLIEST_LOCAL else partition["timestamp"],
-            body.get("isolation_level") == _READ_COMMITTED,
+            partition,
+            named[0].get("current_leader_epoch", -1),
+            _WITHOUT_TIERS.get(named[0]["timestamp"], named[0]["timestamp"]),
+            level == _READ_COMMITTED,
         )
-        for topic in body["topics"]
-        for partition in topic["partitions"]
+        for partition, named in asked.items()
+        if partition not in refused
     ]
     found = context.replicas.list_offsets(lookups, body["replica_id"])
-    if isinstance(found, list):
-        return _listed(body, found)
-    return Pending(found, lambda done: _listed(body, done))
+
+    def shape(results: list[OffsetResult]) -> Answer:
+        told = {one: OffsetResult(code) for one, code in refused.items()}
+        for lookup, result in zip(lookups, results, strict=True):
+            is_tiered = asked[lookup.partition][0]["timestamp"] == _LATEST_TIERED
+            told[lookup.partition] = OffsetResult(result.error) if is_tiered else result
+        return _listed({one: told[one] for one in asked})
+
+    return shape(found) if isinstance(found, list) else Pending(found, shape)
+
+
+def _asked(body: dict[str, Any]) -> dict[TopicPartition, list[dict[str, Any]]]:
+    """Each partition to what the request says of it, in order; more than once is one too many."""
+    asked: dict[TopicPartition, list[dict[str, Any]]] = {}
+    for topic in body["topics"]:
+        for one in topic["partitions"]:
+            asked.setdefault(TopicPartition(topic["name"], one["partition_index"]), []).append(one)
+    return asked
+
+
+def _refusal(request: Request, named: list[dict[str, Any]]) -> ErrorCode:
+    if len(named) > 1:
+        return ErrorCode.INVALID_REQUEST
+    timestamp = named[0]["timestamp"]
+    known = timestamp >= 0 or request.version >= _KNOWN_SINCE.get(timestamp, _NEVER)
+    return ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_VERSION
 
 
 def refuse_list_offsets(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The same error for each partition."""
-    count = sum(len(topic["partitions"]) for topic in request.body["topics"])
-    return _listed(request.body, [OffsetResult(error.code)] * count)
+    return _listed(dict.fromkeys(_asked(request.body), OffsetResult(error.code)))
 
 
-def _listed(body: dict[str, Any], results: list[OffsetResult]) -> Answer:
-    remaining = iter(results)
+def _listed(results: Mapping[TopicPartition, OffsetResult]) -> Answer:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for partition, result in results.items():
+        topics.setdefault(partition.topic, []).append(_offset(partition.partition, result))
     return {
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    _offset(asked["partition_index"], next(remaining))
-                    for asked in topic["partitions"]
-                ],
-            }
-            for topic in body["topics"]
-        ]
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
     }
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from broker.apis.brokers import current_leader, node_endpoints
 from broker.apis.context import ApiContext, HangUpError, Pending
 from broker.coordinator.transaction_verifier import Check
+from broker.log.compression import ZSTD
+from broker.log.record_batch import is_packed_with
 from broker.replication.transaction_guards import sender_of
 from broker.types import INTERNAL_TOPICS, AppendResult, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 _ACKS = (0, 1, -1)
 _KNOWS_ABORTABLE = 11
+_TAKES_ZSTD = 7
+"""From this version on clients can read what zstd compressed (KIP-110)."""
 _ADDS_PARTITIONS = 12
 """From this version on Produce is of transaction version 2."""
 
@@ -64,6 +68,9 @@ def _held(context: ApiContext, request: Request, entries: Sequence[Entry]) -> He
         if partition.topic in INTERNAL_TOPICS:
             text = f"only coordinators write to {partition.topic}"
             held[index] = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=text)
+        elif _is_packed_too_early(context, request, partition, batch):
+            text = f"zstd needs Produce version {_TAKES_ZSTD} or later, not {request.version}"
+            held[index] = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=text)
         elif sender is not None:
             if request.body["transactional_id"] is None:
                 text = "records of a transaction without its transactional id"
@@ -72,6 +79,15 @@ def _held(context: ApiContext, request: Request, entries: Sequence[Entry]) -> He
             if check is not None:
                 held[index] = check
     return held
+
+
+def _is_packed_too_early(
+    context: ApiContext, request: Request, partition: TopicPartition, batch: Buffer
+) -> bool:
+    if request.version >= _TAKES_ZSTD or not is_packed_with(ZSTD, batch):
+        return False
+    topic = context.metadata.image.topics.by_name(partition.topic)
+    return topic is not None and partition.partition in topic.partitions
 
 
 def _adds(request: Request) -> bool:
@@ -160,6 +176,7 @@ def _answer(context: ApiContext, body: dict[str, Any], results: list[AppendResul
                 ],
             }
             for topic in body["topic_data"]
+            if topic["partition_data"]
         ],
         "node_endpoints": node_endpoints(context, leaders),
     }

@@ -27,6 +27,8 @@ HEADER_BYTES = _HEADER.size
 PREFIX_BYTES = 12
 """Base offset and length: what stands before the bytes that the length counts."""
 CRC_COVERS_FROM = 21
+_ATTRIBUTES_AT = CRC_COVERS_FROM + 1
+"""The lower of their two bytes."""
 _LEADER_EPOCH_ENDS = _PLACE.size
 MAGIC = 2
 NO_PRODUCER = -1
@@ -39,6 +41,10 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
+
+
+class NotOneBatchError(KafkaError):
+    """No partition takes it, whatever it has: a request may bring one batch of magic 2."""
 
 
 class BatchHeader(NamedTuple):
@@ -105,6 +111,11 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader._make(_HEADER.unpack_from(data, position))
 
 
+def is_packed_with(codec: int, batch: Buffer) -> bool:
+    """Whether the header names this codec; what is no batch names none."""
+    return len(batch) >= HEADER_BYTES and batch[_ATTRIBUTES_AT] & CODEC_MASK == codec
+
+
 def crc_matches(data: Buffer, header: BatchHeader, position: int = 0) -> bool:
     """Whether the CRC32C of the batch that begins at `position` is right."""
     view = memoryview(data)
@@ -117,22 +128,23 @@ def check_produced(
     """The header of the one batch that a client may send to a partition.
 
     Only what the broker writes itself may lack a sequence number.
-    Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, or
-    UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats before magic 2.
+    Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, or INVALID_RECORD, also for the formats
+    before magic 2. One that nobody knows is no batch at all.
     """
     size = len(batch)
     if size < HEADER_BYTES:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
     header = parse_header(batch)
     if header.magic != MAGIC:
-        code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-        raise KafkaError(code, f"record format {header.magic} is not supported, only {MAGIC}")
+        is_old = 0 <= header.magic < MAGIC
+        code = ErrorCode.INVALID_RECORD if is_old else ErrorCode.CORRUPT_MESSAGE
+        raise NotOneBatchError(code, f"record format {header.magic} is not supported, only {MAGIC}")
     if size > batch_bytes_max:
         text = f"batch of {size} bytes exceeds max.message.bytes, {batch_bytes_max}"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
     claimed = header.size
     if HEADER_BYTES <= claimed < size:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
     if claimed != size or not crc_matches(batch, header):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "length or CRC32C of the batch is wrong")
     _check_fields(header)

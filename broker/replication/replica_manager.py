@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker.log.record_batch import NotOneBatchError
 from broker.replication import cold_reads
 from broker.replication.ack_flusher import AckFlusher
 from broker.replication.arrivals import CHANGES_AT_ONCE, Arrivals
@@ -64,8 +65,22 @@ if TYPE_CHECKING:
     from raftctl.plugins import BrokerContext
 
 
+_WITHOUT_LOG_START = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 _SHRUNK_A_TURN = 500
 """Of so many partitions are the replicas looked at before others have their turn."""
+
+
+def _tells_log_start(refusal: KafkaError) -> bool:
+    """Whether the answer has the log start: a producer compares it with what it last wrote, to tell
+    records that expired from records that were lost (KIP-360).
+    """
+    return refusal.code not in _WITHOUT_LOG_START and not isinstance(refusal, NotOneBatchError)
 
 
 class ReplicaManager:
@@ -337,7 +352,9 @@ class ReplicaManager:
             done = hosted.append(batch, acks, self._now_ms(), self._context.runtime.wall_ms())
         except KafkaError as error:
             hint = hosted.hint_for(error.code)
-            return AppendResult(error.code, message=error.message, current_leader=hint), -1
+            start = hosted.log.log_start_offset if _tells_log_start(error) else -1
+            text = error.message
+            return AppendResult(error.code, -1, -1, start, message=text, current_leader=hint), -1
         self._ack_flusher.request(hosted)
         start = hosted.log.log_start_offset
         result = AppendResult(ErrorCode.NONE, done.base_offset, done.log_append_time_ms, start)

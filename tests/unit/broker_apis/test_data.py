@@ -20,6 +20,7 @@ from raftctl.metadata.records import (
 from raftctl.metadata.requests import CreateTopicsRequest, NewTopic
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker_apis.asking import TOPIC_ID, ask, new_broker
+from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_replication.world import eventually
 from tests.unit.broker_server.fakes import (
     FakeBroker,
@@ -299,6 +300,13 @@ async def test_records_reach_the_log_without_a_copy(
     assert seen[0].obj is frame
 
 
+async def test_a_topic_without_partitions_is_not_in_the_answer(broker: FakeBroker) -> None:
+    request = produce_message("t", batch())
+    request["topic_data"].insert(0, {"name": "u", "partition_data": []})
+    answer = await ask(broker, 0, 9, request)
+    assert [topic["name"] for topic in answer["responses"]] == ["t"]
+
+
 async def test_produce_tells_the_new_leader(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,6 +349,19 @@ async def test_produce_refusals(
     assert broker.replicas.appended == []
 
 
+@pytest.mark.parametrize("version", SERVED[ApiKey.PRODUCE])
+async def test_zstd_is_not_taken_from_who_could_not_read_it(
+    broker: FakeBroker, version: int
+) -> None:
+    packed = make_batch([b"v"], attributes=4)
+    early = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 7 else ErrorCode.NONE
+    for topic, code in (("t", early), ("unknown", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
+        answer = await ask(broker, 0, version, produce_message(topic, packed))
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == code
+    # The fake counts the one for the unknown topic, too.
+    assert len(broker.replicas.appended) == (2 if version >= 7 else 1)
+
+
 # --- Fetch ----------------------------------------------------------------------------------------
 
 
@@ -359,11 +380,29 @@ async def test_fetch_returns_the_records_by_name_or_by_id(broker: FakeBroker, ve
     assert bytes(partition["records"]) == batch(3, b"abc")
 
 
+@pytest.mark.parametrize("version", SERVED[ApiKey.FETCH])
+@pytest.mark.parametrize("level", [-1, 2, 9])
+async def test_an_isolation_level_that_does_not_exist_reads_nothing(
+    broker: FakeBroker, version: int, level: int
+) -> None:
+    await ask(broker, 0, 9, produce_message("t", batch(3)))
+    request = fetch_message("t", isolation_level=level)
+    request["topics"][0]["topic_id"] = TOPIC_ID
+    answer = await ask(broker, 1, version, request)
+    refused = ErrorCode.INVALID_REQUEST
+    assert answer.get("error_code", refused) == refused
+    for topic in answer["responses"]:
+        assert [one["error_code"] for one in topic["partitions"]] == [refused]
+    assert broker.replicas.fetches == []
+
+
 async def test_fetch_of_an_unknown_id_leaves_the_others_alone(broker: FakeBroker) -> None:
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 9}
     topics = [{"topic_id": i, "partitions": [partition]} for i in (UUID(int=9), TOPIC_ID, None)]
     answer = await ask(broker, 1, 13, fetch_message("t", topics=topics))
     errors = [topic["partitions"][0]["error_code"] for topic in answer["responses"]]
+    aborted = [topic["partitions"][0]["aborted_transactions"] for topic in answer["responses"]]
+    assert aborted == [[], None, []]
     unknown = ErrorCode.UNKNOWN_TOPIC_ID
     assert errors == [unknown, ErrorCode.NONE, unknown]
     assert [topic["topic_id"] for topic in answer["responses"]] == [UUID(int=9), TOPIC_ID, None]
@@ -437,17 +476,67 @@ async def test_no_request_waits_longer_than_a_connection_may_be_idle(broker: Fak
 @pytest.mark.parametrize("version", SERVED[ApiKey.LIST_OFFSETS])
 async def test_list_offsets(broker: FakeBroker, version: int) -> None:
     await ask(broker, 0, 9, produce_message("t", batch(4)))
-    partitions = [
-        {"partition_index": 0, "timestamp": -1},
-        {"partition_index": 0, "timestamp": -2},
-        {"partition_index": 0, "timestamp": -4},
-        {"partition_index": 7, "timestamp": -1},
+    for timestamp, offset in ((-1, 4), (-2, 0)):
+        asked = [{"partition_index": one, "timestamp": timestamp} for one in (0, 7)]
+        found, unknown = await listed(broker, version, asked)
+        assert (found["error_code"], found["offset"]) == (0, offset)
+        assert unknown["offset"] == -1
+        assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def listed(
+    broker: FakeBroker, version: int, asked: list[dict[str, Any]], level: int = 0
+) -> list[dict[str, Any]]:
+    """What a ListOffsets of topic `t` is answered; topics without partitions stand beside it."""
+    topics = [{"name": "t", "partitions": asked}, {"name": "u", "partitions": []}]
+    request = {"replica_id": -1, "isolation_level": level, "topics": topics, "timeout_ms": 1}
+    (topic,) = (await ask(broker, 2, version, request))["topics"]
+    partitions: list[dict[str, Any]] = topic["partitions"]
+    return partitions
+
+
+@pytest.mark.req("N1")
+@pytest.mark.parametrize("version", SERVED[ApiKey.LIST_OFFSETS])
+@pytest.mark.parametrize("timestamp", [-3, -4, -5, -6, -7, -99, -(2**63)])
+async def test_a_time_that_the_version_does_not_know_is_refused(
+    broker: FakeBroker, version: int, timestamp: int
+) -> None:
+    await ask(broker, 0, 9, produce_message("t", batch(4)))
+    asked = [{"partition_index": one, "timestamp": timestamp} for one in (0, 7)]
+    found, unknown = await listed(broker, version, asked)
+    if version < {-3: 7, -4: 8, -5: 9}.get(timestamp, 100):
+        refused = (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
+        for one in (found, unknown):
+            assert (one["error_code"], one["offset"], one["timestamp"]) == refused
+        return
+    assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert found["error_code"] == ErrorCode.NONE
+    # Nothing is tiered; the earliest local record is the earliest one.
+    if timestamp != -3:
+        epoch = {-4: 0, -5: -1}[timestamp]
+        assert (found["offset"], found["timestamp"]) == ({-4: 0, -5: -1}[timestamp], -1)
+        assert found["leader_epoch"] == epoch
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.LIST_OFFSETS])
+async def test_a_partition_that_is_asked_for_twice_is_refused_once(
+    broker: FakeBroker, version: int
+) -> None:
+    await ask(broker, 0, 9, produce_message("t", batch(4)))
+    asked = [{"partition_index": one, "timestamp": -1} for one in (0, 1, 0)]
+    answers = await listed(broker, version, asked)
+    assert [(one["partition_index"], one["error_code"]) for one in answers] == [
+        (0, ErrorCode.INVALID_REQUEST),
+        (1, ErrorCode.NONE),
     ]
-    topics = [{"name": "t", "partitions": partitions}]
-    request = {"replica_id": -1, "isolation_level": 0, "topics": topics, "timeout_ms": 1}
-    answer = (await ask(broker, 2, version, request))["topics"][0]["partitions"]
-    assert [p["offset"] for p in answer] == [4, 0, 0, -1]
-    assert answer[3]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_no_offset_is_told_for_an_isolation_level_that_does_not_exist(
+    broker: FakeBroker,
+) -> None:
+    asked = [{"partition_index": 0, "timestamp": -1}]
+    (answer,) = await listed(broker, 7, asked, level=3)
+    assert (answer["error_code"], answer["offset"]) == (ErrorCode.INVALID_REQUEST, -1)
 
 
 @pytest.mark.req("R4")

@@ -33,7 +33,8 @@ def test_each_bad_batch_gets_kafkas_error() -> None:
     assert refused(good[:20]) is ErrorCode.INVALID_RECORD
     assert refused(b"") is ErrorCode.INVALID_RECORD
     assert refused(good + good) is ErrorCode.INVALID_RECORD
-    assert refused(make_batch([b"a"], magic=1)) is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert refused(make_batch([b"a"], magic=1)) is ErrorCode.INVALID_RECORD
+    assert refused(make_batch([b"a"], magic=3)) is ErrorCode.CORRUPT_MESSAGE
     assert refused(make_batch([b"a"], count=2)) is ErrorCode.INVALID_RECORD
     assert refused(make_batch([], count=0)) is ErrorCode.INVALID_RECORD
     assert refused(make_batch([b"a"], attributes=0x20)) is ErrorCode.INVALID_RECORD

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_replication.world import TOPIC_ID, Node, World, eventually
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("N3", "L2")
 PRODUCE, FETCH, LIST_OFFSETS, API_VERSIONS, END_OFFSETS = 0, 1, 2, 18, 23
+_UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 GOOD = make_batch([b"first", b"second"])
 _LAST_OFFSET_DELTA_AT, _MAGIC_AT, _LENGTH_AT = 23, 16, 8
 
@@ -38,9 +40,9 @@ def sequenced(sequence: int, count: int = 1, epoch: int = 0) -> bytes:
 BAD_BATCHES = {
     "corrupt CRC": (GOOD[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
     "corrupt header": (patched(GOOD, _LAST_OFFSET_DELTA_AT, ">i", 7), ErrorCode.CORRUPT_MESSAGE),
-    "magic 0": (patched(GOOD, _MAGIC_AT, ">b", 0), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    "magic 1": (patched(GOOD, _MAGIC_AT, ">b", 1), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    "magic 3": (patched(GOOD, _MAGIC_AT, ">b", 3), ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "magic 0": (patched(GOOD, _MAGIC_AT, ">b", 0), ErrorCode.INVALID_RECORD),
+    "magic 1": (patched(GOOD, _MAGIC_AT, ">b", 1), ErrorCode.INVALID_RECORD),
+    "magic 3": (patched(GOOD, _MAGIC_AT, ">b", 3), ErrorCode.CORRUPT_MESSAGE),
     "count above delta": (make_batch([b"a", b"b"], count=3), ErrorCode.INVALID_RECORD),
     "count below delta": (make_batch([b"a", b"b"], count=1), ErrorCode.INVALID_RECORD),
     "count negative": (make_batch([b"a"], count=-1), ErrorCode.INVALID_RECORD),
@@ -90,15 +92,23 @@ async def test_a_bad_batch_gets_its_error_and_the_log_stays(bad: str, acks: int)
     if bad in ("sequence gap", "sequence goes back"):
         batch = patched_epoch(batch)
     async with broker_with_records() as (node, client):
+        node.replicas.delete_records(0, [(TopicPartition("t", 0), 3)])
         before = files(node)
         answer = await client.ask(PRODUCE, 9, produce_message("t", batch, acks))
         (partition,) = answer["responses"][0]["partition_responses"]
         assert (ErrorCode(partition["error_code"]), partition["base_offset"]) == (error, -1)
+        assert partition["log_start_offset"] == (-1 if _says_little(bad, error) else 3)
         assert files(node) == before
         assert await lives(client)
         good = await client.ask(PRODUCE, 9, produce_message("t", GOOD, acks))
         assert good["responses"][0]["partition_responses"][0]["base_offset"] == 4
         assert node.failures == []
+
+
+def _says_little(bad: str, error: ErrorCode) -> bool:
+    """What Apache Kafka refuses before it looks at the log, or for another reason than its own."""
+    is_none = bad.startswith("magic") or bad in ("several batches", "less than a header", "empty")
+    return is_none or error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
 
 
 def patched_epoch(batch: bytes) -> bytes:
@@ -148,13 +158,13 @@ async def test_a_bad_fetch_gets_its_error_and_the_log_stays(
 
 async def test_bad_lookups_get_their_errors() -> None:
     async with broker_with_records() as (node, client):
-        for timestamp, offset in ((-(2**63), 0), (-99, 0), (2**63 - 1, -1)):
+        for timestamp, error in ((-(2**63), _UNSUPPORTED), (-99, _UNSUPPORTED), (2**63 - 1, 0)):
             asked = {"partition_index": 0, "timestamp": timestamp}
             topics = [{"name": "t", "partitions": [asked]}]
             message = {"replica_id": -1, "isolation_level": 0, "topics": topics}
             answer = await client.ask(LIST_OFFSETS, 7, message)
             (found,) = answer["topics"][0]["partitions"]
-            assert (found["error_code"], found["offset"]) == (0, offset)
+            assert (found["error_code"], found["offset"]) == (error, -1)
         for epoch in (-1, 7, -(2**31)):
             asked = {"partition": 0, "leader_epoch": epoch, "current_leader_epoch": -1}
             message = {"replica_id": -1, "topics": [{"topic": "t", "partitions": [asked]}]}
