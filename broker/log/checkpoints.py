@@ -1,7 +1,8 @@
 """The small text files beside the segments, in Apache Kafka's formats.
 
 A checkpoint is a version line, a count line and a line for each entry. All are replaced
-atomically (`raftctl.runtime.api.replace_file`), so a malformed one is damage, not a crash.
+atomically (`raftctl.runtime.api.replace_file`), so a malformed one is damage, not a crash. An empty
+one counts as none, as with Apache Kafka.
 """
 
 from __future__ import annotations
@@ -89,9 +90,9 @@ def _write(files: FileSystem, path: str, lines: Iterable[str]) -> None:
 
 
 def _read(files: FileSystem, path: str) -> list[list[str]]:
-    if not files.exists(path):
+    lines = _text(files, path).splitlines() if files.exists(path) else []
+    if not lines:
         return []
-    lines = _text(files, path).splitlines()
     if len(lines) < 2 or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
         raise _damaged(path, "version or count is wrong")
     return [line.split(" ") for line in lines[2:]]

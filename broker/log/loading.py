@@ -6,12 +6,14 @@ import asyncio
 import json
 import re
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log import checkpoints, flush_note
 from broker.log.log_directory import NO_EPOCH
 from broker.log.opening import open_log
+from broker.log.removals import NAME_MAX
 from broker.types import TopicPartition
+from raftctl.errors import KafkaError
 from raftctl.runtime.api import read_file
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _PARTITION_NAME = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _DELETED_NAME = re.compile(r".+\.[0-9a-f]{32}-delete")
-_METADATA_LOG = "__cluster_metadata"
+METADATA_LOG = "__cluster_metadata"
+"""The topic whose directory is the node's own replica of the metadata log, never a partition's."""
 _CHECKPOINTS = (
     checkpoints.RECOVERY_POINTS,
     checkpoints.LOG_STARTS,
@@ -39,12 +42,16 @@ async def load(
 ) -> list[PartitionLog]:
     """The logs of a directory, recovered; what recovery changed is told to the operator.
 
-    Raises OSError, or KafkaError(KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE) naming the damaged file.
+    Damage costs what is damaged, not the directory: records are cut for a leader to send again, a
+    checkpoint counts as none, a log whose topic id cannot be read is set aside. Raises OSError.
     """
     files, path = runtime.files, directory.path
-    found = await directory.worker.submit(partial(_look, files, path))
+    found = await directory.worker.submit(
+        partial(_look, files, path, f".{runtime.uuid().hex}-stray")
+    )
+    for why in found.damaged:
+        runtime.log.warning("checkpoint_damaged", why=why, remedy="none is needed: it is rebuilt")
     directory.cleaned = found.offsets[checkpoints.CLEANED]
-    directory.clean_epoch = found.clean_epoch
     more = [runtime.worker(f"recovery-{number}") for number in range(1, threads)]
     workers = [directory.worker, *more]
     shares = [found.partitions[number :: len(workers)] for number in range(len(workers))]
@@ -58,12 +65,27 @@ async def load(
     finally:
         for worker in more:
             worker.close()
+    unreadable = [one for one in loaded if isinstance(one, _SetAside)]
+    for one in unreadable:
+        runtime.log.error("log_set_aside", partition=str(one.partition), path=one.path, why=one.why)
+    logs = [one for one in loaded if not isinstance(one, _SetAside)]
+    # What is not here any more must not be taken for all that the broker had (KIP-966).
+    is_whole = not unreadable and all(log.recovered.lost_from is None for log in logs)
+    directory.clean_epoch = found.clean_epoch if is_whole else NO_EPOCH
     await directory.worker.submit(partial(_settle, files, path, clean=found.clean))
-    if found.rewrite and loaded:
-        runtime.log.warning("unflushed_written_again", directory=path, logs=len(loaded))
-    for log in loaded:
+    if found.rewrite and logs:
+        runtime.log.warning("unflushed_written_again", directory=path, logs=len(logs))
+    for log in logs:
         _tell(runtime, log)
-    return loaded
+    return logs
+
+
+class _SetAside(NamedTuple):
+    """A log that could not be opened: its directory has got another name."""
+
+    partition: TopicPartition
+    path: str
+    why: str
 
 
 class _Looked:
@@ -74,6 +96,8 @@ class _Looked:
         clean_epoch: int | None,
         partitions: Sequence[TopicPartition],
         offsets: Mapping[str, Offsets],
+        damaged: Sequence[str],
+        stray: str,
         *,
         flush_failed: bool,
     ) -> None:
@@ -81,16 +105,29 @@ class _Looked:
         self.clean_epoch = NO_EPOCH if clean_epoch is None else clean_epoch
         self.partitions = partitions
         self.offsets = offsets
+        self.damaged = damaged
+        """What is wrong with those checkpoints that count as none."""
+        self.stray = stray
+        """Ends the names of directories that are set aside."""
         self.rewrite = clean_epoch is None and flush_failed
         """Whether what may not be durable has to be written again."""
 
 
-def _look(files: FileSystem, path: str) -> _Looked:
+def _look(files: FileSystem, path: str, stray: str) -> _Looked:
     files.make_directories(path)
-    offsets = {name: checkpoints.read_offsets(files, f"{path}/{name}") for name in _CHECKPOINTS}
+    offsets: dict[str, Offsets] = {}
+    damaged: list[str] = []
+    for name in _CHECKPOINTS:
+        try:
+            offsets[name] = checkpoints.read_offsets(files, f"{path}/{name}")
+        except KafkaError as error:
+            # Without recovery points everything is checked; the others only spare work.
+            offsets[name] = {}
+            damaged.append(error.message)
     failed = not flush_note.stands(files, path)
     partitions = _partitions_in(files, path)
-    return _Looked(_clean_epoch(files, path), partitions, offsets, flush_failed=failed)
+    clean_epoch = _clean_epoch(files, path)
+    return _Looked(clean_epoch, partitions, offsets, damaged, stray, flush_failed=failed)
 
 
 def _clean_epoch(files: FileSystem, path: str) -> int | None:
@@ -114,7 +151,7 @@ def _partitions_in(files: FileSystem, path: str) -> list[TopicPartition]:
             files.remove_tree(f"{path}/{name}")
             continue
         match = _PARTITION_NAME.fullmatch(name)
-        if match is not None and match[1] != _METADATA_LOG:
+        if match is not None and match[1] != METADATA_LOG:
             found.append(TopicPartition(match[1], int(match[2])))
     return found
 
@@ -125,8 +162,19 @@ def _open_share(
     share: Sequence[TopicPartition],
     defaults: TopicConfig,
     found: _Looked,
-) -> list[PartitionLog]:
-    return [_open(files, path, partition, defaults, found) for partition in share]
+) -> list[PartitionLog | _SetAside]:
+    return [_open_or_set_aside(files, path, partition, defaults, found) for partition in share]
+
+
+def _open_or_set_aside(
+    files: FileSystem, path: str, partition: TopicPartition, defaults: TopicConfig, found: _Looked
+) -> PartitionLog | _SetAside:
+    try:
+        return _open(files, path, partition, defaults, found)
+    except KafkaError as error:
+        aside = f"{path}/{str(partition)[: NAME_MAX - len(found.stray)]}{found.stray}"
+        files.rename(f"{path}/{partition}", aside)
+        return _SetAside(partition, aside, error.message)
 
 
 def _open(
@@ -164,6 +212,15 @@ def _settle(files: FileSystem, path: str, *, clean: bool) -> None:
 
 def _tell(runtime: Runtime, log: PartitionLog) -> None:
     found = log.recovered
+    if found.lost_from is not None:
+        runtime.log.error(
+            "log_damaged",
+            partition=str(log.partition),
+            lost_from_offset=found.lost_from,
+            bytes_cut=found.bytes_cut,
+            directory=log.directory,
+            remedy="what was cut is fetched from the leader; a copy of it is in *.log.damaged",
+        )
     if found.bytes_cut or found.indexes_rebuilt:
         runtime.log.warning(
             "log_recovered",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.log import checkpoints, moving
 from broker.log.housekeeping import Housekeeping
-from broker.log.loading import CLEAN_SHUTDOWN, load
+from broker.log.loading import CLEAN_SHUTDOWN, METADATA_LOG, load
 from broker.log.log_directory import NO_EPOCH, LogDirectory
 from broker.log.opening import create_log
 from broker.log.settings import LogSettings
@@ -74,19 +74,40 @@ class LogManager:
     async def start(self) -> None:
         """Opens and recovers every log on disk, each directory on its workers.
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE) naming the damaged file, and
-        OSError for a directory that cannot be read: what it held is not known then, so nothing
-        may be made anew elsewhere in its place.
+        A directory that cannot be read or written is offline from the start (KIP-112): what it
+        held is not known, see `may_hold`. Raises its OSError if no other is left, or KafkaError(
+        KAFKA_STORAGE_ERROR) for a partition that is in two of them.
         """
-        paths = [directory.path for directory in self._directories]
-        settle = partial(moving.settle, self._runtime.files, paths)
-        await self._directories[0].worker.submit(settle)
-        loading = [self._load(directory) for directory in self._directories]
-        for directory, logs in zip(self._directories, await asyncio.gather(*loading), strict=True):
-            for log in logs:
-                self._adopt(directory, log)
+        files, readable = self._runtime.files, []
+        for directory in self._directories:
+            looked = await asyncio.gather(
+                directory.worker.submit(partial(_look, files, directory.path)),
+                return_exceptions=True,
+            )
+            if self._is_online(directory, looked[0]):
+                readable.append(directory)
+        paths = [directory.path for directory in readable]
+        await self._directories[0].worker.submit(partial(moving.settle, files, paths))
+        loaded = await asyncio.gather(
+            *(self._load(directory) for directory in readable), return_exceptions=True
+        )
+        for directory, logs in zip(readable, loaded, strict=True):
+            if self._is_online(directory, logs) and not isinstance(logs, BaseException):
+                for log in logs:
+                    self._adopt(directory, log)
         self._is_open = True
         self.housekeeping.start()
+
+    def _is_online(self, directory: LogDirectory, outcome: object) -> bool:
+        """Whether a directory can be used; raises the error if it was the last, or a defect."""
+        if not isinstance(outcome, BaseException):
+            return True
+        if not isinstance(outcome, OSError):
+            raise outcome
+        directory.fail(outcome)
+        if all(one.offline is not None for one in self._directories):
+            raise outcome
+        return False
 
     async def stop(self, broker_epoch: int = NO_EPOCH) -> None:
         """Makes everything durable, writes the checkpoints and the clean-shutdown marker.
@@ -159,7 +180,8 @@ class LogManager:
     ) -> PartitionLog:
         """A new log, in the directory with the fewest; its existence becomes durable soon.
 
-        KafkaError(KAFKA_STORAGE_ERROR) if no directory takes it.
+        KafkaError(KAFKA_STORAGE_ERROR) if no directory takes it, or what is there under its name
+        is not this broker's: the metadata log, or files that others have put there.
         """
         invariant(partition not in self._home, "a partition has one log")
         self.housekeeping.removals.finish(partition)
@@ -179,6 +201,9 @@ class LogManager:
             home = min(wished or online, key=lambda directory: len(directory.logs))
             try:
                 path = f"{home.path}/{partition}"
+                if partition.topic == METADATA_LOG or self._runtime.files.is_directory(path):
+                    text = f"{path} is no directory of this broker's logs: move it away"
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
                 return home, create_log(self._runtime.files, path, partition, config)
             except OSError as error:
                 problem = error
@@ -298,6 +323,12 @@ class LogManager:
             await directory.worker.submit(closing)
         except OSError as error:
             directory.fail(error)
+
+
+def _look(files: FileSystem, path: str) -> None:
+    """Raises OSError unless the directory can be made and read."""
+    files.make_directories(path)
+    files.names(path)
 
 
 def _close(

@@ -25,3 +25,5 @@ class Recovered:
     indexes_rebuilt: int = 0
     batches_noted: int = 0
     """Batches whose headers were read because no snapshot of the producers covers them."""
+    lost_from: int | None = None
+    """The offset from which on records that had been durable are damaged or gone; None if none."""

@@ -44,6 +44,8 @@ _LOOKUP_BYTES = 1 << 20
 """The index interval and the largest usual batch."""
 _WARM_BYTES_MAX = 16 << 20
 _RELATIVE_OFFSET_MAX = 2**31 - 1
+DAMAGED = ".damaged"
+"""Ends the name of a copy of batches of which recovery had to cut what had been durable."""
 NO_TIMESTAMP = -1
 OFFSET_MAX = 2**63 - 1
 
@@ -369,28 +371,38 @@ class Segment:
     def recover(self, durable_below: int = 0, *, rewrite: bool = False) -> int:
         """Checks every batch, cuts from the first bad one, rebuilds the indexes; blocks.
 
-        Returns how many bytes were cut. Batches below `durable_below`, an offset, are not read
-        but for their headers; raises KafkaError(CORRUPT_MESSAGE) where these are damaged, since
-        a flushed batch is never cut. `rewrite`: the others are written again, as they were checked,
-        so that the next sync has them to write.
+        Returns how many bytes were cut. What is cut of batches below `durable_below`, an offset,
+        is damage and not a torn tail: the file as it was stays beside, see `DAMAGED`. `rewrite`:
+        the others are written again, as they were checked, so that the next sync has them to write.
         """
-        end = self._reindex(self._recovered(durable_below, rewrite=rewrite), durable_below)
+        end = self._reindex(self._valid_batches(durable_below if rewrite else None), strict=False)
         cut = self.size - end
         if cut and self.next_offset < durable_below:
-            raise self._damaged(end, "the batch is not whole")
+            self._set_aside()
         if cut or rewrite:
             self._log.truncate(end)
             self.size = end
         return cut
 
+    def _set_aside(self) -> None:
+        """Copies the batches' file: its good part stays in the log, the rest may be of use."""
+        copy = self._files.open(self.name + DAMAGED, create=True)
+        try:
+            copy.truncate(0)
+            for position in range(0, self.size, _RECOVERY_BYTES):
+                copy.append([self._log.read_at(position, _RECOVERY_BYTES)])
+            copy.sync()
+        finally:
+            copy.close()
+
     def rebuild_indexes(self) -> None:
         """Makes the indexes anew from batches that are known to be durable; blocks.
 
-        Raises KafkaError(CORRUPT_MESSAGE) if they are damaged: a flushed batch is never cut.
+        Raises KafkaError(CORRUPT_MESSAGE) if they are damaged.
         """
-        self._reindex(self.batches(), OFFSET_MAX)
+        self._reindex(self.batches(), strict=True)
 
-    def _reindex(self, batches: Iterator[BatchAt], durable_below: int) -> int:
+    def _reindex(self, batches: Iterator[BatchAt], *, strict: bool) -> int:
         self._offsets.clear()
         self._times.clear()
         self._forget_marks()
@@ -398,7 +410,7 @@ class Segment:
         for at in batches:
             offset = at.header.base_offset
             if not self.next_offset <= offset <= self.base_offset + _RELATIVE_OFFSET_MAX:
-                if self.next_offset < durable_below:
+                if strict:
                     raise self._damaged(at.position, f"offset {offset} cannot be here")
                 break
             self._note(at.header, at.position)
@@ -406,19 +418,8 @@ class Segment:
         self.seal()
         return end
 
-    def _recovered(self, durable_below: int, *, rewrite: bool) -> Iterator[BatchAt]:
-        position, next_offset = 0, self.base_offset
-        headers = self.batches()
-        while next_offset < durable_below:
-            at = next(headers, None)
-            if at is None or at.header.next_offset > durable_below:
-                break
-            yield at
-            position, next_offset = at.position + at.header.size, at.header.next_offset
-        yield from self._valid_batches(position, rewrite=rewrite)
-
-    def _valid_batches(self, position: int, *, rewrite: bool) -> Iterator[BatchAt]:
-        start, chunk = position, b""
+    def _valid_batches(self, rewrite_from: int | None) -> Iterator[BatchAt]:
+        position, start, chunk = 0, 0, b""
         while position + HEADER_BYTES <= self.size:
             if position + HEADER_BYTES > start + len(chunk):
                 start, chunk = position, self._log.read_at(position, _RECOVERY_BYTES)
@@ -430,7 +431,7 @@ class Segment:
                 start, chunk = position, self._log.read_at(position, size)
             if not crc_matches(chunk, header, position - start):
                 return
-            if rewrite:
+            if rewrite_from is not None and header.next_offset > rewrite_from:
                 # These very bytes: the cache may have let go of them since they were read.
                 begin = position - start
                 self._log.write_at(position, memoryview(chunk)[begin : begin + header.size])
@@ -453,10 +454,7 @@ class Segment:
             self.next_offset = at.header.next_offset
 
     def _damaged(self, position: int, why: str) -> KafkaError:
-        text = (
-            f"{self.name} is damaged at byte {position}: {why}; it was on disk already, so nothing "
-            "is cut: restore the file, or remove the partition's directory to copy another replica"
-        )
+        text = f"{self.name} is damaged at byte {position}: {why}"
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
 
     # --- bookkeeping ----------------------------------------------------------------------------

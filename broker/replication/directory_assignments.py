@@ -64,9 +64,9 @@ class DirectoryAssignments:
             self._arrived.set()
 
     def _directory_of(self, partition: TopicPartition) -> UUID:
-        ids = self._context.directory_ids
         path = self._logs.directory_of(partition)
-        return ids[path] if len(ids) > 1 and path is not None else UNASSIGNED
+        has_one = len(self._context.config.log_dirs) == 1
+        return UNASSIGNED if has_one or path is None else self._context.directory_ids[path]
 
     def forget(self, partition: TopicPartition) -> None:
         """It is known, or there is no such replica any more."""

@@ -51,6 +51,7 @@ from raftctl.metadata.image import (
     MetadataImage,
     PartitionImage,
 )
+from raftctl.metadata.records import UNASSIGNED
 from raftctl.metadata.topic_config import TopicConfig, topic_config, topic_defaults
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class ReplicaManager:
         self._image = EMPTY_IMAGE
         self._topic_defaults = topic_defaults(context.config)
         self._hosted: dict[TopicPartition, HostedPartition] = {}
+        self._refused: set[TopicPartition] = set()
+        """Replicas that are to be here and cannot: their logs are out of reach."""
         self._produces: Purgatory[list[AppendResult]] = Purgatory(self._loop)
         self._fetches: Purgatory[list[FetchResult]] = Purgatory(self._loop)
         self._background = Background(context.fail)
@@ -205,10 +208,14 @@ class ReplicaManager:
             self._changed.add(partition, topic_id, image)
 
     def _take(self, partition: TopicPartition, topic_id: UUID, image: PartitionImage) -> None:
+        hosted = self._hosted.get(partition)
+        if hosted is None and self._is_out_of_reach(partition, image):
+            return
         try:
             hosted = self._host(partition, topic_id)
         except KafkaError as error:
-            self._context.fail(error)
+            # Of one partition only: where no directory is left the node has been told to end.
+            self._refuse(partition, error.message)
             return
         self._places.check(hosted, self._image)
         if hosted.log.offline is not None:
@@ -218,6 +225,28 @@ class ReplicaManager:
         else:
             self._follow(hosted, image)
         self._wake(partition)
+
+    def _is_out_of_reach(self, partition: TopicPartition, image: PartitionImage) -> bool:
+        """Whether the replica's log may be in a directory that has been offline since the start.
+
+        Nothing is made anew elsewhere in its place then: an empty log must not pass for it. A
+        replica that is in no directory yet is out of reach only if it counts as in sync.
+        """
+        offline = self._logs.offline_directories
+        if not offline or self._logs.get(partition) is not None:
+            return False
+        directory_id = image.directory_of(self._broker_id)
+        ids = self._context.directory_ids
+        online = {ids[path] for path in ids if path not in offline}
+        is_placed = directory_id != UNASSIGNED
+        if directory_id not in online if is_placed else self._broker_id in image.isr:
+            self._refuse(partition, f"its log may be in {', '.join(offline)}, which is offline")
+            return True
+        return False
+
+    def _refuse(self, partition: TopicPartition, why: str) -> None:
+        self._context.runtime.log.error("replica_offline", partition=str(partition), why=why)
+        self._refused.add(partition)
 
     def _lead(self, hosted: HostedPartition, image: PartitionImage) -> None:
         end = hosted.log.log_end_offset
@@ -247,6 +276,7 @@ class ReplicaManager:
             may_join=self._neighbours.may_join,
         )
         rules.min_insync_replicas = log.config.min_insync_replicas
+        self._refused.discard(partition)
         hosted = self._hosted[partition] = HostedPartition(partition, topic_id, rules, log)
         return hosted
 
@@ -267,6 +297,7 @@ class ReplicaManager:
         """The partition is deleted or has moved away: forgets it and removes its log."""
         self._arrivals.forget(partition, topic_id)
         self._changed.forget(partition, topic_id)
+        self._refused.discard(partition)
         log = self._logs.get(partition)
         if log is None or log.topic_id != topic_id:
             return
@@ -454,7 +485,9 @@ class ReplicaManager:
         return await self._logs.describe()
 
     def _absence(self, partition: TopicPartition) -> ErrorCode:
-        """Why a partition is not here: somebody else's, or nobody's."""
+        """Why a partition is not here: its log cannot be used, or it is another's, or nobody's."""
+        if partition in self._refused:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if self._image.topics.partition(*partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -129,7 +129,7 @@ def _voter_of_file(path: str) -> Voter:
 
     config = read_config_file(path)
     properties = load_directories(RealFileSystem(), config.directories, config.node_id)
-    return voter_of(config, properties[0].directory_id)
+    return voter_of(config, properties[config.metadata_directory].directory_id)
 
 
 def _one_voter(text: str) -> Voter:

@@ -100,7 +100,7 @@ class BrokerLifecycle:
     def has_session(self) -> bool:
         """Whether this broker has seen all that befell it while it was fenced, and is not.
 
-        While it says so no controller may have fenced the broker (`decisions/0015-leases.md`).
+        While it says so no controller may have fenced the broker (`decisions/0016-leases.md`).
         """
         lasts = lease_time(asyncio.get_running_loop()) < self._session_ends_s
         return lasts and self._loader.image.offset >= self._session_offset

@@ -356,7 +356,7 @@ class Node:
         lifecycle = BrokerLifecycle(
             config=config,
             cluster_id=replica.cluster_id,
-            log_directories=replica.log_directory_ids,
+            log_directories=tuple(replica.log_directory_ids.values()),
             controller=controller,
             loader=loader,
             runtime=self._runtime,
@@ -371,7 +371,7 @@ class Node:
                 broker_epoch=lambda: lifecycle.broker_epoch,
                 active_controller_id=lambda: driver.leader_id,
                 fail=self._fail,
-                directory_ids=dict(zip(config.log_dirs, replica.log_directory_ids, strict=True)),
+                directory_ids=replica.log_directory_ids,
                 directory_failed=lifecycle.directory_failed,
                 stopped_cleanly=lifecycle.stopped_cleanly,
                 has_session=lifecycle.has_session,

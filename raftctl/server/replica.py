@@ -38,7 +38,8 @@ class Replica:
 
     cluster_id: str
     local: ReplicaKey
-    log_directory_ids: tuple[UUID, ...]
+    log_directory_ids: dict[str, UUID]
+    """By path; without those that could not be read."""
     log: RecordLog
     snapshots: SnapshotStore
     snapshot_id: OffsetAndEpoch | None
@@ -72,7 +73,7 @@ def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
     properties = load_directories(files, config.directories, config.node_id)
     locks: list[DirectoryLock] = []
     try:
-        locks.extend(files.lock_directory(path) for path in config.directories)
+        locks.extend(files.lock_directory(path) for path in properties)
         directory = f"{config.metadata_directory}/{METADATA_LOG_NAME}"
         snapshots = SnapshotStore(files, directory)
         states = QuorumStateStore(files, directory)
@@ -90,14 +91,14 @@ def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
         for lock in locks:
             lock.release()
         raise
-    local = ReplicaKey(NodeId(config.node_id), properties[0].directory_id)
-    directory_ids = {
-        path: one.directory_id for path, one in zip(config.directories, properties, strict=True)
-    }
+    own = properties[config.metadata_directory]
+    local = ReplicaKey(NodeId(config.node_id), own.directory_id)
     return Replica(
-        cluster_id=properties[0].cluster_id,
+        cluster_id=own.cluster_id,
         local=local,
-        log_directory_ids=tuple(directory_ids[path] for path in config.log_dirs),
+        log_directory_ids={
+            path: properties[path].directory_id for path in config.log_dirs if path in properties
+        },
         log=log,
         snapshots=snapshots,
         snapshot_id=snapshot_id,

@@ -77,21 +77,27 @@ class MetaProperties:
 
 def load_directories(
     files: FileSystem, directories: Sequence[str], node_id: int
-) -> tuple[MetaProperties, ...]:
+) -> dict[str, MetaProperties]:
     """Reads every log directory of a node, all of which must be its own and of one cluster.
 
-    Raises ConfigError for the first that is not formatted or belongs elsewhere.
+    The metadata log's comes first. Another that the disk does not let be read is left out: its
+    partitions are offline, and the node serves the rest (KIP-858). Raises ConfigError for the first
+    that is not formatted or belongs elsewhere, and OSError for the metadata log's.
     """
-    found: list[MetaProperties] = []
+    found: dict[str, MetaProperties] = {}
     for directory in directories:
-        properties = MetaProperties.load(files, directory)
+        try:
+            properties = MetaProperties.load(files, directory)
+        except OSError:
+            if not found:
+                raise
+            continue
         if properties is None:
             raise ConfigError(f"log.dirs: {directory} is not formatted; run raftctl storage format")
-        properties.check(
-            directory, node_id=node_id, cluster_id=found[0].cluster_id if found else None
-        )
-        found.append(properties)
-    return tuple(found)
+        cluster_id = next((one.cluster_id for one in found.values()), None)
+        properties.check(directory, node_id=node_id, cluster_id=cluster_id)
+        found[directory] = properties
+    return found
 
 
 def _parse(text: str) -> dict[str, str]:

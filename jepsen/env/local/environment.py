@@ -289,7 +289,7 @@ class LocalEnvironment:
         """As its configuration and its disk say."""
         config = read_config_file(str(self._properties(node)))
         found = load_directories(RealFileSystem(), config.directories, config.node_id)
-        return voter_of(config, found[0].directory_id)
+        return voter_of(config, found[config.metadata_directory].directory_id)
 
     async def _change_voters(self, request: ChangeVotersRequest) -> bool:
         layout = self._cluster.layout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -12,13 +13,14 @@ from broker.log.log_manager import LogManager
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import TopicConfig
-from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
+from tests.unit.broker_log.fake_files import FakeFile, FakeFiles, FakeRuntime
 from tests.unit.broker_log.logs import fill, read
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from broker.log.partition_log import PartitionLog
+    from raftctl.runtime.api import Buffer
 
 FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
 CONFIG = TopicConfig(segment_bytes=1_000, retention_ms=1)
@@ -153,14 +155,62 @@ async def test_without_any_directory_the_node_ends() -> None:
 
 
 @pytest.mark.req("C14")
-async def test_a_directory_that_cannot_be_read_at_the_start_stops_it() -> None:
+async def test_a_directory_that_cannot_be_read_at_the_start_is_offline_alone() -> None:
+    world = World()
+    first, _ = await world.start()
+    home = first.directory.rpartition("/")[0]
+    await world.manager.stop(broker_epoch=7)
+    failures, reported = list[BaseException](), list[str]()
+    world.files.broken_under = f"{home}/t-0"
+    manager = LogManager(FakeRuntime(world.files), ["/d1", "/d2"], CONFIG, failures.append)
+    manager.directory_failed = lambda path, _gone: reported.append(path)
+    await manager.start()
+    assert (manager.offline_directories, reported, failures) == ([home], [home], [])
+    assert manager.partitions == [SECOND], "the others are served"
+    assert manager.clean_epoch == -1, "what the directory held is not here"
+    await manager.stop(broker_epoch=8)
+    world.files.broken_under = "/d"
+    manager = LogManager(FakeRuntime(world.files), ["/d1", "/d2"], CONFIG, failures.append)
+    with pytest.raises(OSError, match="/d"):
+        await manager.start()
+
+
+async def test_a_directory_that_is_full_at_the_start_is_offline_alone() -> None:
     world = World()
     await world.start()
-    await world.manager.stop()
-    again = World()
-    again.files = world.files
-    world.files.broken_under = "/d1/t-0"
-    runtime = FakeRuntime(world.files)
-    manager = LogManager(runtime, ["/d1", "/d2"], CONFIG, again.failures.append)
-    with pytest.raises(OSError, match="/d1/t-0"):
+    failures, reported = list[BaseException](), list[str]()
+    manager = LogManager(FakeRuntime(world.files), ["/d1", "/d2"], CONFIG, failures.append)
+    manager.directory_failed = lambda path, _gone: reported.append(path)
+    write = FakeFile.append
+
+    def refuse(file: FakeFile, buffers: Sequence[Buffer]) -> None:
+        if file.path.startswith("/d1/"):
+            raise OSError(errno.ENOSPC, "No space left on device", file.path)
+        write(file, buffers)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeFile, "append", refuse)
+        world.files.remove("/d1/t-0/00000000000000000000.timeindex")
         await manager.start()
+    assert (manager.offline_directories, reported, failures) == (["/d1"], ["/d1"], [])
+    await manager.stop()
+
+
+@pytest.mark.parametrize("topic", ["__cluster_metadata", "t"])
+async def test_no_log_is_made_in_a_directory_that_is_not_its_own(topic: str) -> None:
+    files = FakeFiles()
+    manager = LogManager(FakeRuntime(files), ["/d1"], CONFIG, lambda _error: None)
+    await manager.start()
+    foreign = TopicPartition(topic, 0)
+    if topic == "t":
+        files.make_directories("/d1/t-0")
+        files.open("/d1/t-0/00000000000000000000.log", create=True).append([b"not a log of ours"])
+    with pytest.raises(KafkaError, match=f"/d1/{topic}-0 is no directory of this broker's logs"):
+        manager.create(foreign, UUID(int=1), CONFIG)
+    assert manager.offline_directories == []
+    if topic == "t":
+        kept = files.nodes["/d1/t-0/00000000000000000000.log"].data
+        assert bytes(kept) == b"not a log of ours"
+    manager.delete(foreign)
+    await manager.stop()
+    assert files.is_directory("/d1/t-0") is (topic == "t")

@@ -16,7 +16,6 @@ from broker.log.log_manager import LogManager
 from broker.log.removals import AT_ONCE
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition
-from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import TopicConfig
 from raftctl.runtime.api import replace_file
 from tests.unit.broker_log.batches import make_batch
@@ -165,12 +164,47 @@ async def test_a_start_that_finds_damage_is_no_clean_shutdown() -> None:
     await flush_all(manager)
     await manager.housekeeping.checkpoint()
     files.nodes["/d1/a-0/00000000000000000000.log"].data[70] ^= 1
-    for _ in range(2):
-        manager = LogManager(FakeRuntime(files), ["/d1"], TopicConfig(), never)
-        with pytest.raises(KafkaError, match="is damaged at byte 69"):
-            await manager.start()
-        await manager.stop()
-    assert not files.exists(f"/d1/{CLEAN_SHUTDOWN}")
+    manager = await started(files)
+    found = manager.get(A)
+    assert found is not None
+    assert (found.log_end_offset, found.recovered.lost_from, found.high_watermark) == (1, 1, 1)
+    assert manager.clean_epoch == -1
+    await manager.stop(broker_epoch=7)
+
+
+@pytest.mark.req("L4")
+async def test_a_log_that_was_closed_cleanly_and_then_damaged_costs_the_clean_shutdown() -> None:
+    files = FakeFiles()
+    manager = await started(files, "/d1", "/d2")
+    for partition in (A, B):
+        log = manager.create(partition, TOPIC_ID, TopicConfig())
+        append(manager, partition, 5)
+        log.high_watermark = 5
+    await manager.stop(broker_epoch=7)
+    files.nodes["/d1/a-0/00000000000000000000.log"].data[16] = 9
+    manager = await started(files, "/d1", "/d2")
+    assert manager.clean_epoch == -1, "the controller must not think that all is there"
+    assert [log.log_end_offset for log in map(manager.get, (A, B)) if log] == [0, 5]
+    await manager.stop(broker_epoch=8)
+    assert (await started(files, "/d1", "/d2")).clean_epoch == 8
+
+
+@pytest.mark.req("L4")
+async def test_a_log_whose_topic_id_cannot_be_read_is_set_aside_and_told() -> None:
+    files = FakeFiles()
+    manager = await started(files)
+    for partition in (A, B):
+        manager.create(partition, TOPIC_ID, TopicConfig())
+        append(manager, partition, 3)
+    await manager.stop(broker_epoch=7)
+    files.nodes["/d1/a-0/partition.metadata"].data[:] = b""
+    manager = await started(files)
+    assert manager.partitions == [B]
+    assert manager.clean_epoch == -1
+    (aside,) = [name for name in files.names("/d1") if name.endswith("-stray")]
+    assert "00000000000000000000.log" in files.names(f"/d1/{aside}")
+    manager.create(A, TOPIC_ID, TopicConfig())
+    await manager.stop()
 
 
 @pytest.mark.req("L4", "P1")
@@ -370,18 +404,31 @@ async def test_a_truncation_is_made_durable() -> None:
     await manager.stop()
 
 
-async def test_a_damaged_checkpoint_stops_the_start_and_is_named() -> None:
+@pytest.mark.req("L4")
+@pytest.mark.parametrize("name", ["recovery-point", "replication", "log-start", "cleaner"])
+@pytest.mark.parametrize(
+    "damage", [b"", b"1\n0\n", b"0\n2\na 0 4\n", b"0\n1\na 0\n", b"0\n1\na 0 x\n", b"\xff"]
+)
+async def test_a_damaged_checkpoint_counts_as_none(name: str, damage: bytes) -> None:
     files = FakeFiles()
-    await (await started(files)).stop()
-    for damage in (b"1\n0\n", b"0\n2\na 0 4\n", b"0\n1\na 0\n", b"0\n1\na 0 x\n", b"\xff"):
-        manager = await started(FakeFiles())
-        await manager.stop()
-        files = FakeFiles()
-        files.make_directories("/d1/a-0")
-        files.open("/d1/replication-offset-checkpoint", create=True).append([damage])
-        with pytest.raises(KafkaError, match="/d1/replication-offset-checkpoint is dam") as raised:
-            await started(files)
-        assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    manager = await started(files)
+    log = manager.create(A, TOPIC_ID, TopicConfig())
+    append(manager, A, 4)
+    log.high_watermark = 4
+    await flush_all(manager)
+    await manager.housekeeping.checkpoint()
+    replace_file(files, f"/d1/{name}-offset-checkpoint", damage)
+    runtime = FakeRuntime(files)
+    manager = LogManager(runtime, ["/d1"], TopicConfig(), never)
+    await manager.start()
+    found = manager.get(A)
+    assert found is not None
+    assert (found.log_start_offset, found.log_end_offset) == (0, 4)
+    assert found.high_watermark == (0 if name == "replication" else 4)
+    assert found.recovered.lost_from is None
+    told = [event for event in runtime.events if "checkpoint_damaged" in str(event)]
+    assert len(told) == (damage != b"")
+    await manager.stop()
 
 
 async def test_a_disk_that_fails_ends_the_node() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.log import results
 from broker.log.record_batch import BatchHeader, parse_header, placed
-from raftctl.errors import KafkaError
+from broker.log.segment import DAMAGED
 from raftctl.metadata.topic_config import TopicConfig
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.fake_files import FakeFiles
@@ -125,29 +125,63 @@ def test_no_snapshot_outlives_a_truncation() -> None:
 
 
 @pytest.mark.req("L4")
-def test_within_a_segment_what_was_flushed_is_never_cut() -> None:
+@pytest.mark.parametrize("at", [0, 3, 8, 16, 23, 60, 75])
+@pytest.mark.parametrize("point", [6, 20])
+def test_damage_within_the_segment_of_the_recovery_point_is_cut(at: int, point: int) -> None:
     files = FakeFiles()
     log = new_log(files, TopicConfig())
     fill(log, 20)
-    data = files.nodes[f"{DIRECTORY}/{0:020d}.log"].data
+    path = f"{DIRECTORY}/{0:020d}.log"
     position = sum(header.size for header in headers(log)[:5])
-    data[position + 16] = 9
-    with pytest.raises(KafkaError, match=r"is damaged at byte"):
-        reopen(files, recovery_point=20, config=TopicConfig())
-    # The same damage where nothing was flushed is a torn tail.
-    assert reopen(files, recovery_point=6, config=TopicConfig()).log_end_offset == 10
+    files.nodes[path].data[position + at] ^= 0x41
+    damaged = bytes(files.nodes[path].data)
+    reopened = reopen(files, recovery_point=point, config=TopicConfig())
+    assert reopened.log_end_offset == 10
+    assert read(reopened, 0) == [0, 2, 4, 6, 8]
+    if point == 6:
+        assert reopened.recovered.lost_from is None, "a torn tail"
+        assert not files.exists(path + DAMAGED)
+    else:
+        assert reopened.recovered.lost_from == 10
+        assert bytes(files.nodes[path + DAMAGED].data) == damaged, "nothing is lost for good"
+    fill(reopened, 1)
+    assert read(reopened, 8) == [8, 10]
 
 
 @pytest.mark.req("L4")
-@pytest.mark.parametrize("at", [0, 3, 8, 23])
-def test_damaged_offsets_in_what_was_flushed_are_an_error(at: int) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_damage_in_what_was_trusted_has_the_whole_log_checked(clean: bool) -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    fill(log, 30)
+    close_cleanly(log)
+    bases = log._bases
+    path = f"{DIRECTORY}/{bases[1]:020d}"
+    files.nodes[path + ".log"].data[16] = 9
+    files.remove(path + ".index")
+    later = bytes(files.nodes[f"{DIRECTORY}/{bases[2]:020d}.log"].data)
+    reopened = reopen(files, log.recovery_point, clean=clean)
+    assert reopened.log_end_offset == reopened.recovered.lost_from == bases[1]
+    assert read(reopened, 0) == list(range(0, bases[1], 2))
+    assert bytes(files.nodes[f"{DIRECTORY}/{bases[2]:020d}.log{DAMAGED}"].data) == later
+    fill(reopened, 3)
+    reopened.close()
+    again = reopen(files, 0)
+    assert again.recovered.lost_from is None
+    assert again.log_end_offset == bases[1] + 6
+
+
+@pytest.mark.req("L4")
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_flushed_file_that_became_shorter_is_told(clean: bool) -> None:
     files = FakeFiles()
     log = new_log(files, TopicConfig())
     fill(log, 20)
-    position = sum(header.size for header in headers(log)[:5])
-    files.nodes[f"{DIRECTORY}/{0:020d}.log"].data[position + at] ^= 0x41
-    with pytest.raises(KafkaError, match=r"is damaged at byte"):
-        reopen(files, recovery_point=20, config=TopicConfig())
+    sizes = [header.size for header in headers(log)]
+    close_cleanly(log)
+    del files.nodes[f"{DIRECTORY}/{0:020d}.log"].data[sum(sizes[:10]) :]
+    reopened = reopen(files, 40, clean=clean, config=TopicConfig())
+    assert (reopened.log_end_offset, reopened.recovered.lost_from) == (20, 20)
 
 
 @pytest.mark.req("L4")
@@ -199,21 +233,6 @@ def test_from_a_corrupt_batch_on_everything_unflushed_is_cut() -> None:
     reopened = reopen(files, recovery_point=base)
     assert base <= reopened.log_end_offset < log._bases[2]
     assert reopened._bases == log._bases[:2]
-
-
-@pytest.mark.req("L4")
-def test_damage_in_what_was_flushed_is_an_error_and_nothing_is_cut() -> None:
-    files = FakeFiles()
-    log = new_log(files)
-    fill(log, 30)
-    close_cleanly(log)
-    path = f"{DIRECTORY}/{0:020d}"
-    files.nodes[path + ".log"].data[16] = 9
-    files.remove(path + ".index")
-    size = len(files.nodes[path + ".log"].data)
-    with pytest.raises(KafkaError, match=r"00000000000000000000\.log is damaged at byte 0"):
-        reopen(files, log.recovery_point, clean=True)
-    assert len(files.nodes[path + ".log"].data) == size
 
 
 @pytest.mark.req("L4", "T1")

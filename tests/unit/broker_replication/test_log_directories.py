@@ -252,3 +252,47 @@ async def test_clients_move_replicas() -> None:
                     (0, ErrorCode.LOG_DIR_NOT_FOUND),
                 ]
                 await eventually(partial(is_in, node, path))
+
+
+async def test_what_is_in_a_directory_that_is_offline_from_the_start_is_not_made_anew() -> None:
+    async with World(2, log_dirs=TWO) as world:
+        enable(world)
+        world.create_topic(partitions=2)
+        await placed(world)
+        node = world.nodes[1]
+        await node.kill()
+        node.files.broken_under = "/d1"
+        await node.start()
+        await eventually(lambda: node.failed_directories == [directory_id(1, "/d1")])
+        assert P0 not in node.replicas.hosted
+        assert P1 in node.replicas.hosted
+        assert fetch_now(node, wanted(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not node.files.exists("/d2/t-0"), "an empty log must not pass for it"
+        assert node.failures == []
+
+
+async def test_a_replica_whose_place_nobody_knows_is_made_anew_only_if_it_is_not_in_sync() -> None:
+    async with World(2, log_dirs=TWO) as world:
+        enable(world, 2)  # Places are not told below that level.
+        world.create_topic()
+        await eventually(lambda: P0 in world.nodes[1].replicas.hosted)
+        node = world.nodes[1]
+        home = node.hosted().log.directory.rpartition("/")[0]
+        await node.kill()
+        node.files.broken_under = home
+        await node.start()
+        assert P0 not in node.replicas.hosted, "it is in sync, with what it had"
+        world.elect(2, isr=(2,))
+        await eventually(lambda: P0 in node.replicas.hosted)
+
+
+async def test_a_foreign_directory_costs_its_partition_and_not_the_broker() -> None:
+    async with World(1) as world:
+        node = world.nodes[1]
+        (home,) = node.config.log_dirs
+        node.files.make_directories(f"{home}/t-0")
+        world.create_topic(partitions=2)
+        await eventually(lambda: P1 in node.replicas.hosted)
+        assert P0 not in node.replicas.hosted
+        assert fetch_now(node, wanted(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert node.failures == []

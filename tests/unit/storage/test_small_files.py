@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from random import Random
 from uuid import UUID
@@ -16,7 +17,7 @@ from raftctl.raft.messages import Epoch, NodeId, ReplicaKey
 from raftctl.runtime.api import read_file, replace_file
 from raftctl.storage.meta_properties import MetaProperties, load_directories
 from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
-from tests.fakes.disk import Crash, FakeDisk
+from tests.fakes.disk import Crash, FakeDisk, FakeFile
 
 DIRECTORY_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 numbers = st.integers(0, 2**31 - 1)
@@ -111,10 +112,31 @@ def test_directories_must_be_formatted_and_of_one_node_and_cluster() -> None:
     disk = FakeDisk()
     for directory, cluster_id, node_id in (("/a", "c", 1), ("/b", "c", 1), ("/d", "other", 1)):
         MetaProperties(cluster_id, node_id, DIRECTORY_ID).save(disk, directory)
-    assert [found.cluster_id for found in load_directories(disk, ["/a", "/b"], 1)] == ["c", "c"]
+    assert {p: one.cluster_id for p, one in load_directories(disk, ["/a", "/b"], 1).items()} == {
+        "/a": "c",
+        "/b": "c",
+    }
     with pytest.raises(ConfigError, match="/x is not formatted; run raftctl storage format"):
         load_directories(disk, ["/a", "/x"], 1)
     with pytest.raises(ConfigError, match=r"node.id: /a belongs to node 1, not 2"):
         load_directories(disk, ["/a"], 2)
     with pytest.raises(ConfigError, match="/d belongs to cluster other, not c"):
         load_directories(disk, ["/a", "/d"], 1)
+
+
+def test_a_directory_that_cannot_be_read_is_left_out_unless_the_metadata_log_is_there() -> None:
+    class Dying(FakeDisk):
+        def open(self, path: str, *, create: bool = False) -> FakeFile:
+            if path.startswith(self.dead):
+                raise OSError(errno.EIO, "Input/output error", path)
+            return super().open(path, create=create)
+
+        dead = "/nowhere"
+
+    disk = Dying()
+    for directory in ("/a", "/b"):
+        MetaProperties("c", 1, DIRECTORY_ID).save(disk, directory)
+    disk.dead = "/b"
+    assert list(load_directories(disk, ["/a", "/b"], 1)) == ["/a"]
+    with pytest.raises(OSError, match="/b"):
+        load_directories(disk, ["/b", "/a"], 1)
