@@ -30,7 +30,7 @@ class MemoryBroker:
     """Partitions that last as long as the process; see `raftctl.plugins.Broker`."""
 
     def __init__(self, context: BrokerContext) -> None:
-        files = MemoryFiles(context.config.broker_memory_max_bytes, REMEDY)
+        files = MemoryFiles(context.config.broker_memory_max_bytes, REMEDY, context.runtime.wall_ms)
         runtime = MemoryRuntime(context.runtime, files)
         self._broker = KafkaBroker(replace(context, runtime=runtime, fail=self._fail))
         self._fail_node = context.fail

@@ -105,7 +105,9 @@ class _Node:
     """One node without its controller. Incarnations of its broker follow each other."""
 
     def __init__(self, plugin: MakeBroker, node_id: int, port: int, runtime: RealRuntime) -> None:
-        self.files = MemoryFiles(FILES_BYTES_MAX, "the broker writes more than a check needs")
+        self.files = MemoryFiles(
+            FILES_BYTES_MAX, "the broker writes more than a check needs", runtime.wall_ms
+        )
         self.directory = f"{DIRECTORY}-{runtime.uuid()}"
         self.failures: list[BaseException] = []
         self._plugin = plugin

@@ -178,7 +178,10 @@ class LogCleaner:
                 log = directory.logs[partition]
                 if _COMPACT not in log.config.cleanup_policy or partition in directory.leaving:
                     continue
-                dirt = self._dirt(directory, log, now_ms)
+                try:
+                    dirt = self._dirt(directory, log, now_ms)
+                except KafkaError:
+                    continue  # The log has taken its directory offline.
                 due = dirt.overdue or dirt.ratio >= log.config.min_cleanable_dirty_ratio
                 if dirt.ratio == 0 or not due or self._refused.get(log) == dirt.end_offset:
                     continue

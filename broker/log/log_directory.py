@@ -37,6 +37,7 @@ class LogDirectory:
         path: str,
         worker: Worker,
         failed: Callable[[LogDirectory, BaseException], None],
+        wall_ms: Callable[[], int],
     ) -> None:
         self.path = path
         self.worker = worker
@@ -52,6 +53,7 @@ class LogDirectory:
         """Why the directory serves nothing."""
         self._files = files
         self._failed = failed
+        self._wall_ms = wall_ms
         self._unidentified: deque[tuple[PartitionLog, UUID]] = deque()
         self._written: dict[str, Offsets] = {}
         """The content of each checkpoint as it was last written."""
@@ -61,6 +63,7 @@ class LogDirectory:
         self.logs[log.partition] = log
         log.flusher = self.flusher
         log.failed = self.fail
+        log.wall_ms = self._wall_ms
 
     def fail(self, error: BaseException) -> None:
         """The disk refused something: nothing in this directory can be relied on any more."""

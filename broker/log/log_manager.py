@@ -58,7 +58,13 @@ class LogManager:
         )
         """Hears of a directory that went offline while others serve, and what it held."""
         self._directories = [
-            LogDirectory(runtime.files, path, runtime.worker(f"log-{number}"), self._went_offline)
+            LogDirectory(
+                runtime.files,
+                path,
+                runtime.worker(f"log-{number}"),
+                self._went_offline,
+                runtime.wall_ms,
+            )
             for number, path in enumerate(directories)
         ]
         self._home: dict[TopicPartition, LogDirectory] = {}

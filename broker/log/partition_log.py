@@ -65,6 +65,8 @@ class PartitionLog:
         """Of the log directory; for `flush_through`."""
         self.failed: Callable[[OSError], None] = lambda _error: None
         """Hears of a disk that refused."""
+        self.wall_ms: Callable[[], int] = lambda: 0
+        """The wall clock, for what has no timestamps."""
         self.offline: str | None = None
         """Why the log is not served any more."""
         self.epochs = LeaderEpochs()
@@ -106,11 +108,15 @@ class PartitionLog:
         return end if first is None else min(end, max(first, self.log_start_offset))
 
     def segment_facts(self) -> list[SegmentFacts]:
-        """What retention and compaction decide from, oldest first."""
-        return [
-            SegmentFacts(s.base_offset, s.next_offset, s.size, s.newest_timestamp)
-            for s in self._segments
-        ]
+        """What retention and compaction decide from, oldest first.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        with self._disk():
+            return [
+                SegmentFacts(s.base_offset, s.next_offset, s.size, s.age_from_ms())
+                for s in self._segments
+            ]
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
         """The largest known leader epoch up to this one, and where it ended."""
@@ -179,7 +185,7 @@ class PartitionLog:
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         try:
-            if self._segments[-1].must_roll(header, self.config):
+            if self._segments[-1].must_roll(header, self.config, self.wall_ms):
                 self.roll(header.base_offset)
             self._segments[-1].append(pieces, header)
             self._note_epoch(header)
@@ -228,6 +234,7 @@ class PartitionLog:
     def _add_segment(self, base_offset: int) -> None:
         self._durability.renamed()
         self._segments.append(Segment(self._files, self.directory, base_offset, self.config))
+        self._segments[-1].opened_ms = self.wall_ms()
         self._bases.append(base_offset)
 
     # --- reading --------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ class SegmentFacts(NamedTuple):
     size: int
     """Bytes of batches."""
     newest_timestamp: int
-    """Milliseconds, or NO_TIMESTAMP: then the age does not count."""
+    """Milliseconds; where no batch has a timestamp, when the file was last written."""
 
 
 def expired(

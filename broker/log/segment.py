@@ -106,6 +106,8 @@ class Segment:
         """Where the batch of the last index entry begins."""
         self._newest = TimestampOffset(NO_TIMESTAMP, base_offset)
         self._first_timestamp: int | None = None
+        self.opened_ms: int | None = None
+        """By the wall clock: when it was begun, or the first batch came after it was loaded."""
         self._torn = False
         """Whether bytes of a failed write follow the last batch."""
         self.is_durable = False
@@ -124,20 +126,30 @@ class Segment:
         self.size = position + header.length + PREFIX_BYTES
         self._note(header, position)
 
-    def must_roll(self, header: BatchHeader, config: TopicConfig) -> bool:
-        """Whether the next batch, whose offsets are set, belongs into a new segment (row L3)."""
+    def must_roll(
+        self, header: BatchHeader, config: TopicConfig, wall_ms: Callable[[], int]
+    ) -> bool:
+        """Whether the next batch, whose offsets are set, belongs into a new segment (row L3).
+
+        The age of a segment is told by its batches; by `wall_ms` where the first has no timestamp.
+        """
+        if self.opened_ms is None:
+            self.opened_ms = wall_ms()
         if self.size == 0:
             return False
-        first_ms = self._first_timestamp
         return (
             self.size + header.size > config.segment_bytes
-            or (
-                first_ms is not None and header.max_timestamp - first_ms > self._lifetime_ms(config)
-            )
+            or self._age_ms(header, wall_ms) > self._lifetime_ms(config)
             or self._offsets.is_full
             or self._times.is_full
             or header.last_offset - self.base_offset > _RELATIVE_OFFSET_MAX
         )
+
+    def _age_ms(self, header: BatchHeader, wall_ms: Callable[[], int]) -> int:
+        if self._first_timestamp != NO_TIMESTAMP:
+            first_ms = self._first_timestamp
+            return 0 if first_ms is None else header.max_timestamp - first_ms
+        return 0 if self.opened_ms is None else wall_ms() - self.opened_ms
 
     def _lifetime_ms(self, config: TopicConfig) -> int:
         """The age at which the segment is complete."""
@@ -345,6 +357,12 @@ class Segment:
     def newest_timestamp(self) -> int:
         """The largest timestamp of a batch, or NO_TIMESTAMP."""
         return self._newest.timestamp
+
+    def age_from_ms(self) -> int:
+        """The largest timestamp of a batch, or when the file was written where none has one."""
+        if self._newest.timestamp != NO_TIMESTAMP or self.size == 0:
+            return self._newest.timestamp
+        return self._files.modified_ms(self.name)
 
     def newest(self) -> TimestampOffset | None:
         """The first record of the batch of the largest timestamp that has this timestamp."""

@@ -98,6 +98,9 @@ class FileSystem(Protocol):
     def is_directory(self, path: str) -> bool:
         """Whether a directory is there."""
 
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written or cut, by the wall clock; FileNotFoundError."""
+
     def names(self, directory: str) -> list[str]:
         """The names in a directory, sorted."""
 

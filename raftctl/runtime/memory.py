@@ -18,7 +18,7 @@ from raftctl.errors import ConfigError
 if TYPE_CHECKING:
     import asyncio
     import random
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from uuid import UUID
 
     from structlog.typing import FilteringBoundLogger
@@ -35,6 +35,7 @@ class _Content:
 
     data: bytearray = field(default_factory=bytearray)
     has_name: bool = True
+    modified_ms: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +63,7 @@ class MemoryFile:
     def append(self, buffers: Sequence[Buffer]) -> None:
         """See `File.append`."""
         with self._files.lock:
-            data = self._opened()
+            data = self._changed()
             self._grow(sum(map(len, buffers)))
             for buffer in buffers:
                 data += buffer
@@ -87,7 +88,7 @@ class MemoryFile:
     def write_at(self, position: int, data: Buffer) -> None:
         """See `File.write_at`; a gap before the bytes reads as zeros."""
         with self._files.lock:
-            seen = self._opened()
+            seen = self._changed()
             self._grow(position + len(data) - len(seen))
             seen.extend(bytes(max(position - len(seen), 0)))
             seen[position : position + len(data)] = data
@@ -100,7 +101,7 @@ class MemoryFile:
     def truncate(self, size: int) -> None:
         """See `File.truncate`."""
         with self._files.lock:
-            data = self._opened()
+            data = self._changed()
             grown = size - len(data)
             self._grow(grown)
             data.extend(bytes(max(grown, 0)))
@@ -117,6 +118,10 @@ class MemoryFile:
         """See `File.close`."""
         self._closed = True
 
+    def _changed(self) -> bytearray:
+        self._content.modified_ms = self._files.wall_ms()
+        return self._opened()
+
     def _opened(self) -> bytearray:
         if self._closed:
             raise _error(errno.EBADF, self._path)
@@ -130,8 +135,12 @@ class MemoryFile:
 class MemoryFiles:
     """See `raftctl.runtime.api.FileSystem`. Used from the event loop and from workers."""
 
-    def __init__(self, bytes_max: int, remedy: str) -> None:
-        """At `bytes_max` writes fail with ENOSPC and this sentence, which tells what to do."""
+    def __init__(self, bytes_max: int, remedy: str, wall_ms: Callable[[], int] = lambda: 0) -> None:
+        """At `bytes_max` writes fail with ENOSPC and this sentence, which tells what to do.
+
+        `wall_ms` says when files were modified.
+        """
+        self.wall_ms = wall_ms
         self.lock = threading.Lock()
         """Held for each change; for `MemoryFile` as well."""
         self.used = 0
@@ -158,7 +167,7 @@ class MemoryFiles:
                 if not create:
                     raise _error(errno.ENOENT, path)
                 self.take(FILE_BYTES, path)
-                entry = directory.entries[name] = _Content()
+                entry = directory.entries[name] = _Content(modified_ms=self.wall_ms())
             return MemoryFile(self, path, entry)
 
     def exists(self, path: str) -> bool:
@@ -170,6 +179,14 @@ class MemoryFiles:
         """See `FileSystem.is_directory`."""
         with self.lock:
             return isinstance(self._find(path), _Directory)
+
+    def modified_ms(self, path: str) -> int:
+        """See `FileSystem.modified_ms`."""
+        with self.lock:
+            entry = self._find(path)
+            if not isinstance(entry, _Content):
+                raise _error(errno.ENOENT, path)
+            return entry.modified_ms
 
     def names(self, directory: str) -> list[str]:
         """See `FileSystem.names`."""

@@ -241,6 +241,10 @@ class RealFileSystem:
         """See `FileSystem.is_directory`."""
         return os.path.isdir(path)
 
+    def modified_ms(self, path: str) -> int:
+        """See `FileSystem.modified_ms`."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
     def names(self, directory: str) -> list[str]:
         """See `FileSystem.names`."""
         return sorted(os.listdir(directory))

@@ -111,6 +111,9 @@ class FakeDisk:
     def is_directory(self, path: str) -> bool:
         return path in self.directories
 
+    def modified_ms(self, path: str) -> int:
+        return 0
+
     def names(self, directory: str) -> list[str]:
         prefix = directory + "/"
         return sorted(path[len(prefix) :] for path in self.files if path.startswith(prefix))

@@ -156,6 +156,8 @@ class SimFile:
         if self._closed:
             raise os_error(errno.EBADF, self.path)
         self._disk.fault(operation, self.path)
+        if operation == "write":
+            self._content.modified_ms = self._disk.wall_ms()
 
 
 class SimLock:
@@ -183,7 +185,14 @@ class SimDisk:
     and failing disks. Operations are write, read, size, sync, open, name and sync_directory.
     """
 
-    def __init__(self, random: random.Random, on_sync: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        random: random.Random,
+        on_sync: Callable[[str], None],
+        wall_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`wall_ms`: the clock of the machine that the disk is in."""
+        self.wall_ms = wall_ms
         self.fault: Callable[[str, str], None] = no_fault
         self._random = random
         self._on_sync = on_sync
@@ -210,7 +219,7 @@ class SimDisk:
         if entry is None:
             if not create:
                 raise os_error(errno.ENOENT, path)
-            entry = Content()
+            entry = Content(modified_ms=self.wall_ms())
             self._name([(directory, name, entry)])
         return SimFile(self, path, entry)
 
@@ -221,6 +230,13 @@ class SimDisk:
     def is_directory(self, path: str) -> bool:
         """Whether a directory is there."""
         return isinstance(self._find(path), _Directory)
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written or cut."""
+        entry = self._find(path)
+        if not isinstance(entry, Content):
+            raise os_error(errno.ENOENT, path)
+        return entry.modified_ms
 
     def names(self, directory: str) -> list[str]:
         """The names in a directory, sorted."""

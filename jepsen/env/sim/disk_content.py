@@ -48,6 +48,7 @@ class Content:
     seen: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[Write] = field(default_factory=list)
+    modified_ms: int = 0
     rewrites: int = 0
     """How often bytes that were durable may have changed: else all that is new is at the end."""
 

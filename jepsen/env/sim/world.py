@@ -30,6 +30,7 @@ from jepsen.env.sim.process import (
 )
 from jepsen.env.sim.runtime import SimRuntime, stream
 from jepsen.env.sim.trace import Trace
+from jepsen.env.sim.wall import wall_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -112,7 +113,10 @@ class World:
             def on_sync(detail: str) -> None:
                 self.trace.add(name, "sync", detail)
 
-            disk = SimDisk(stream(self.seed, "disk", name), on_sync)
+            def clock() -> int:
+                return int(wall_ms(self.loop.time(), nodes[name].process))
+
+            disk = SimDisk(stream(self.seed, "disk", name), on_sync, clock)
             nodes[name] = SimNode(name, f"10.0.{number // 250}.{number % 250 + 1}", disk)
         return nodes[name]
 

@@ -25,6 +25,7 @@ class _Node:
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = b""
+        self.modified_ms = 0
 
 
 class FakeFile:
@@ -42,6 +43,7 @@ class FakeFile:
             raise OSError(28, "no space left")
         for piece in buffers:
             self._node.data += piece
+        self._node.modified_ms = self._files.now_ms
 
     def read_at(self, position: int, size: int) -> bytes:
         assert not self._closed
@@ -100,6 +102,8 @@ class FakeFiles:
         self.nodes: dict[str, _Node] = {}
         self.directories = {"/"}
         self.full = False
+        self.now_ms = 0
+        """When files are written."""
         self.broken = False
         self.broken_under = "nowhere"
         """Whatever is below this path cannot be used any more."""
@@ -130,6 +134,10 @@ class FakeFiles:
 
     def is_directory(self, path: str) -> bool:
         return path in self.directories
+
+    def modified_ms(self, path: str) -> int:
+        self.check(path)
+        return self.nodes[path].modified_ms
 
     def names(self, directory: str) -> list[str]:
         start = directory.rstrip("/") + "/"

@@ -48,6 +48,67 @@ def test_segments_go_when_their_newest_record_is_too_old() -> None:
     assert read(log, bases[2])[0] == bases[2]
 
 
+NO_TIME = make_batch([b"v" * 40], timestamps=[-1])
+
+
+def timeless(config: TopicConfig, times: list[int]) -> tuple[FakeFiles, PartitionLog]:
+    """A log of batches without timestamps that were written at these times."""
+    files = FakeFiles()
+    log = new_log(files, config)
+    log.wall_ms = lambda: files.now_ms
+    for files.now_ms in times:
+        log.append_as_leader(NO_TIME, 0, files.now_ms)
+    log.high_watermark = log.log_end_offset
+    return files, log
+
+
+@pytest.mark.req("L5")
+def test_records_without_timestamps_are_as_old_as_their_file() -> None:
+    config = TopicConfig(segment_bytes=250, retention_ms=50)
+    files, log = timeless(config, [10, 20, 30, 40])
+    assert kept(log) == [0, 2]
+    assert [one.newest_timestamp for one in log.segment_facts()] == [20, 40]
+    assert retention.apply(log, 70) == 0
+    assert retention.apply(log, 71) == 1
+    log.close()
+    again = reopen(files, log.recovery_point, config=config)
+    again.high_watermark = again.log_end_offset
+    assert retention.apply(again, 90) == 0
+    assert retention.apply(again, 91) == 1
+
+
+@pytest.mark.req("L3")
+def test_a_segment_without_timestamps_rolls_after_its_time() -> None:
+    config = TopicConfig(segment_ms=100)
+    files, log = timeless(config, [1_000, 1_050, 1_100, 1_101, 1_150])
+    assert kept(log) == [0, 3]
+    # The record of a later producer has one, but the segment's age is still told by the clock.
+    log.append_as_leader(make_batch([b"v"], timestamps=[10**12]), 0, 10**12)
+    assert kept(log) == [0, 3]
+    # A follower does the same.
+    files.now_ms = 1_202
+    log.append_as_follower(make_batch([b"v"], timestamps=[-1], base_offset=log.log_end_offset))
+    assert kept(log) == [0, 3, 6]
+    log.close()
+    again = reopen(files, log.recovery_point, config=config)
+    again.wall_ms = log.wall_ms
+    for files.now_ms in (2_000, 2_100, 2_101):
+        again.append_as_leader(NO_TIME, 0, files.now_ms)
+    assert kept(again) == [0, 3, 6, 9]
+
+
+@pytest.mark.req("L5")
+def test_a_disk_that_does_not_tell_a_files_time_takes_its_directory_offline() -> None:
+    files, log = timeless(TopicConfig(retention_ms=50), [10])
+    failures: list[OSError] = []
+    log.failed = failures.append
+    files.broken_under = log.directory
+    with pytest.raises(KafkaError) as refused:
+        retention.apply(log, 1_000)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(failures) == 1
+
+
 @pytest.mark.req("L5")
 def test_segments_go_when_the_rest_is_large_enough() -> None:
     log = committed(TopicConfig(segment_bytes=1_000, retention_ms=-1, retention_bytes=2_500))

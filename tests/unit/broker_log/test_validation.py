@@ -109,7 +109,9 @@ def test_segments_of_different_logs_roll_at_different_times_with_jitter() -> Non
         return next(
             ms
             for ms in range(0, 20_000, 100)
-            if segment.must_roll(parse_header(make_batch([b"v"], timestamps=[ms])), config)
+            if segment.must_roll(
+                parse_header(make_batch([b"v"], timestamps=[ms])), config, lambda: 0
+            )
         )
 
     lifetimes = [lifetime(f"/t-{number}") for number in range(8)]

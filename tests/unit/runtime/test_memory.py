@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +40,17 @@ def write(files: FileSystem, path: str, *content: bytes) -> None:
     file.append(content)
     file.sync()
     file.close()
+
+
+def test_a_file_tells_when_it_was_modified(files: FileSystem, root: str) -> None:
+    if isinstance(files, MemoryFiles):
+        files.wall_ms = lambda: int(time.time() * 1000)
+    before_ms = int(time.time() * 1000)
+    write(files, f"{root}/f", b"content")
+    # A file system's clock may be a tick behind.
+    assert before_ms - 50 <= files.modified_ms(f"{root}/f") <= time.time() * 1000
+    with pytest.raises(FileNotFoundError):
+        files.modified_ms(f"{root}/none")
 
 
 def test_a_file_has_what_was_written(files: FileSystem, root: str) -> None:

@@ -23,6 +23,20 @@ def make_disk(seed: int = 1) -> SimDisk:
     return SimDisk(random.Random(seed), lambda detail: None)
 
 
+def test_a_file_tells_when_it_was_modified() -> None:
+    disk = make_disk()
+    disk.wall_ms = lambda: 7
+    file = disk.open("/a", create=True)
+    assert disk.modified_ms("/a") == 7
+    disk.wall_ms = lambda: 9
+    file.read_at(0, 1)
+    assert disk.modified_ms("/a") == 7
+    file.append([b"x"])
+    assert disk.modified_ms("/a") == 9
+    with pytest.raises(FileNotFoundError):
+        disk.modified_ms("/none")
+
+
 def test_files_and_directories_behave_like_posix() -> None:
     disk: FileSystem = make_disk()
     with pytest.raises(FileNotFoundError):
