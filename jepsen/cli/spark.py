@@ -20,6 +20,7 @@ from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json
 from jepsen.cli.replicas import DumpsArgument, refuse_doubles, show_replicas
 from jepsen.errors import InputError
 from jepsen.spark.generate.recipe import WORKLOADS, Recipe
+from jepsen.spark.preflight import progress, refuse_files
 from jepsen.spark.report import plotted, spark_page
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ WATCHED = tuple(name for name in CHECKERS if name != TRACE)
 """What servers tell is no operation, and only operations are a stream."""
 ALL_CORES = "local[*]"
 REPORT = "report.html"
+STARTING = "starting Spark"
 
 MasterOption = Annotated[
     str, typer.Option(metavar="URL", help="Where Spark runs: `local[4]`, `spark://host:7077`.")
@@ -113,15 +115,18 @@ def check(
     one_of("--consistency", consistency, CONSISTENCY)
     if output is not None and output.exists():
         raise InputError(f"--output {output}: it is there already; name a folder to be made")
+    size = refuse_files(files, histories=checker != TRACE)
     from jepsen.spark.session import spark_session
 
     with (
+        progress(STARTING, size) as now,
         tempfile.TemporaryDirectory(prefix="jepsen-", dir=scratch) as folder,
         spark_session(master, driver_memory, scratch) as spark,
     ):
         from jepsen.spark.check import check as judge
         from jepsen.spark.series import read_series
 
+        now.begin("judging on Spark")
         question = replace(_question(asked, time_limit, memory), consistency=consistency)
         kept = Path(folder) / "kept" if output is None else output
         # What servers tell has no latency.
@@ -182,6 +187,7 @@ def watch(
     the exit status is as for `jepsen check`.
     """
     asked = _asked(checker, model, failures, WATCHED)
+    refuse_files([history])
     from jepsen.spark.session import spark_session
 
     with (
@@ -215,14 +221,17 @@ def replicas(
 ) -> None:
     """Compares what replicas hold, as `jepsen replicas` does, of logs of any size."""
     refuse_doubles(dumps)
+    refuse_files([str(dump) for dump in dumps], histories=False)
     from jepsen.spark.session import spark_session
 
     with (
+        progress(STARTING) as now,
         tempfile.TemporaryDirectory(prefix="jepsen-", dir=scratch) as folder,
         spark_session(master, driver_memory, scratch) as spark,
     ):
         from jepsen.spark.replicas import check_dumps
 
+        now.begin("comparing replicas on Spark")
         verdict = check_dumps(spark, dumps, Path(folder))
     show_replicas(verdict, output)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.errors import InputError
 from jepsen.spark.package import ARCHIVE, write_archive
+from jepsen.spark.preflight import refuse_master, spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,8 +78,9 @@ def spark_session(
 
     `memory` is the driver's, and each executor's; shuffles spill to `scratch`. Below spark-submit
     its options hold instead of these. A session that this process has already is used as it is and
-    lives on. Raises InputError without Java or PySpark.
+    lives on. Raises InputError without Java or PySpark, or where no master answers.
     """
+    refuse_master(master)
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -94,12 +96,17 @@ def spark_session(
         settings = _settings(folder)
         if _SUBMITTED not in os.environ:
             settings |= _settings_of_its_own(master, memory, folder)
-        spark = SparkSession.builder.appName("jepsen").config(map=settings).getOrCreate()
-        try:
-            _ship(spark, Path(folder))
-            yield spark
-        finally:
-            spark.stop()
+        builder = SparkSession.builder.appName("jepsen").config(map=settings)
+        with spark_errors() as errors:
+            try:
+                with errors.starting():
+                    spark = builder.getOrCreate()
+                _ship(spark, Path(folder))
+                yield spark
+            finally:
+                started = SparkSession.getActiveSession()
+                if started is not None:
+                    started.stop()
 
 
 def _settings(folder: str) -> dict[str, Any]:
