@@ -23,19 +23,35 @@ class Admission:
         self.fail = fail
         """Ends the node: a bug was found."""
         self._connections_max = config.max_connections
+        has_several = len(config.broker_listeners) > 1
+        self._protected = config.inter_broker_listener if has_several else None
         self._closed = False
-        # A dict for its order: a set's is not the same in each run.
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[Connection, bool] = {}
+        """Each connection to whether its listener is protected."""
 
-    def admit(self, connection: Connection) -> str | None:
-        """Counts a new connection in; else says why not."""
+    def admit(self, connection: Connection, listener: str) -> str | None:
+        """Counts a new connection of a listener in; else says why not.
+
+        Brokers always get in by a listener of their own (KIP-402): the connection of another
+        listener goes for theirs that has been quiet for longest.
+        """
         if self._closed:
             # It was accepted just before the listener was closed.
             return "the broker stops"
+        is_protected = listener == self._protected
         if len(self._connections) >= self._connections_max:
-            return "max.connections is reached"
-        self._connections[connection] = None
+            if not is_protected:
+                return "max.connections is reached"
+            self._make_room()
+        self._connections[connection] = is_protected
         return None
+
+    def _make_room(self) -> None:
+        others = [one for one, is_protected in self._connections.items() if not is_protected]
+        if others:
+            quietest = min(others, key=lambda one: one.active_at)
+            self.forget(quietest)
+            quietest.hang_up("max.connections is reached, and another broker connects")
 
     def forget(self, connection: Connection) -> None:
         """Counts a closed connection out."""

@@ -68,8 +68,12 @@ class Connection(asyncio.BufferedProtocol):
         serve: Callable[[Frame, str], Reply],
         log: FilteringBoundLogger,
         make_sender: MakeSender,
+        listener: str = "",
     ) -> None:
-        """`serve` gets the host with each frame; `make_sender` is the runtime's."""
+        """`serve` gets the host with each frame; `make_sender` is the runtime's; `listener` is the
+        name of the one that accepted it.
+        """
+        self._listener = listener
         self._admission = admission
         self._serve_frame = serve
         self._log = log
@@ -87,7 +91,8 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False
         """Whether to close once the outbox is empty."""
         self._reading = True
-        self._active_at = self._loop.time()
+        self.active_at = self._loop.time()
+        """When the client last sent something, by the event loop's time."""
         self._idle_timer: asyncio.TimerHandle | None = None
 
     # --- what the event loop calls --------------------------------------------------------------
@@ -99,8 +104,8 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._log = self._log.bind(peer=_address(peer))
         self._client_host = client_host(peer)
-        if refusal := self._admission.admit(self):
-            self._hang_up(refusal)
+        if refusal := self._admission.admit(self, self._listener):
+            self.hang_up(refusal)
             return
         self._watch_idleness()
 
@@ -111,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Starts the requests that are now whole."""
-        self._active_at = self._loop.time()
+        self.active_at = self._loop.time()
         self._frames.received(nbytes)
         self.advance()
 
@@ -207,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._transport is None:
             self._forget_error(future)
         else:
-            self._active_at = self._loop.time()
+            self.active_at = self._loop.time()
             self._attempt(lambda: self._complete(waiting))
             self.advance()
 
@@ -225,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             step()
         except (MalformedError, HangUpError) as error:
-            self._hang_up(str(error))
+            self.hang_up(str(error))
         except InvariantViolation as violation:
             self._admission.fail(violation)
         except Exception:
@@ -268,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.pause_reading()
 
-    def _hang_up(self, reason: str) -> None:
+    def hang_up(self, reason: str) -> None:
         """Closes with one line in the log; what was answered still leaves."""
         if self._transport is None or self._transport.is_closing() or self._ending:
             return
@@ -286,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _watch_idleness(self) -> None:
         """Closes after `connections.max.idle.ms` without a request or an answer."""
-        quiet_until = self._active_at + self._admission.idle_ms_max / 1000
+        quiet_until = self.active_at + self._admission.idle_ms_max / 1000
         if self._unanswered:
             quiet_until = self._loop.time() + self._admission.idle_ms_max / 1000
         if self._loop.time() >= quiet_until:

@@ -68,7 +68,7 @@ class Listeners:
         loop = asyncio.get_running_loop()
         try:
             return await loop.create_server(
-                lambda: Connection(self._admission, serve, log, self._make_sender),
+                lambda: Connection(self._admission, serve, log, self._make_sender, listener.name),
                 listener.host,
                 listener.port,
             )

@@ -167,7 +167,10 @@ class ListenerKeys(Section):
         at_least=1,
     )
     max_connections: int = _key(
-        INT_MAX, "Connections open at once; beyond it new ones are closed.", at_least=0
+        INT_MAX,
+        "Connections open at once; beyond it new ones are closed. Where brokers have a listener of "
+        "their own they still connect, and the quietest client goes.",
+        at_least=0,
     )
     connections_max_idle_ms: int = _key(
         600_000, "An idle connection is closed after this long.", at_least=1, at_most=LONG_MAX

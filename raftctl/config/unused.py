@@ -84,14 +84,24 @@ unclean.leader.election.interval.ms unstable.api.versions.enable
 unstable.feature.versions.enable
 """
 
+_NO_PLUG_IN = "classes of Java are not loaded, and nothing checks in its place: remove the key"
 _REFUSED = {
     "authorizer.class.name": (
         "there is no authorizer, and everybody may do everything: remove the key"
     ),
+    "log.preallocate": "files of segments grow as they are written, never ahead: remove the key",
+    "remote.log.storage.system.enable": "there is no tiered storage: remove the key",
+    "transaction.two.phase.commit.enable": "there is no two-phase commit: remove the key",
+    "create.topic.policy.class.name": _NO_PLUG_IN,
+    "alter.config.policy.class.name": _NO_PLUG_IN,
+    "client.quota.callback.class": _NO_PLUG_IN,
+    "config.providers": "values are taken as they stand, not looked up: remove the key",
     "ssl.client.auth": "there is no TLS, and no client is authenticated: remove the key",
 }
-"""Keys without which a file would be taken for safer than it is."""
-_HARMLESS = {"authorizer.class.name": ("",), "ssl.client.auth": ("none", "requested", "")}
+"""Keys that promise what does not happen: a file with one would be taken for safer than it is."""
+_HARMLESS = {"ssl.client.auth": ("none", "requested", "")}
+_OFF = ("", "false")
+"""What any other of them may be set to."""
 
 _PLAIN = frozenset(_PLAIN_TEXT.split())
 
@@ -110,7 +120,7 @@ def why_refused(key: str, value: str) -> str | None:
     """Why a node must not start with this; None if it may."""
     _, listener, last = key.rpartition("ssl.client.auth")
     name = listener + last if key.startswith("listener.name.") else key
-    if name not in _REFUSED or value.strip().lower() in _HARMLESS[name]:
+    if name not in _REFUSED or value.strip().lower() in _HARMLESS.get(name, _OFF):
         return None
     return _REFUSED[name]
 

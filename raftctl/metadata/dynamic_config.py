@@ -21,6 +21,7 @@ from raftctl.metadata.topic_config import (
     Value,
     dynamic_defaults,
     integer_key,
+    refuse_without_effect,
     scaled,
     validate_topic_config,
 )
@@ -134,7 +135,7 @@ def validate_broker_config(overrides: Mapping[str, str], *, one_broker: bool) ->
         if one_broker and name in CLUSTER_WIDE:
             message = f"{name} is the same for all brokers: leave the broker's name empty"
             raise KafkaError(ErrorCode.INVALID_CONFIG, message)
-        key.parse(overrides[name])
+        refuse_without_effect(name, key.key, key.parse(overrides[name]))
 
 
 def validate_group_config(overrides: Mapping[str, str]) -> None:

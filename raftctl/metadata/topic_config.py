@@ -161,6 +161,12 @@ _THROTTLED = _Kind(ConfigType.LIST, _parse_throttled, "a list of partition:broke
 _GZIP_LEVEL = _integer(-1, 9, zero=False)
 
 
+_WITHOUT_EFFECT = {
+    "preallocate": "it must be false: files of segments grow as they are written, never ahead"
+}
+"""Flags that are known, and why they cannot be set."""
+
+
 def _key(kind: _Kind, default: Value, description: str, *broker_keys: str | tuple[str, int]) -> Any:
     """A field of `TopicConfig` that carries its own definition."""
     pairs = tuple((key, 1) if isinstance(key, str) else key for key in broker_keys)
@@ -446,12 +452,25 @@ def validate_topic_config(overrides: Mapping[str, str | None], defaults: TopicCo
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} has no value")
         values[name] = value
     config = effective(values, defaults)
+    for name in values:
+        refuse_without_effect(name, TOPIC_KEYS[name], getattr(config, _attribute(name)))
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) is above "
             f"max.compaction.lag.ms ({config.max_compaction_lag_ms})",
         )
+
+
+def refuse_without_effect(name: str, key: TopicKey, value: Value) -> None:
+    """KafkaError(INVALID_CONFIG) for a value that would promise what does not happen.
+
+    Only where somebody sets it: what a former release took for a topic must stay readable. `name`
+    is the key as it was given, `key` the topic's.
+    """
+    if value is True and key.name in _WITHOUT_EFFECT:
+        message = f"Invalid value 'true' for {name}: {_WITHOUT_EFFECT[key.name]}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
 def _known(overrides: Mapping[str, str]) -> list[str]:

@@ -358,6 +358,8 @@ class FakeBroker:
         )
         self.admission = Admission(self.config, self.failures.append)
         self.port = 0
+        self.other_ports: list[int] = []
+        """Of the listeners after the first."""
 
     @property
     def address(self) -> str:
@@ -374,8 +376,9 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
     """A broker that listens on a free port and leads one partition of each topic."""
     broker = FakeBroker(**keys)
     listeners = Listeners(broker.config, broker.admission, broker.log, make_sender)
-    (endpoint,) = await listeners.bind(lambda _, *frame: dispatch(broker.context, *frame))
+    endpoint, *others = await listeners.bind(lambda _, *frame: dispatch(broker.context, *frame))
     broker.port = endpoint.port
+    broker.other_ports = [other.port for other in others]
     records: list[Record] = [broker_record(1, endpoint.port)]
     for number, name in enumerate(topics, start=1):
         records += topic_records(name, UUID(int=number), 1)
@@ -436,9 +439,9 @@ class Listening(Protocol):
 
 
 @asynccontextmanager
-async def connected(broker: Listening) -> AsyncIterator[Client]:
+async def connected(broker: Listening, port: int | None = None) -> AsyncIterator[Client]:
     """A connection to the broker."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port or broker.port)
     try:
         yield Client(reader, writer)
     finally:

@@ -303,6 +303,41 @@ async def test_connections_beyond_the_limit_are_closed() -> None:
         assert await is_served(broker)
 
 
+async def test_clients_that_use_up_the_limit_do_not_keep_brokers_out() -> None:
+    started = running(
+        listeners="CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
+        listener_security_protocol_map="CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+        inter_broker_listener_name="BROKERS",
+        max_connections="2",
+    )
+    async with started as broker:
+        (brokers,) = broker.other_ports
+        async with connected(broker) as quiet, connected(broker) as busy:
+            for client in (quiet, busy, quiet, busy):
+                await client.ask(VERSIONS, 0, {})
+            async with connected(broker) as refused:
+                assert await refused.ended()
+            async with connected(broker, brokers) as first, connected(broker, brokers) as second:
+                await first.ask(VERSIONS, 0, {})
+                assert await quiet.ended()
+                await second.ask(VERSIONS, 0, {})
+                assert await busy.ended()
+                # Brokers do not take each other's place.
+                async with connected(broker, brokers) as third:
+                    for client in (first, second, third):
+                        await client.ask(VERSIONS, 0, {})
+        await settle()
+        assert await is_served(broker)
+
+
+async def test_the_only_listener_is_not_protected() -> None:
+    async with running(max_connections="1") as broker, connected(broker) as client:
+        await client.ask(VERSIONS, 0, {})
+        async with connected(broker) as refused:
+            assert await refused.ended()
+        await client.ask(VERSIONS, 0, {})
+
+
 async def test_a_connection_that_is_accepted_while_the_broker_stops_is_closed() -> None:
     async with running() as broker:
         broker.admission.close_all()

@@ -178,14 +178,26 @@ def test_a_node_does_not_start_as_if_it_were_safe() -> None:
     for key, value in (
         ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("ssl.client.auth", "required"),
+        ("log.preallocate", "true"),
+        ("log.preallocate", " TRUE"),
+        ("remote.log.storage.system.enable", "true"),
+        ("transaction.two.phase.commit.enable", "true"),
+        ("create.topic.policy.class.name", "org.example.Policy"),
+        ("alter.config.policy.class.name", "org.example.Policy"),
+        ("client.quota.callback.class", "org.example.Quotas"),
+        ("config.providers", "file"),
         ("listener.name.external.ssl.client.auth", "REQUIRED"),
     ):
         with pytest.raises(ConfigError, match=f"{key}.*remove the key"):
             make_config({**COMBINED, key: value}, warnings.append)
     assert warnings == []
-    for key, value in (("authorizer.class.name", ""), ("ssl.client.auth", "none")):
+    for key, value in (
+        ("authorizer.class.name", ""),
+        ("ssl.client.auth", "none"),
+        ("log.preallocate", "false"),
+    ):
         make_config({**COMBINED, key: value}, warnings.append)
-    assert len(warnings) == 2
+    assert len(warnings) == 3
 
 
 def test_overrides_win() -> None:

@@ -8,6 +8,7 @@ import pytest
 from immutables import Map
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.dynamic_config import validate_broker_config
 from raftctl.metadata.topic_config import (
     TOPIC_KEYS,
     ConfigType,
@@ -109,6 +110,8 @@ def test_a_key_of_a_later_version_is_passed_over_when_read() -> None:
         ("cleanup.policy", "delete,delete", "a list of delete, compact"),
         ("cleanup.policy", "forget", "a list of delete, compact"),
         ("preallocate", "yes", "true or false"),
+        ("preallocate", "true", "it must be false: files of segments grow"),
+        ("preallocate", " TRUE ", "it must be false: files of segments grow"),
         ("min.cleanable.dirty.ratio", "1.5", "between 0 and 1"),
         ("min.cleanable.dirty.ratio", "nan", "between 0 and 1"),
         ("message.timestamp.type", "Now", "one of CreateTime, LogAppendTime"),
@@ -123,6 +126,15 @@ def test_a_bad_value_is_told_with_its_key_and_the_rule(
         validate_topic_config({key: value}, TopicConfig())
     assert caught.value.code == ErrorCode.INVALID_CONFIG
     assert says in caught.value.message
+
+
+@pytest.mark.parametrize("one_broker", [False, True])
+def test_brokers_are_not_told_either_to_do_what_they_cannot(one_broker: bool) -> None:
+    with pytest.raises(KafkaError) as caught:
+        validate_broker_config({"log.preallocate": "true"}, one_broker=one_broker)
+    assert caught.value.code == ErrorCode.INVALID_CONFIG
+    assert "log.preallocate" in caught.value.message
+    validate_broker_config({"log.preallocate": "false"}, one_broker=one_broker)
 
 
 def test_good_values_pass() -> None:
