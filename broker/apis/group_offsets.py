@@ -68,7 +68,8 @@ def handle_commit(context: ApiContext, request: Request) -> Pending:
     commit = Commit(body["group_id"], caller, tuple(offsets), knows_epochs=knows_epochs)
 
     def answer(errors: Errors) -> Answer:
-        return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+        named = [topic for topic in body["topics"] if topic["partitions"]]
+        return {"topics": [_commit_answer(context, topic, errors) for topic in named]}
 
     return Pending(ask_any(context, commit, commit.group_id).future, answer)
 

@@ -55,10 +55,14 @@ def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any
 
 
 def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
-    """The error for each topic named, and for all from version 13 on."""
+    """The error for each topic named, and for all from version 13 on; nothing of the cluster."""
     keys = _keys(context, request) or []
-    return _message(context, request, [_unknown(key, error.code) for key in keys]) | {
-        "error_code": error.code
+    return {
+        "brokers": (),
+        "cluster_id": None,
+        "controller_id": -1,
+        "topics": [_unknown(key, error.code) for key in keys],
+        "error_code": error.code,
     }
 
 

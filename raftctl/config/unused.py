@@ -10,8 +10,13 @@ _THREADS = "one event loop serves all requests"
 _ZOOKEEPER = "the controllers replace ZooKeeper, set controller.quorum.voters"
 _SECURITY = "only PLAINTEXT listeners are supported"
 _NOT_BUILT = "not supported yet"
+_OTHERS = "a key of a plug-in, and classes of Java are not loaded"
+_NO_AUTHORIZER = "there is no authorizer, and everybody may do everything"
 
 _EXPLAINED = {
+    "super.users": _NO_AUTHORIZER,
+    "allow.everyone.if.no.acl.found": _NO_AUTHORIZER,
+    "principal.builder.class": _OTHERS,
     "broker.id": "use node.id",
     "log.dir": "use log.dirs",
     "security.inter.broker.protocol": "use inter.broker.listener.name",
@@ -53,11 +58,18 @@ _FAMILIES = {
     "telemetry.": _NOT_BUILT,
     "auto.include.jmx.": _NOT_BUILT,
     "inter.broker.protocol.": _NOT_BUILT,
+    "rsm.config.": _NOT_BUILT,
+    "rlmm.config.": _NOT_BUILT,
+    "cruise.control.": _OTHERS,
     "confluent.": "a key of another distribution",
 }
 
 _PLAIN_TEXT = """
-alter.config.policy.class.name broker.id.generation.enable
+alter.config.policy.class.name cordoned.log.dirs follower.fetch.last.tiered.offset.enable
+group.consumer.assignment.interval.ms group.consumer.max.assignment.interval.ms
+group.consumer.min.assignment.interval.ms group.coordinator.background.threads
+max.request.partition.size.limit metadata.log.segment.ms
+share.fetch.purgatory.purge.interval.requests broker.id.generation.enable
 compression.gzip.level compression.lz4.level compression.zstd.level config.providers
 connection.failed.authentication.delay.ms controlled.shutdown.max.retries
 controlled.shutdown.retry.backoff.ms controller.performance.always.log.threshold.ms

@@ -155,6 +155,7 @@ async def test_topics_are_not_asked_for_by_id_before_version_12(
 ) -> None:
     answer = await ask(broker, 3, version, metadata_request() | {"topics": [key]})
     assert [topic["error_code"] for topic in answer["topics"]] == [ErrorCode.INVALID_REQUEST]
+    assert (answer["brokers"], answer["cluster_id"], answer["controller_id"]) == ([], None, -1)
 
 
 async def test_a_partition_without_a_live_leader_is_shown_so(broker: FakeBroker) -> None:

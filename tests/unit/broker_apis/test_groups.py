@@ -161,6 +161,15 @@ async def test_offset_commit(broker: FakeBroker, version: int) -> None:
     assert await commit(broker, version) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+async def test_a_commit_does_not_name_topics_without_partitions(broker: FakeBroker) -> None:
+    await find(broker)
+    partition = {"partition_index": 0, "committed_offset": 5}
+    topics = [{"name": "u", "partitions": []}, {"name": "t", "partitions": [partition]}]
+    request = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+    answer = await ask(broker, ApiKey.OFFSET_COMMIT, 8, request | {"topics": topics})
+    assert [topic["name"] for topic in answer["topics"]] == ["t"]
+
+
 @pytest.mark.req("G3")
 @pytest.mark.parametrize("version", SERVED[ApiKey.OFFSET_FETCH])
 async def test_offset_fetch(broker: FakeBroker, version: int) -> None:

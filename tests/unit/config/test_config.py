@@ -200,6 +200,32 @@ def test_a_node_does_not_start_as_if_it_were_safe() -> None:
     assert len(warnings) == 3
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "allow.everyone.if.no.acl.found",
+        "cordoned.log.dirs",
+        "cruise.control.metrics.reporter.bootstrap.servers",
+        "follower.fetch.last.tiered.offset.enable",
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
+        "group.consumer.min.assignment.interval.ms",
+        "group.coordinator.background.threads",
+        "max.request.partition.size.limit",
+        "metadata.log.segment.ms",
+        "principal.builder.class",
+        "rlmm.config.remote.log.metadata.topic.num.partitions",
+        "rsm.config.bucket",
+        "share.fetch.purgatory.purge.interval.requests",
+        "super.users",
+    ],
+)
+def test_a_file_of_apache_kafka_is_taken_with_a_warning_for_what_is_not_here(key: str) -> None:
+    warnings: list[str] = []
+    make_config({**COMBINED, key: "1"}, warnings.append)
+    assert [one for one in warnings if one.startswith(f"{key} has no effect: ")] == warnings != []
+
+
 def test_overrides_win() -> None:
     text = "\n".join(f"{key}={value}" for key, value in COMBINED.items())
     assert load_config(text, {"num.partitions": "9"}).num_partitions == 9
