@@ -7,8 +7,8 @@ Record batches are opaque bytes (magic 2, 61-byte header) on all of these seams.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
@@ -86,6 +86,8 @@ class AppendResult:
     log_start_offset: int = -1
     message: str | None = None
     current_leader: LeaderHint | None = None
+    record_errors: Mapping[int, str] = field(default_factory=dict)
+    """Which records of the batch are to blame, by index, and why (KIP-467)."""
 
 
 @dataclass(frozen=True, slots=True)

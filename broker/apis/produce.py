@@ -189,7 +189,10 @@ def _partition(index: int, result: AppendResult) -> dict[str, Any]:
         "base_offset": result.base_offset,
         "log_append_time_ms": result.log_append_time_ms,
         "log_start_offset": result.log_start_offset,
-        "record_errors": (),
+        "record_errors": [
+            {"batch_index": index, "batch_index_error_message": why}
+            for index, why in result.record_errors.items()
+        ],
         "error_message": result.message,
         "current_leader": current_leader(result.current_leader),
     }

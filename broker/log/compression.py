@@ -36,6 +36,7 @@ _XERIAL_SIZE = struct.Struct(">i")
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 """Version 1, independent blocks of at most 64 KiB, no checksums: the batch has its own."""
 _LZ4_BLOCK_BYTES = 64 << 10
+_LZ4_FLAGS_AT, _LZ4_INDEPENDENT = 4, 0x20
 _LZ4_SIZE = struct.Struct("<I")
 _LZ4_STORED = 1 << 31
 
@@ -79,6 +80,8 @@ def _open_gzip(data: Buffer) -> Buffer:
         raise _BrokenError(f"more than {OPENED_BYTES_MAX} bytes")
     if not opener.eof:
         raise _BrokenError("it ends early")
+    if opener.unused_data:
+        raise _BrokenError(f"{len(opener.unused_data)} bytes follow its end")
     return opened
 
 
@@ -103,6 +106,11 @@ def _sizes(data: Buffer) -> tuple[int, ...]:
         sizes.append(size)
         size *= _GROWTH
     return (*sizes, OPENED_BYTES_MAX)
+
+
+def has_linked_blocks(data: Buffer) -> bool:
+    """Whether LZ4's blocks depend on earlier ones, which clients in Java cannot read."""
+    return len(data) > _LZ4_FLAGS_AT and not data[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT
 
 
 def _open_lz4(data: Buffer) -> Buffer:

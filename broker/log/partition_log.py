@@ -132,16 +132,17 @@ class PartitionLog:
         `now_ms` is the wall clock. Raises KafkaError: what `validation.checked` and
         `ProducerStates.check` say, or KAFKA_STORAGE_ERROR.
         """
-        header = validation.checked(batch, self.config, now_ms, is_sequenced=is_sequenced)
+        taken = validation.checked(batch, self.config, now_ms, is_sequenced=is_sequenced)
+        header = taken.header
         if header.producer_id != NO_PRODUCER:
             sent = self.producers.check(header)
             if sent is not None:
                 time_ms = sent.timestamp if self.broker_time else -1
                 return Appended(sent.base_offset, sent.last_offset + 1, time_ms, duplicate=True)
-        batch, header = validation.stored(batch, header, self.config, now_ms)
+        stored, header = validation.stored(taken, self.config, now_ms)
         time_ms = now_ms if self.broker_time else -1
         base_offset = self.log_end_offset
-        pieces, header = record_batch.placed(batch, header, base_offset, leader_epoch)
+        pieces, header = record_batch.placed(stored, header, base_offset, leader_epoch)
         self._append(pieces, header)
         return Appended(base_offset, header.next_offset, time_ms, duplicate=False)
 

@@ -15,6 +15,7 @@ from broker.log.record_batch import (
     LOG_APPEND_TIME,
     BatchHeader,
 )
+from broker.log.scanning import RECORD_BYTES_MIN
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Buffer
 
 _NULL = -1
-_RECORD_BYTES_MIN = 7
-"""Six numbers of at least a byte each, and the attributes."""
 _VARINT_BITS_MAX = 63
 """A longer number is none: without a bound a long run of bytes would cost its square in time."""
 
@@ -55,28 +54,18 @@ class Record(NamedTuple):
     """The bytes from the key's length on."""
 
 
-def opened(batch: Buffer, header: BatchHeader, *, is_new: bool = False) -> list[Record]:
-    """All records of the batch. KafkaError(CORRUPT_MESSAGE) if they are not as they must be.
-
-    `is_new`: a client wrote it, so its offsets have no gaps and no bytes are left over. Compacted
-    batches have gaps. The first wrong offset ends the walk: copies of one record pack to nothing.
-    """
+def opened(batch: Buffer, header: BatchHeader) -> list[Record]:
+    """All records of the batch. KafkaError(CORRUPT_MESSAGE) if they are not as they must be."""
     data = memoryview(decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size]))
-    if header.record_count * _RECORD_BYTES_MIN > len(data):
+    if header.record_count * RECORD_BYTES_MIN > len(data):
         raise _cut_short(header)
     found, position = [], 0
     try:
-        for index in range(header.record_count):
+        for _ in range(header.record_count):
             record, position = _record(data, position, header)
-            if is_new and record.offset != header.base_offset + index:
-                text = f"record {index} has offset delta {record.offset - header.base_offset}"
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
             found.append(record)
     except IndexError:
         raise _cut_short(header) from None
-    if is_new and position != len(data):
-        text = f"{len(data) - position} bytes are left over after the last record"
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
     return found
 
 

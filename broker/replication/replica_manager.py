@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker.log.record_batch import NotOneBatchError
+from broker.log.validation import RecordsRefusedError
 from broker.replication import cold_reads
 from broker.replication.ack_flusher import AckFlusher
 from broker.replication.arrivals import CHANGES_AT_ONCE, Arrivals
@@ -384,8 +385,8 @@ class ReplicaManager:
         except KafkaError as error:
             hint = hosted.hint_for(error.code)
             start = hosted.log.log_start_offset if _tells_log_start(error) else -1
-            text = error.message
-            return AppendResult(error.code, -1, -1, start, message=text, current_leader=hint), -1
+            bad = error.records if isinstance(error, RecordsRefusedError) else {}
+            return AppendResult(error.code, -1, -1, start, error.message, hint, bad), -1
         self._ack_flusher.request(hosted)
         start = hosted.log.log_start_offset
         result = AppendResult(ErrorCode.NONE, done.base_offset, done.log_append_time_ms, start)

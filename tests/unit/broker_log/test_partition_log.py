@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @pytest.mark.req("L2")
 def test_a_leader_gives_offsets_and_stores_the_batch_as_it_came() -> None:
     log = new_log(FakeFiles())
-    batch = make_batch([b"a", b"b", b"c"], attributes=3)
+    batch = make_batch([b"a", b"b", b"c"], attributes=1)
     assert log.append_as_leader(batch, 4, 0) == (0, 3, -1, False)
     assert log.append_as_leader(batch, 4, 0) == (3, 6, -1, False)
     (data,) = log.read(3, max_bytes=1_000, up_to_offset=6, min_one=True)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any
 
+import cramjam
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
-from broker.log import record_batch, records
+from broker.log import record_batch, records, scanning
 from broker.log.compression import CODECS, ZSTD, compress
-from broker.log.record_batch import LOG_APPEND_TIME, crc_matches, parse_header
+from broker.log.record_batch import HEADER_BYTES, LOG_APPEND_TIME, crc_matches, parse_header
+from broker.log.scanning import REFUSED_MAX
 from broker.log.segment import Segment
+from broker.log.validation import RecordsRefusedError
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import TopicConfig
 from tests.unit.broker_log.batches import keyed_batch, make_batch
@@ -56,10 +63,33 @@ def test_a_topics_own_codec_is_put_in_place_of_the_producers(wanted: str, sent: 
 
 
 @pytest.mark.req("L2")
-def test_a_batch_that_cannot_be_opened_is_refused_where_it_must_be() -> None:
-    rubbish = make_batch([b"no zstd"], attributes=4)
-    assert refusal(rubbish, TopicConfig(compression_type="lz4")) is ErrorCode.INVALID_RECORD
-    assert stored(rubbish, TopicConfig())[16:] == rubbish[16:]
+@pytest.mark.parametrize("codec", range(5))
+def test_what_no_reader_can_open_is_refused_everywhere(codec: int) -> None:
+    rubbish = keyed_batch(PAIRS, codec=codec)[:HEADER_BYTES] + b"no records of any codec"
+    rubbish, _ = record_batch.assembled(parse_header(rubbish), rubbish[HEADER_BYTES:])
+    for config in (TopicConfig(), TopicConfig(compression_type="lz4")):
+        assert refusal(rubbish, config) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.req("L2")
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_bytes_after_the_end_of_what_is_compressed_are_refused(codec: int) -> None:
+    batch = keyed_batch(PAIRS, codec=codec)
+    longer, _ = record_batch.assembled(parse_header(batch), batch[HEADER_BYTES:] + b"rest")
+    assert refusal(longer, TopicConfig()) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.req("L2")
+def test_lz4_blocks_that_depend_on_each_other_are_refused() -> None:
+    # Clients in Java cannot read them.
+    raw = keyed_batch(PAIRS)[HEADER_BYTES:]
+    packed = bytes(cramjam.lz4.compress(raw))
+    flags = packed[4]
+    header = parse_header(keyed_batch(PAIRS))._replace(attributes=3)
+    linked = packed[:4] + bytes([flags & ~0x20]) + packed[5:]
+    assert refusal(record_batch.assembled(header, linked)[0], TopicConfig()) is (
+        ErrorCode.INVALID_RECORD
+    )
 
 
 @pytest.mark.req("L6")
@@ -143,9 +173,77 @@ def test_records_are_as_many_as_told_and_in_order(kept: list[int], count: int) -
     whole = keyed_batch(PAIRS)
     raw = [bytes(record.raw) for record in records.opened(whole, parse_header(whole))]
     batch = with_records([raw[index] for index in kept], count)
+    for policy in (("compact",), ("delete",)):
+        config = TopicConfig(cleanup_policy=policy)
+        assert refusal(batch, config) is ErrorCode.INVALID_RECORD
+        assert stored(with_records(raw, 3), config)
+
+
+@pytest.mark.req("L2")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "80 00 00 02 61 02 76 00",  # attributes
+        "00 80808080808080808002 00 02 61 02 76 00",  # a time of more than 64 bits
+        "00 8080808080808080808001 00 02 61 02 76 00",  # a number of 11 bytes
+        "00 00 02 02 61 02 76 00",  # offset delta 1
+        "00 00 00 03 02 76 00",  # a key of -2 bytes
+        "00 00 00 08 61 02 76 00",  # a key of 4 bytes
+        "00 00 00 02 61 03 00",  # a value of -2 bytes
+        "00 00 00 02 61 08 76 00",  # a value of 4 bytes
+        "00 00 00 02 61 02 76 01",  # -1 headers
+        "00 00 00 02 61 02 76 02",  # a header is missing
+        "00 00 00 02 61 02 76 02 01 00",  # a header without a key
+        "00 00 00 02 61 02 76 02 02 ff 00",  # a header's key that is no text
+        "00 00 00 02 61 02 76 02 02 6b 03",  # a header's value of -2 bytes
+        "00 00 00 02 61 02 76 00 00",  # a byte more
+    ],
+)
+def test_a_record_that_cannot_be_read_is_refused(fields: str) -> None:
+    def batch(hexadecimal: str) -> bytes:
+        body = bytes.fromhex(hexadecimal)
+        return with_records([records.varint(len(body)) + body], 1)
+
+    assert stored(batch("00 00 00 02 61 02 76 00"), TopicConfig())
+    assert stored(batch("00 00 00 02 61 02 76 02 02 6b 01"), TopicConfig())
+    assert refusal(batch(fields), TopicConfig()) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.req("L2")
+@pytest.mark.parametrize("codec", range(5))
+def test_the_largest_timestamp_is_the_records_whatever_the_header_says(codec: int) -> None:
+    batch = keyed_batch(PAIRS, timestamp=NOW, codec=codec)
+    lying = parse_header(batch)._replace(max_timestamp=5)
+    data = stored(record_batch.assembled(lying, batch[HEADER_BYTES:])[0], TopicConfig())
+    assert parse_header(data).max_timestamp == NOW + 2
+    assert data[HEADER_BYTES:] == batch[HEADER_BYTES:]
+    bound = TopicConfig(message_timestamp_after_max_ms=1)
+    assert refusal(record_batch.assembled(lying, batch[HEADER_BYTES:])[0], bound) is (
+        ErrorCode.INVALID_TIMESTAMP
+    )
+
+
+@pytest.mark.req("L2")
+def test_the_records_that_a_batch_is_refused_for_are_named() -> None:
+    def blamed(batch: bytes, config: TopicConfig) -> tuple[ErrorCode, list[int]]:
+        with pytest.raises(RecordsRefusedError) as raised:
+            new_log(FakeFiles(), config).append_as_leader(batch, 0, NOW)
+        return raised.value.code, list(raised.value.records)
+
+    times = make_batch([b"v"] * 4, timestamps=[NOW, NOW + 2, NOW, NOW + 3])
+    bound = TopicConfig(message_timestamp_after_max_ms=1)
+    assert blamed(times, bound) == (ErrorCode.INVALID_TIMESTAMP, [1, 3])
     compacted = TopicConfig(cleanup_policy=("compact",))
-    assert refusal(batch, compacted) is ErrorCode.INVALID_RECORD
-    assert stored(with_records(raw, 3), compacted)
+    assert blamed(make_batch([b"v"] * 2), compacted) == (ErrorCode.INVALID_RECORD, [0, 1])
+    many = make_batch([b"v"] * (2 * REFUSED_MAX))
+    assert blamed(many, compacted)[1] == list(range(REFUSED_MAX))
+
+
+@pytest.mark.req("L2")
+def test_a_batch_larger_than_a_segment_is_refused() -> None:
+    batch = make_batch([bytes(2_000)])
+    assert refusal(batch, TopicConfig(segment_bytes=2_000)) is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert stored(batch, TopicConfig(segment_bytes=len(batch)))
 
 
 @pytest.mark.req("L2")
@@ -153,18 +251,67 @@ def test_a_million_copies_of_one_record_end_the_walk_at_the_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     walked = 0
-    one = records._record
+    one = scanning._one
 
     def counted(*given: Any) -> Any:
         nonlocal walked
         walked += 1
         return one(*given)
 
-    monkeypatch.setattr(records, "_record", counted)
+    monkeypatch.setattr(scanning, "_one", counted)
     raw = bytes.fromhex("10000000026b017600")
     batch = with_records([raw] * 1_000_000, 1_000_000, ZSTD)
     assert refusal(batch, TopicConfig(cleanup_policy=("compact",))) is ErrorCode.INVALID_RECORD
     assert walked <= 2
+
+
+def read_by_another(batch: bytes) -> int:
+    """How many records kafka-python finds in what was stored."""
+    found = 0
+    memory = MemoryRecords(batch)
+    while memory.has_next():
+        found += sum(1 for _ in memory.next_batch())
+    return found
+
+
+HEADERS = st.lists(st.tuples(st.text(max_size=9), st.none() | st.binary(max_size=9)), max_size=2)
+RECORDS = st.lists(
+    st.tuples(st.none() | st.binary(max_size=99), st.none() | st.binary(max_size=99), HEADERS),
+    min_size=1,
+    max_size=9,
+)
+
+
+@pytest.mark.req("L2")
+@settings(max_examples=300, deadline=None)
+@given(RECORDS, st.sampled_from([0, 1]), st.data())
+def test_what_is_stored_another_reader_reads_whatever_byte_is_damaged(
+    wanted: list[Any], codec: int, data: st.DataObject
+) -> None:
+    builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 20)
+    for key, value, headers in wanted:
+        builder.append(timestamp=NOW, key=key, value=value, headers=headers)
+    builder.close()
+    whole = bytes(builder.buffer())
+    raw = bytearray(whole[HEADER_BYTES:])
+    if data.draw(st.booleans()):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    packed = bytearray(compress(codec, raw, TopicConfig()))
+    if data.draw(st.booleans()):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    header = parse_header(whole)._replace(attributes=codec)
+    count = data.draw(st.sampled_from([len(wanted)] * 3 + [len(wanted) + 1]))
+    header = header._replace(record_count=count, last_offset_delta=count - 1)
+    batch = record_batch.assembled(header, bytes(packed))[0]
+    log = new_log(FakeFiles(), TopicConfig())
+    with contextlib.suppress(KafkaError):
+        log.append_as_leader(batch, 0, NOW)
+    if log.log_end_offset == 0:
+        assert not log.size
+        assert batch[HEADER_BYTES:] != whole[HEADER_BYTES:] or count != len(wanted)
+        return
+    (kept,) = log.read(0, max_bytes=1, up_to_offset=log.log_end_offset, min_one=True)
+    assert read_by_another(bytes(kept)) == log.log_end_offset == count
 
 
 @pytest.mark.req("L2")

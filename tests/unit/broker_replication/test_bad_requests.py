@@ -12,6 +12,8 @@ import pytest
 
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
+from raftctl.metadata.image import TOPIC_RESOURCE
+from raftctl.metadata.records import ConfigRecord
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_replication.world import TOPIC_ID, Node, World, eventually
 from tests.unit.broker_server.fakes import Client, connected, fetch_message, produce_message
@@ -103,6 +105,21 @@ async def test_a_bad_batch_gets_its_error_and_the_log_stays(bad: str, acks: int)
         good = await client.ask(PRODUCE, 9, produce_message("t", GOOD, acks))
         assert good["responses"][0]["partition_responses"][0]["base_offset"] == 4
         assert node.failures == []
+
+
+@pytest.mark.req("R5")
+async def test_the_records_to_blame_are_named() -> None:
+    async with World(1, listen=True) as world:
+        world.create_topic()
+        world.controller.commit(ConfigRecord(TOPIC_RESOURCE, "t", "cleanup.policy", "compact"))
+        async with connected(world.nodes[1]) as client:
+            message = produce_message("t", make_batch([b"v"] * 3), 1)
+            answer = await client.ask(PRODUCE, 9, message)
+    (partition,) = answer["responses"][0]["partition_responses"]
+    assert partition["error_code"] == ErrorCode.INVALID_RECORD
+    assert [one["batch_index"] for one in partition["record_errors"]] == [0, 1, 2]
+    assert all("key" in one["batch_index_error_message"] for one in partition["record_errors"])
+    assert "3 records" in partition["error_message"]
 
 
 def _says_little(bad: str, error: ErrorCode) -> bool:
