@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
-from broker.log import record_batch, records, scanning
+from broker.log import record_batch, records, scanning, validation
 from broker.log.compression import CODECS, ZSTD, compress
 from broker.log.record_batch import HEADER_BYTES, LOG_APPEND_TIME, crc_matches, parse_header
 from broker.log.scanning import REFUSED_MAX
 from broker.log.segment import Segment
-from broker.log.validation import RecordsRefusedError
+from broker.log.validation import RECORDS_MAX, RecordsRefusedError
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import TopicConfig
 from tests.unit.broker_log.batches import keyed_batch, make_batch
@@ -247,7 +247,7 @@ def test_a_batch_larger_than_a_segment_is_refused() -> None:
 
 
 @pytest.mark.req("L2")
-def test_a_million_copies_of_one_record_end_the_walk_at_the_second(
+def test_copies_of_one_record_end_the_walk_at_the_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     walked = 0
@@ -260,9 +260,21 @@ def test_a_million_copies_of_one_record_end_the_walk_at_the_second(
 
     monkeypatch.setattr(scanning, "_one", counted)
     raw = bytes.fromhex("10000000026b017600")
-    batch = with_records([raw] * 1_000_000, 1_000_000, ZSTD)
+    batch = with_records([raw] * RECORDS_MAX, RECORDS_MAX, ZSTD)
     assert refusal(batch, TopicConfig(cleanup_policy=("compact",))) is ErrorCode.INVALID_RECORD
     assert walked <= 2
+
+
+@pytest.mark.req("L2")
+def test_a_batch_of_too_many_records_is_refused_before_it_is_unpacked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: object) -> bytes:
+        raise AssertionError
+
+    batch = with_records([b"records"], RECORDS_MAX + 1, ZSTD)
+    monkeypatch.setattr(validation, "decompress", never)
+    assert refusal(batch, TopicConfig()) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def read_by_another(batch: bytes) -> int:
