@@ -246,7 +246,7 @@ class Group:
         return group
 
     def message(self) -> dict[str, Any]:
-        """The group as DescribeGroups tells it."""
+        """The group as DescribeGroups tells it: during a rebalance with the last assignments."""
         stable = self.state is State.STABLE
         return {
             "error_code": 0,
@@ -261,7 +261,7 @@ class Group:
                     "client_id": one.client_id,
                     "client_host": one.client_host,
                     "member_metadata": one.metadata(self.protocol) if stable else b"",
-                    "member_assignment": one.assignment if stable else b"",
+                    "member_assignment": one.assignment,
                 }
                 for one in self.members.values()
             ],

@@ -161,6 +161,40 @@ async def test_offset_commit(broker: FakeBroker, version: int) -> None:
     assert await commit(broker, version) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+async def test_members_are_told_with_their_last_assignment_during_a_rebalance() -> None:
+    broker = new_broker(group_initial_rebalance_delay_ms="0")
+    await find(broker)
+
+    async def described() -> tuple[str, bytes]:
+        answer = await ask(broker, ApiKey.DESCRIBE_GROUPS, 2, {"groups": ["g"]})
+        (group,) = answer["groups"]
+        (member,) = group["members"]
+        return group["group_state"], bytes(member["member_assignment"])
+
+    join = {
+        "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"one"}],
+    }
+    joined = await ask(broker, ApiKey.JOIN_GROUP, 3, join)
+    assert await described() == ("CompletingRebalance", b"")
+    member_id = joined["member_id"]
+    sync = {
+        "group_id": "g",
+        "generation_id": joined["generation_id"],
+        "member_id": member_id,
+        "assignments": [{"member_id": member_id, "assignment": b"all of it"}],
+    }
+    assert (await ask(broker, ApiKey.SYNC_GROUP, 3, sync))["error_code"] == 0
+    assert await described() == ("Stable", b"all of it")
+    again = {"member_id": member_id, "protocols": [{"name": "range", "metadata": b"two"}]}
+    assert (await ask(broker, ApiKey.JOIN_GROUP, 3, join | again))["error_code"] == 0
+    assert await described() == ("CompletingRebalance", b"all of it")
+
+
 async def test_a_commit_does_not_name_topics_without_partitions(broker: FakeBroker) -> None:
     await find(broker)
     partition = {"partition_index": 0, "committed_offset": 5}
