@@ -21,6 +21,7 @@ from raftctl.raft.messages import (
     BeginQuorumEpochRequest,
     ChangeVotersRequest,
     FetchRequest,
+    FetchResponse,
     Offset,
     with_batches,
 )
@@ -488,7 +489,9 @@ class RaftDriver:
 
     def _reply_fetch(self, effect: events.ReplyFetch) -> None:
         batches = self._log.read(effect.response.fetch_offset, effect.max_bytes)
-        response = effect.response
+        # Who asked by a bootstrap address may hear here for the first time that this is the leader.
+        response = self._peers.told(effect.response)
+        assert isinstance(response, FetchResponse)
         self._reply(effect.token, with_batches(response, batches) if batches else response)
 
     def _send(self, destination: NodeId, request: Request) -> None:

@@ -203,6 +203,7 @@ def test_the_shell_shows_a_live_cluster(cluster: LocalCluster) -> None:
     assert shell("ls") == [
         "brokers/",
         "configs/",
+        "controllers/",
         "features/",
         "kv/",
         "locks/",

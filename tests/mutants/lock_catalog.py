@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from raftctl.controller import kv_coordination
+from raftctl.controller.config import KV_BYTES_MAX
 from raftctl.controller.kv_coordination import KvCoordination
 from raftctl.metadata.kv_requests import NO_TOKEN
 from raftctl.metadata.records import KvRecord
@@ -31,8 +32,10 @@ def _claim_without_grace(control: KvCoordination, image: MetadataImage, now_ms: 
         control._sessions.open(session_id, 1, now_ms)
 
 
-def _never_fenced(image: MetadataImage, request: KvGuardedWriteRequest) -> ControllerResult:
-    return _guarded_write(image, replace(request, lock=None, token=NO_TOKEN))
+def _never_fenced(
+    image: MetadataImage, request: KvGuardedWriteRequest, kv_bytes_max: int = KV_BYTES_MAX
+) -> ControllerResult:
+    return _guarded_write(image, replace(request, lock=None, token=NO_TOKEN), kv_bytes_max)
 
 
 def _keep_keys(coordination: Coordination, session: KvSession) -> list[Record]:

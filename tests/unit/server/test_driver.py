@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +17,11 @@ from raftctl.raft.messages import (
     Epoch,
     FetchRequest,
     FetchResponse,
+    LeaderEndpoint,
     NodeId,
     Offset,
     OffsetAndEpoch,
+    ReplicaKey,
     TransferLeadershipRequest,
 )
 from raftctl.server import appends
@@ -422,3 +425,21 @@ async def test_a_failed_transfer_proposes_what_it_kept_back() -> None:
     await member.until(lambda: member.log.end_offset == end + 1)
     assert not transfer.cancelled()
     await member.stop()
+
+
+@pytest.mark.req("Q5", "Q7")
+async def test_the_records_of_a_fetch_come_with_the_leaders_address(
+    leader: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An observer that asks a bootstrap address, which is the leader's, gets no other answer.
+    here = LeaderEndpoint("here", 9)
+    monkeypatch.setattr(
+        leader.driver._peers, "told", lambda answer: replace(answer, leader_endpoint=here)
+    )
+    observer = ReplicaKey(NodeId(9), None)
+    start = OffsetAndEpoch(Offset(0), Epoch(0))
+    request = FetchRequest(Epoch(leader.driver.epoch), observer, start, 1 << 20, 0)
+    response = await leader.driver.receive(request)
+    assert isinstance(response, FetchResponse)
+    assert response.batches
+    assert response.leader_endpoint == here

@@ -99,8 +99,8 @@ def test_whoever_is_interrupted_leaves_no_answer_to_the_next(warm: WarmInterpret
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("no.such_module:chaos", "No module named 'no'"),
-        (target("no_such_function"), "no attribute 'no_such_function'"),
+        ("no.such_module:chaos", "no module no.such_module"),
+        (target("no_such_function"), "has no scenario no_such_function"),
     ],
 )
 def test_a_target_that_does_not_exist_is_named(
