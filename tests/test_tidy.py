@@ -159,6 +159,34 @@ def test_no_process_global_state() -> None:
     assert [f for f in found if "__all__" not in f] == []
 
 
+def test_every_scenario_is_run_by_something() -> None:
+    """A story of the simulation that no test, mutant or benchmark names proves nothing.
+
+    A list of stories counts only if something else than its module names the list.
+    """
+    texts = dict(sources())
+    forgotten = []
+    for name, text in texts.items():
+        if not name.startswith("tests/simulation/"):
+            continue
+        lists = re.findall(r"^([A-Z]\w*) = ", text, flags=re.MULTILINE)
+        for scenario in re.findall(
+            r"^async def ([a-z]\w*)\(world: World\) -> None:", text, flags=re.MULTILINE
+        ):
+            words = [scenario, *(one for one in lists if _lists(text, one, scenario))]
+            others = [other for path, other in texts.items() if path != name]
+            here = text if "/test_" in name else ""
+            used = rf"(?<!async def )\b({'|'.join(words)})\b"
+            if not any(re.search(used, other) for other in (*others, here)):
+                forgotten.append(f"{name}: {scenario}")
+    assert forgotten == []
+
+
+def _lists(text: str, name: str, scenario: str) -> bool:
+    value = re.search(rf"^{name} = (\(.*?^\)|\[.*?^\]|.*?$)", text, flags=re.MULTILINE | re.DOTALL)
+    return value is not None and re.search(rf"\b{scenario}\b", value[1]) is not None
+
+
 @pytest.mark.parametrize("page", sorted(p.name for p in ROOT.glob("docs/**/*.md")))
 def test_one_title_a_page(page: str) -> None:
     path = next(ROOT.glob(f"docs/**/{page}"))

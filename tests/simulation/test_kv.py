@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from jepsen.env.sim.warm import WarmInterpreters
 
 TARGET = "tests.simulation.kv_scenarios:keys_stay_linearizable"
+HTTP_TARGET = "tests.simulation.kv_scenarios:keys_stay_linearizable_over_http"
 
 
 @pytest.mark.req("Q9", "Q10", "Q11", "J1")
@@ -22,5 +23,5 @@ def test_keys_stay_linearizable(simulator: WarmInterpreters, seed: int) -> None:
 @pytest.mark.req("Q9", "Q10", "Q11", "J1")
 @pytest.mark.parametrize("seed", [1])
 def test_keys_stay_linearizable_over_http(simulator: WarmInterpreters, seed: int) -> None:
-    result = simulator.run(f"{TARGET}_over_http", seed)
+    result = simulator.run(HTTP_TARGET, seed)
     assert result.ok, result.output
