@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from jepsen.env.sim.warm import WarmInterpreters
 from tests.mutants import node_scenarios
 from tests.mutants.catalog import CATALOG
+from tests.mutants.edit import failure
+from tests.mutants.edit_catalog import EDITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tests.mutants.edit import Edit
     from tests.mutants.mutant import Mutant
 
 CORE_SEEDS = 150
@@ -104,6 +107,18 @@ def _line(outcome: Outcome) -> str:
     return f"{mutant.level} {mutant.name}: {text}"
 
 
+def _is_caught(edit: Edit) -> bool:
+    """Whether the test that an edit names fails with it; RuntimeError if it does without."""
+    if failed := failure(edit.test):
+        raise RuntimeError(f"{failed}: fails without a mutant")
+    return failure(edit.test, edit.name) == edit.test
+
+
+def _edit_line(edit: Edit, *, caught: bool) -> str:
+    text = f"caught by {edit.test} after 1 run" if caught else f"NOT CAUGHT by {edit.test}"
+    return f"unit {edit.name}: {text}"
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the mutants, prints a line for each, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
@@ -111,10 +126,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     names, processes = options.names, options.processes
-    unknown = sorted(set(names) - {mutant.name for mutant in CATALOG})
+    unknown = sorted(set(names) - {one.name for one in (*CATALOG, *EDITS)})
     if unknown:
         parser.error(f"{', '.join(unknown)}: no mutant; see tests/mutants/*_catalog.py for names")
     chosen = [mutant for mutant in CATALOG if not names or mutant.name in names]
+    edits = [edit for edit in EDITS if not names or edit.name in names]
     caught = 0
     with (
         WarmInterpreters(processes) as interpreters,
@@ -125,8 +141,13 @@ def main(arguments: Sequence[str]) -> int:
             caught += outcome.caught_by is not None
             sys.stdout.write(_line(outcome) + "\n")
             sys.stdout.flush()
-    sys.stdout.write(f"caught {caught} of {len(chosen)}\n")
-    return 0 if chosen and caught == len(chosen) else 1
+        for edit, is_caught in zip(edits, pool.map(_is_caught, edits), strict=True):
+            caught += is_caught
+            sys.stdout.write(_edit_line(edit, caught=is_caught) + "\n")
+            sys.stdout.flush()
+    count = len(chosen) + len(edits)
+    sys.stdout.write(f"caught {caught} of {count}\n")
+    return 0 if count and caught == count else 1
 
 
 if __name__ == "__main__":
