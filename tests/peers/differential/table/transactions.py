@@ -200,6 +200,8 @@ def _new_flow() -> Iterator[Script]:
                 Ask("old end", END, who(committed=committed), [4]),
                 Pause(0.3),
                 Ask("end", END, end, [5]),
+                # Until the markers are written, which takes each system its own time.
+                Pause(0.5),
                 Ask("end again", END, end, [5]),
                 Ask("end the other way", END, who(committed=not committed), [5]),
                 Ask("end of the next", END, who(1, committed=committed), [5]),
