@@ -11,9 +11,9 @@ from tests.peers.differential.language import (
     Body,
     Built,
     Kept,
-    Pause,
     Script,
     Step,
+    Until,
     few,
     prepare,
     topic,
@@ -127,6 +127,16 @@ def _init() -> Iterator[Script]:
         yield Script(f"init producer bump v{version}", [begun(version), *asks])
 
 
+def marked() -> Until:
+    """Until the markers are written, which takes each system its own time."""
+
+    def is_over(told: dict[str, Any]) -> bool:
+        (one,) = told["transaction_states"]
+        return not one["transaction_state"].startswith("Prepare")
+
+    return Until(DESCRIBE, 0, {"transactional_ids": ["$x"]}, is_over)
+
+
 def _classic_flow() -> Iterator[Script]:
     for version in (0, 1, 2, 3):
         for committed in (True, False):
@@ -159,13 +169,13 @@ def _classic_flow() -> Iterator[Script]:
                     Ask("add offsets", ADD_OFFSETS, who(group_id="$g"), [version]),
                     Ask("commit offsets", COMMIT, offsets(), [version]),
                     Ask("end", END, end, [ending]),
-                    Pause(0.3),
+                    marked(),
                     Ask("end again", END, end, [ending], on="other"),
                     Ask("end the other way", END, who(committed=not committed), [ending]),
                     Ask("describe after", DESCRIBE, {"transactional_ids": ["$x"]}, on="after"),
                     Ask("next add", ADD, adds(1), [version], on="after"),
                     Ask("next end", END, end, [ending], on="after"),
-                    Pause(0.3),
+                    marked(),
                     Ask("all", ApiKey.FETCH, stored().body, [11], on="after"),
                     Ask(
                         "offsets after",
@@ -198,14 +208,13 @@ def _new_flow() -> Iterator[Script]:
                 Ask("describe", DESCRIBE, {"transactional_ids": ["$x"]}),
                 Ask("commit offsets", COMMIT, offsets(), [5]),
                 Ask("old end", END, who(committed=committed), [4]),
-                Pause(0.3),
+                marked(),
                 Ask("end", END, end, [5]),
-                # Until the markers are written, which takes each system its own time.
-                Pause(0.5),
+                marked(),
                 Ask("end again", END, end, [5]),
                 Ask("end the other way", END, who(committed=not committed), [5]),
                 Ask("end of the next", END, who(1, committed=committed), [5]),
-                Pause(0.3),
+                marked(),
                 Ask("produce with the old epoch", ApiKey.PRODUCE, in_transaction(1), [12]),
                 Ask("describe after", DESCRIBE, {"transactional_ids": ["$x"]}),
                 Ask("anew", INIT, init(), [5]),
@@ -219,10 +228,10 @@ def _new_flow() -> Iterator[Script]:
             Ask("end", END, end, [5], keep),
             Ask("at once another", ApiKey.PRODUCE, in_transaction(), [12]),
             Ask("and its end", END, who(committed=not committed), [5], keep),
-            Pause(0.3),
+            marked(),
             Ask("after", ApiKey.PRODUCE, in_transaction(), [12]),
             Ask("init in the middle", INIT, init(), [5]),
-            Pause(0.3),
+            marked(),
             Ask("fenced produce", ApiKey.PRODUCE, in_transaction(1), [12]),
             Ask("fenced end", END, end, [5]),
             stored(),
@@ -353,7 +362,7 @@ def _offsets() -> Iterator[Script]:
                     [7, 8],
                 ),
                 Ask("end", END, who(committed=True), [3]),
-                Pause(0.3),
+                marked(),
                 Ask(
                     "fetch after",
                     ApiKey.OFFSET_FETCH,
