@@ -351,7 +351,7 @@ def test_what_cannot_be_judged_is_refused(
     for arguments, word in (
         ([str(other)], "lacks the column process"),
         ([str(empty)], "neither a run"),
-        ([str(tmp_path / "absent")], "no such file"),
+        ([str(tmp_path / "absent")], "No such file"),
         ([good, "--checker", "nonsense"], "--checker nonsense"),
         ([good, "--model", "mutex"], "choose another --checker or --model"),
     ):
