@@ -12,6 +12,8 @@ import typer
 from raftctl.cli.admin_client import open_admin
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.reassignment_plan import (
+    CURRENT,
+    PROPOSED,
     Partition,
     Plan,
     generate,
@@ -93,8 +95,14 @@ def _generate(
         raise ConfigError(f"--broker-list: no broker {', '.join(unknown)} is running")
     current = _partitions(client, topics)
     plan = generate(current, racks, broker_ids, random.Random())
-    documents = {"current": plan_document(current), "proposed": plan_document(plan)}
-    text = "\n".join(f"# {name}\n{json.dumps(one)}" for name, one in documents.items())
+    show_plans(output, current, plan)
+
+
+def show_plans(output: Output, current: Plan, proposed: Plan) -> None:
+    """Prints both, so that `--execute` takes the output as the plan that is proposed."""
+    documents = {"current": plan_document(current), "proposed": plan_document(proposed)}
+    titles = {"current": CURRENT, "proposed": PROPOSED}
+    text = "\n".join(f"{titles[name]}\n{json.dumps(one)}" for name, one in documents.items())
     show(output, documents, text)
 
 

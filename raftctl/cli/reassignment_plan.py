@@ -16,15 +16,20 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping, Sequence
 
+CURRENT, PROPOSED = "# current", "# proposed"
+"""The lines above the two plans that `--generate` prints."""
 Partition = tuple[str, int]
 Plan = dict[Partition, tuple[int, ...]]
 """(topic, partition id) to replicas, the preferred leader first."""
 
 
 def parse_plan(text: str, name: str) -> Plan:
-    """The partitions of a reassignment file; ConfigError names the file and what is wrong."""
+    """The partitions of a reassignment file; ConfigError names the file and what is wrong.
+
+    What `--generate` has printed, as text or JSON, counts as the plan that it proposes.
+    """
     plan: Plan = {}
-    for one in _items(text, name, "partitions"):
+    for one in _items(_proposed(text), name, "partitions"):
         topic, number, replicas = one.get("topic"), one.get("partition"), one.get("replicas")
         if not isinstance(topic, str) or not isinstance(number, int) or not _is_id(number):
             raise ConfigError(f"{name}: each partition needs `topic` (text) and `partition`: {one}")
@@ -36,6 +41,19 @@ def parse_plan(text: str, name: str) -> Plan:
             raise ConfigError(f"{name}: {topic}-{number} stands there twice")
         plan[topic, number] = tuple(replicas)
     return plan
+
+
+def _proposed(text: str) -> str:
+    """The plan in the output of `--generate`; the text itself if it is no such output."""
+    printed = text.partition(f"{PROPOSED}\n")[2]
+    if printed:
+        return printed
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return text
+    is_output = isinstance(document, dict) and "proposed" in document
+    return json.dumps(document["proposed"]) if is_output else text
 
 
 def parse_topics(text: str, name: str) -> list[str]:

@@ -15,6 +15,7 @@ from raftctl.localcluster.layout import (
     HOST,
     ClusterLayout,
     LocalNode,
+    check_size,
     initial_controllers,
     layout_from_json,
     layout_to_json,
@@ -287,7 +288,8 @@ def _layout_path(directory: Path) -> Path:
 def _new_layout(spec: ClusterSpec, cluster_id: str) -> ClusterLayout:
     controllers = DEFAULT_NODES if spec.controllers is None else spec.controllers
     brokers = DEFAULT_NODES if spec.brokers is None else spec.brokers
-    count = max(0, controllers) + max(0, brokers)
+    check_size(controllers, brokers)
+    count = controllers + brokers
     if spec.first_port is None:
         ports = free_ports(count)
     else:

@@ -89,6 +89,14 @@ class ClusterLayout:
         raise ConfigError(f"no node {name_or_id}; there are {known}")
 
 
+def check_size(controllers: int, brokers: int) -> None:
+    """ConfigError if there are too few or too many nodes of a kind; also for negative numbers."""
+    if not 1 <= controllers <= CONTROLLERS_MAX:
+        raise ConfigError(f"--controllers must be 1 to {CONTROLLERS_MAX}")
+    if not 1 <= brokers <= BROKERS_MAX:
+        raise ConfigError(f"--brokers must be 1 to {BROKERS_MAX}")
+
+
 def make_layout(
     cluster_id: str,
     controller_ports: Sequence[int],
@@ -100,10 +108,7 @@ def make_layout(
 
     `hosts`: where the controllers, then the brokers listen; empty: all on loopback.
     """
-    if not 1 <= len(controller_ports) <= CONTROLLERS_MAX:
-        raise ConfigError(f"--controllers must be 1 to {CONTROLLERS_MAX}")
-    if not 1 <= len(broker_ports) <= BROKERS_MAX:
-        raise ConfigError(f"--brokers must be 1 to {BROKERS_MAX}")
+    check_size(len(controller_ports), len(broker_ports))
     controllers = _nodes("controller", FIRST_CONTROLLER_ID, controller_ports)
     nodes = controllers + _nodes("broker", 1, broker_ports)
     if hosts:

@@ -7,6 +7,8 @@ import random
 
 import pytest
 
+from raftctl.cli.output import Output
+from raftctl.cli.reassign_partitions import show_plans
 from raftctl.cli.reassignment_plan import (
     Plan,
     generate,
@@ -26,6 +28,13 @@ def test_a_plan_is_read_back_as_it_was_written() -> None:
     text = json.dumps(plan_document(CURRENT))
     assert parse_plan(text, "f") == CURRENT
     assert json.loads(text)["partitions"][0] == {"topic": "t", "partition": 0, "replicas": [1, 2]}
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_what_generate_prints_is_a_plan(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    proposed: Plan = {("t", 0): (3, 4)}
+    show_plans(Output.JSON if as_json else Output.TABLE, CURRENT, proposed)
+    assert parse_plan(capsys.readouterr().out, "plan.json") == proposed
 
 
 @pytest.mark.parametrize(

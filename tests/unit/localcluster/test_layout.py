@@ -106,6 +106,16 @@ def test_size_is_bounded(controllers: int, brokers: int) -> None:
         make_layout("id", list(range(controllers)), list(range(brokers)), {})
 
 
+@pytest.mark.parametrize(("controllers", "brokers"), [(3, -1), (3, -2), (-1, 3), (None, -1)])
+def test_no_negative_size_makes_another_cluster(
+    controllers: int | None, brokers: int, tmp_path: Path
+) -> None:
+    spec = ClusterSpec(controllers, brokers)
+    with pytest.raises(ConfigError, match="must be 1 to"):
+        make(tmp_path / "c", spec)
+    assert not (tmp_path / "c").exists()
+
+
 def test_free_ports_are_different_and_usable() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20
