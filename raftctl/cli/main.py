@@ -36,6 +36,10 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(f"{error.code.name}: {error.message}", FAILED)
     except DiskError as error:
         return _fail(str(error), FAILED)
+    except BrokenPipeError:
+        raise  # Nobody reads on, as below `head`: no fault of a file.
+    except OSError as error:
+        return _fail(_system_error(error), BAD_INPUT if error.filename is not None else FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -65,6 +69,14 @@ def plain_start(arguments: Sequence[str]) -> tuple[str, list[str]] | None:
         else:
             return None
     return None if path is None else (path, overrides)
+
+
+def _system_error(error: OSError) -> str:
+    """What the system refused, and where, in one line."""
+    why = error.strerror or str(error) or type(error).__name__
+    if error.filename is None:
+        return why
+    return f"{error.filename}: {why}: choose another path, or change who may use this one"
 
 
 def _fail(sentence: str, status: int) -> int:

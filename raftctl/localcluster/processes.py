@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from raftctl.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
@@ -44,8 +46,13 @@ class ProcessRef:
         """Sends the signal; does nothing if the process is gone."""
         process = self._process()
         if process is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
+            try:
                 process.send_signal(number)
+            except psutil.NoSuchProcess:
+                return
+            except psutil.AccessDenied:
+                text = f"process {self.pid} is another user's: run the command as that user"
+                raise ConfigError(text) from None
 
     def _process(self) -> psutil.Process | None:
         try:

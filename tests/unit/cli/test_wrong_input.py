@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
 
+from raftctl.cli import main
 from raftctl.cli.app import make_app
 from raftctl.cli.main import BAD_INPUT, FAILED, run
 from tests.unit.broker_apis.controlled import listening
@@ -198,3 +200,27 @@ def test_log_verify_tells_programs_what_is_damaged(
     (problem,) = document["problems"]
     assert (document["files"], problem["byte"]) == (1, 0)
     assert problem["file"].endswith("t-0/00000000000000000000.log")
+
+
+@pytest.mark.parametrize("place", ["/proc/no-such-thing", "FILE/cluster"])
+def test_a_folder_that_cannot_be_made_is_one_line(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("not a folder")
+    directory = place.replace("FILE", str(taken))
+    assert run(["up", "--dir", directory]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"raftctl: {directory}")
+    assert line.endswith("choose another path, or change who may use this one")
+
+
+def test_what_the_system_refuses_without_a_path_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: object) -> int:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(main, "_dispatch", refuse)
+    assert run(["status"]) == 1
+    assert capsys.readouterr().err == "raftctl: Cannot allocate memory\n"

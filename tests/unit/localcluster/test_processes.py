@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as cluster_module
 from raftctl.localcluster import processes
 from raftctl.localcluster.cluster import LocalCluster
@@ -113,3 +114,14 @@ def test_an_interrupt_while_a_node_starts_comes_after_it_is_remembered(tmp_path:
         cluster.start(node)
     assert cluster.process(node) == ProcessRef(1, 2.0)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_node_of_another_user_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(process: psutil.Process, number: int) -> None:
+        raise psutil.AccessDenied(process.pid)
+
+    monkeypatch.setattr(psutil.Process, "send_signal", refuse)
+    own = psutil.Process()
+    node = ProcessRef(own.pid, own.create_time())
+    with pytest.raises(ConfigError, match=f"process {own.pid} is another user's"):
+        node.send(signal.SIGTERM)
