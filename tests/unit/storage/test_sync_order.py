@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from raftctl.raft.messages import Offset
 from tests.fakes.disk import Crash, FakeDisk, StepWorker
 from tests.unit.storage.logs import DIRECTORY, batch, contents, open_log, written
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from raftctl.raft.batch import Batch
     from raftctl.runtime.api import Buffer
+    from raftctl.storage.record_log import RecordLog
     from tests.fakes.disk import FakeFile
 
 BEFORE = [batch(n, size=60) for n in range(2)]
@@ -98,3 +100,56 @@ async def test_power_may_go_between_any_two_steps_of_a_flush() -> None:
             return
         assert isinstance(flushed.exception(), Crash)
         operations += 1
+
+
+CUT_AT = 5
+APPENDED = [batch(n, epoch=2, size=60) for n in range(CUT_AT, CUT_AT + 6)]
+WHOLE = [*BEFORE, *FLUSHED]
+
+
+def cut_and_append(log: RecordLog, appended: Sequence[Batch]) -> None:
+    log.truncate(Offset(CUT_AT))
+    for one in appended:
+        log.append(one)
+
+
+@pytest.mark.req("Q2", "Q12")
+@pytest.mark.parametrize("appended", [[], APPENDED], ids=["cut", "cut and append"])
+async def test_power_may_go_between_any_two_steps_of_a_truncation(appended: list[Batch]) -> None:
+    """What is left is a prefix of the log before or after, and nothing below the cut is lost."""
+    operations = 0
+    while True:
+        disk = FakeDisk()
+        (await written(disk, WHOLE, SEGMENT_BYTES)).close()
+        log, worker = open_log(disk, SEGMENT_BYTES), StepWorker()
+        disk.operations_left = operations
+        cut_and_append(log, appended)
+        flushed = log.flush(worker)
+        await worker.run_all()
+        for seed in CRASHES:
+            found = contents(open_log(disk.after_crash(Random(seed)), SEGMENT_BYTES))
+            assert len(found) >= CUT_AT
+            after = [*WHOLE[:CUT_AT], *appended]
+            assert found in (WHOLE[: len(found)], after[: len(found)]), f"{operations}, {seed}"
+        if flushed.exception() is None:
+            assert operations > 2 * 3, "the cut took segments away"
+            return
+        assert isinstance(flushed.exception(), Crash)
+        operations += 1
+
+
+@pytest.mark.req("Q2", "Q12")
+@pytest.mark.parametrize("appended", [[], APPENDED], ids=["cut", "cut and append"])
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_truncation_that_was_flushed_is_not_undone(
+    appended: list[Batch], seed: int
+) -> None:
+    disk = FakeDisk()
+    (await written(disk, WHOLE, SEGMENT_BYTES)).close()
+    log, worker = open_log(disk, SEGMENT_BYTES), StepWorker()
+    cut_and_append(log, appended)
+    flushed = log.flush(worker)
+    await worker.run_all()
+    assert flushed.exception() is None
+    found = contents(open_log(disk.after_crash(Random(seed)), SEGMENT_BYTES))
+    assert found == [*WHOLE[:CUT_AT], *appended]
