@@ -7,6 +7,7 @@
 <store>/<test>/<time>/results.json    the verdicts, once judged
 <store>/<test>/<time>/nodes/          data and logs of a local cluster
 <store>/<test>/latest, <store>/latest  the newest run that has a verdict
+<store>/current                       the newest run that has begun, while it runs and after
 <store>/crashed/<test>/<time>/        what there is of a run that broke off, and why.txt
 <store>/test-all/<time>/              a matrix of tests; `latest` is the newest (jepsen.matrix)
 """
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from jepsen.history import Op
 
 DEFAULT_STORE = "store"
-LATEST = "latest"
+LATEST, CURRENT = "latest", "current"
 TEST_FILE = "test.json"
 MATRICES = "test-all"
 CRASHED = "crashed"
@@ -42,6 +43,12 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def _leave_current(self) -> None:
+        """`current` does not point to what is about to go."""
+        link = self.path.parent.parent / CURRENT
+        if link.is_symlink() and link.resolve() == self.path.resolve():
+            link.unlink()
+
     @classmethod
     def create(cls, store: Path, spec: RunSpec, command: str) -> RunFolder:
         """A new folder with the specification in it. InputError for a store that takes none."""
@@ -51,6 +58,7 @@ class RunFolder:
             of_test.mkdir(parents=True, exist_ok=True)
             folder = cls(_new_directory(of_test))
             folder._write(TEST_FILE, document)
+            _point(store / CURRENT, Path(spec.name) / folder.path.name)
         except OSError as error:
             raise unwritable(store, error) from None
         return folder
@@ -63,6 +71,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Nothing is left of a run that was refused, nor of a store that had no other."""
+        self._leave_current()
         shutil.rmtree(self.path, ignore_errors=True)
         for parent in (self.path.parent, self.path.parent.parent):
             with contextlib.suppress(OSError):
@@ -74,6 +83,7 @@ class RunFolder:
         of_test = store / CRASHED / test
         of_test.mkdir(parents=True, exist_ok=True)
         (self.path / WHY_FILE).write_text(why + "\n", encoding="utf-8")
+        self._leave_current()
         self.path = self.path.rename(_new_directory(of_test))
         _point(of_test / LATEST, Path(self.path.name))
         with contextlib.suppress(OSError):

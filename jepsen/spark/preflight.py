@@ -27,6 +27,8 @@ from jepsen.store import TEST_FILE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, which has started the JVM."""
 MASTER_WAIT_S = 3.0
 TOLD_EVERY_S = 5.0
 SMALL_BYTES = 64 << 20
@@ -156,8 +158,9 @@ def spark_errors() -> Iterator[SparkErrors]:
 class Progress:
     """Says on stderr every few seconds what goes on, and at once what begins."""
 
-    def __init__(self, every_s: float) -> None:
+    def __init__(self, every_s: float, *, silent: bool = False) -> None:
         self._every_s = every_s
+        self._silent = silent
         self._started = time.monotonic()
         self._what = ""
         self.ended = threading.Event()
@@ -173,12 +176,20 @@ class Progress:
             self._say()
 
     def _say(self) -> None:
+        if self._silent:
+            return
         sys.stderr.write(f"jepsen: {self._what}, {time.monotonic() - self._started:.0f} s\n")
 
 
 @contextmanager
 def progress(what: str, size: int = 0, every_s: float = TOLD_EVERY_S) -> Iterator[Progress]:
-    """While the work goes on; `size` is that of the histories in bytes, 0 if it does not matter."""
+    """While the work goes on; `size` is that of the histories in bytes, 0 if it does not matter.
+
+    Silent below spark-submit, which makes one stream of stdout and stderr, and tells its own.
+    """
+    if SUBMITTED in os.environ:
+        yield Progress(every_s, silent=True)
+        return
     if 0 < size <= SMALL_BYTES:
         text = f"{size:,} bytes are little for Spark, `jepsen check` judges them in one process"
         sys.stderr.write(f"jepsen: {text}\n")

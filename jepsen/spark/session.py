@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.errors import InputError
 from jepsen.spark.package import ARCHIVE, write_archive
-from jepsen.spark.preflight import refuse_master, spark_errors
+from jepsen.spark.preflight import SUBMITTED, refuse_master, spark_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +38,6 @@ _MALLOC = ":".join(
 them anew each time was a seventh of their work. Other C libraries than glibc pass this over."""
 _JAVA_WAIT_S = 30
 _LOOPBACK = "127.0.0.1"
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit, which has started the JVM."""
 _LOGGING = """
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -94,7 +92,7 @@ def spark_session(
         raise InputError(missing)
     with tempfile.TemporaryDirectory(prefix="jepsen-spark-", dir=scratch) as folder:
         settings = _settings(folder)
-        if _SUBMITTED not in os.environ:
+        if SUBMITTED not in os.environ:
             settings |= _settings_of_its_own(master, memory, folder)
         builder = SparkSession.builder.appName("jepsen").config(map=settings)
         with spark_errors() as errors:

@@ -99,7 +99,7 @@ class Harness:
         where = ["--bootstrap-servers", bootstrap, "--topic", topic, "--keys", "1"]
         shape = ["--time-limit", "600", "--rate", "40", "--concurrency", "4"]
         kept = ["--store", str(store), "--output", "json"]
-        self._history = store / "latest" / "history.jsonl"
+        self._history = store / "current" / "history.jsonl"
         self._process = subprocess.Popen(
             [*command, *where, *shape, *kept, *words], stdout=subprocess.PIPE, text=True
         )

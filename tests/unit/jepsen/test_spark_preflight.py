@@ -115,6 +115,16 @@ def test_it_is_said_that_the_work_goes_on(capfd: pytest.CaptureFixture[str]) -> 
     assert first == second == "jepsen: judging, 0 s"
 
 
+def test_below_spark_submit_nothing_is_said(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(preflight.SUBMITTED, "1")
+    with preflight.progress("starting", 100, every_s=0.01) as now:
+        now.begin("judging")
+        time.sleep(0.05)
+    assert capfd.readouterr() == ("", ""), "stderr comes into the document on stdout there"
+
+
 @pytest.mark.timeout(120)
 def test_ctrl_c_is_quiet(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"

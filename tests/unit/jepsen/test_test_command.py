@@ -96,6 +96,17 @@ def test_what_was_refused_leaves_nothing(tmp_path: Path) -> None:
     assert (store / "latest").resolve() == kept.path
 
 
+def test_a_run_is_found_while_it_runs(tmp_path: Path) -> None:
+    first = RunFolder.create(tmp_path, RunSpec("set", "sim"), "")
+    assert (tmp_path / "current").resolve() == first.path
+    second = RunFolder.create(tmp_path, RunSpec("lock", "sim"), "")
+    first.remove()
+    assert (tmp_path / "current").resolve() == second.path, "only a run's own end takes it away"
+    second.put_aside("why")
+    assert not (tmp_path / "current").is_symlink()
+    assert [folder.path for folder in runs(tmp_path)] == []
+
+
 def test_what_broke_off_is_kept_aside(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path, RunSpec("set", "sim"), "")
     where = folder.put_aside("not ready after 90 s")
