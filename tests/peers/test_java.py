@@ -185,11 +185,11 @@ def test_transactions(java: JavaTools, bootstrap: str) -> None:
         return [line for line in told.splitlines() if name in line]
 
     create_topic(admin_client(bootstrap), name, 1, 3, {}, 30)
-    shape = ["--num-records", "300", "--record-size", "100", "--throughput", "1000"]
+    shape = ["--num-records", "1500", "--record-size", "100", "--throughput", "1000"]
     often = ["--transactional-id", name, "--transaction-duration-ms", "20"]
     properties = ["--producer-props", f"bootstrap.servers={bootstrap}"]
     told = java("ProducerPerformance", "--topic", name, *shape, *often, *properties)
-    assert "300 records sent" in told
+    assert "1500 records sent" in told
     wait_until(lambda: "CompleteCommit" in "".join(transactions("list")), "it is committed")
     (described,) = transactions("describe", "--transactional-id", name)
     assert "CompleteCommit" in described
