@@ -9,7 +9,7 @@ durable commit         what is committed is on the disks of a majority of voters
 validity               what is committed somebody has proposed
 integrity              what was proposed once is committed once at most
 immutable commit       a committed batch never changes, and nobody removes one
-leader completeness    a new leader has every committed batch
+leader completeness    a new leader has every batch that earlier epochs committed
 monotone commit        a node's high watermark never goes back while it runs
 snapshots              hold exactly what is committed up to their end; a prefix goes only after one
 linearizable reads     a read that is confirmed sees all that was committed when it was asked for
@@ -56,7 +56,6 @@ from raftctl.raft.messages import (
 if TYPE_CHECKING:
     from raftctl.raft.batch import Batch
     from raftctl.raft.core import RaftCore
-    from raftctl.raft.voters import VoterSet
     from tests.simulation.quorum_machine import Machine
 
 
@@ -90,6 +89,8 @@ class QuorumChecker:
         self._decided: set[bytes] = set()
         self.reads_confirmed = 0
         self.committed: list[Batch] = []
+        self._committed_in: list[Epoch] = []
+        """The epoch of whoever first called each of them so, or a later one; it never shrinks."""
 
     def started(self, node_id: NodeId, core: RaftCore) -> None:
         """A node starts: it knows of no commits but those in its snapshot."""
@@ -154,7 +155,7 @@ class QuorumChecker:
             case HighWatermarkAdvanced(high_watermark):
                 require(high_watermark >= self._high_watermarks[machine.node_id], "commits go back")
                 self._high_watermarks[machine.node_id] = high_watermark
-                self._commit(machine, core.voters, high_watermark)
+                self._commit(machine, core, high_watermark)
             case SendRequest(_, request):
                 voted = request.candidate if isinstance(request, VoteRequest) else None
                 pre_vote = isinstance(request, VoteRequest) and request.pre_vote
@@ -170,7 +171,11 @@ class QuorumChecker:
                 if not isinstance(response, VoteResponse):
                     self._speaks(machine, response.epoch, None)
                 elif response.granted and not response.pre_vote:
-                    require(machine.disk_state.voted is not None, "a vote leaves before its fsync")
+                    # By now the disk may be in a later epoch, with another vote or none.
+                    vote = self._votes.get((machine.node_id, response.epoch))
+                    require(vote is not None, "a vote leaves before its fsync")
+                    candidate, _ = machine.tokens[token]
+                    require(vote is None or vote.node_id == candidate, "a vote goes to another")
         if isinstance(effect, ReplyFetch):
             self._offers(machine, effect.response)
         if isinstance(effect, ReadConfirmed | ReadRefused):
@@ -197,8 +202,8 @@ class QuorumChecker:
         if voted is not None and epoch == state.epoch:
             require(voted == state.voted, "a candidate asks before its own vote is on disk")
 
-    def _commit(self, machine: Machine, voters: VoterSet, high_watermark: Offset) -> None:
-        history = machine.history
+    def _commit(self, machine: Machine, core: RaftCore, high_watermark: Offset) -> None:
+        history, voters = machine.history, core.voters
         log = history[: bisect_right(history, high_watermark, key=_end_offset)]
         shared = min(len(log), len(self.committed))
         require(log[:shared] == self.committed[:shared], "a committed batch changed")
@@ -207,15 +212,17 @@ class QuorumChecker:
         for batch in log[shared:]:
             having = [v for v in voters.ids if self._machines[v].has_durably(batch)]
             require(len(having) >= voters.majority, "committed, but not on a majority's disks")
-            self._decide(batch)
+            self._decide(batch, core.epoch)
 
-    def _decide(self, batch: Batch) -> None:
-        """A batch is committed for the first time."""
+    def _decide(self, batch: Batch, epoch: Epoch) -> None:
+        """A batch is committed for the first time, by a leader of an epoch."""
         if not batch.control:  # else the core has made it
             require(batch.payload in self._proposed, "committed, but never proposed")
             require(batch.payload not in self._decided, "committed, and not for the first time")
             self._decided.add(batch.payload)
         self.committed.append(batch)
+        newest = self._committed_in[-1] if self._committed_in else epoch
+        self._committed_in.append(max(epoch, newest))
 
     def look(self, machine: Machine, core: RaftCore) -> None:
         """An event has been handled."""
@@ -229,5 +236,7 @@ class QuorumChecker:
             self._leads(core.epoch, machine.node_id)
             if self._led.get(machine.node_id) != core.epoch:
                 self._led[machine.node_id] = core.epoch
-                own = machine.history[: len(self.committed)]
-                require(own == self.committed, "a new leader has every committed batch")
+                # Whoever was held up may begin to lead an epoch that is over by then.
+                count = bisect_left(self._committed_in, core.epoch)
+                own, owed = machine.history[:count], self.committed[:count]
+                require(own == owed, "a new leader has every batch that earlier epochs committed")

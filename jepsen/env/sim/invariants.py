@@ -60,6 +60,8 @@ class QuorumHistory:
     epochs: dict[int, int] = field(default_factory=dict)
     """The newest epoch in which each node has led."""
     committed: Log = field(default_factory=Log)
+    committed_in: dict[int, int] = field(default_factory=dict)
+    """Up to which offset members of each epoch have called the log committed."""
     views: dict[int, QuorumView] = field(default_factory=dict)
     wiped: set[int] = field(default_factory=set)
     """Nodes that got an empty disk."""
@@ -164,6 +166,7 @@ def committed_is_durable_on_a_majority(history: QuorumHistory, change: QuorumCha
     after = change.after
     if after.high_watermark <= history.committed.end_offset:
         return None
+    history.committed_in[after.epoch] = after.high_watermark
     found = after.read(history.committed.end_offset, after.high_watermark)
     # Whoever commits first is the leader, and counts the voters that it has itself.
     history.voters = after.voters or history.voters
@@ -193,10 +196,15 @@ def flushed_is_durable(history: QuorumHistory, change: QuorumChange) -> str | No
 
 
 def new_leader_has_all_committed(history: QuorumHistory, change: QuorumChange) -> str | None:
-    """Leader completeness: nobody is elected who lacks a committed batch."""
+    """Leader completeness: nobody is elected who lacks a batch that an earlier epoch committed.
+
+    Whoever was held up may begin to lead an epoch that is over by then, without what came later.
+    """
+    after = change.after
     if not change.begins_to_lead:
         return None
-    return lacks(history.committed, change.after, history.committed.end_offset)
+    earlier = (end for epoch, end in history.committed_in.items() if epoch < after.epoch)
+    return lacks(history.committed, after, max(earlier, default=0))
 
 
 def all_committed_stays_durable_on_a_majority(history: QuorumHistory) -> str | None:

@@ -138,6 +138,13 @@ def test_a_leader_that_lacks_a_committed_batch() -> None:
     assert caught(quorum, replica(3, other, epoch=4, leads=True)) == name
 
 
+def test_a_leader_of_an_epoch_that_is_over_may_lack_what_came_later() -> None:
+    quorum = Quorum()
+    quorum.see(replica(1, epoch=4, leads=True, high_watermark=5))
+    quorum.see(replica(2, LOG[:2], epoch=3))
+    quorum.see(replica(2, LOG[:2], epoch=3, leads=True))
+
+
 def test_a_committed_batch_that_changes() -> None:
     quorum = Quorum()
     quorum.see(replica(1, high_watermark=5))
