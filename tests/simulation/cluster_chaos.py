@@ -27,11 +27,13 @@ from jepsen.env.sim.faults import (
     BURST_MS,
     LINK_KINDS,
     ON_DISKS,
+    POWER_CUT_OPERATIONS_MAX,
     PROCESS_KINDS,
     Fault,
     Nemesis,
     plan_directory_faults,
     plan_faults,
+    plan_power_cuts,
 )
 from jepsen.env.sim.runtime import stream
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
@@ -90,6 +92,15 @@ async def controllers_lose_power(world: World) -> None:
     nodes = ("controller-101", "controller-102", "controller-103")
     plan = [Fault("power_off", at_ms, 300, nodes) for at_ms in range(300, 9_000, 1_700)]
     await Chaos(world, tuple(plan)).run()
+
+
+async def controllers_lose_power_within_calls(world: World) -> None:
+    """Each controller in turn loses power in the middle of a flush, a snapshot or its recovery."""
+    nodes = ("controller-101", "controller-102", "controller-103")
+    where = stream(world.seed, "cuts")
+    plan = _in_turn("power_cut", nodes * 5, 700, 500)
+    cuts = tuple(replace(one, amount=where.randrange(POWER_CUT_OPERATIONS_MAX)) for one in plan)
+    await Chaos(world, cuts, overrides=SNAPSHOTS).run()
 
 
 async def controllers_restart_amid_elections(world: World) -> None:
@@ -196,10 +207,13 @@ class Chaos:
         self._duration_ms = source.randint(2_000, DURATION_MS_MAX)
         groups = [cluster.controller_names, cluster.broker_names]
         if plan is None:
-            plan = plan_faults(source, groups, self._duration_ms)
+            members = [*cluster.controller_names, *cluster.broker_names]
+            cuts = plan_power_cuts(stream(world.seed, "cuts"), members, self._duration_ms)
+            plan = (*plan_faults(source, groups, self._duration_ms), *cuts)
             if SECOND in cluster.log_directories:
                 more = plan_directory_faults(failing, cluster.broker_names, self._duration_ms)
-                plan = tuple(sorted((*plan, *more), key=lambda fault: fault.at_ms))
+                plan = (*plan, *more)
+            plan = tuple(sorted(plan, key=lambda fault: fault.at_ms))
         else:
             self._duration_ms = max(fault.at_ms + fault.for_ms for fault in plan)
         self.faults = world.cuts.keep_faults(plan)
@@ -395,7 +409,7 @@ class Chaos:
         if not self._has_recovered():
             return False
         self._lost_power = None
-        if fault.kind not in ("power_off", "wipe") or not fault.touches(brokers):
+        if fault.kind not in ("power_off", "power_cut", "wipe") or not fault.touches(brokers):
             return True
         troubled = any(
             one.kind in (*LINK_KINDS, *PROCESS_KINDS, *ON_DISKS)

@@ -39,6 +39,7 @@ def test_every_property_holds_whatever_goes_wrong(simulator: WarmInterpreters, s
     [
         "brokers_lose_power",
         "controllers_lose_power",
+        "controllers_lose_power_within_calls",
         "controllers_restart_amid_elections",
         "controllers_disks_fail",
         "brokers_disks_fail",
@@ -67,7 +68,7 @@ def test_every_fault_that_there_is_goes_wrong_in_some_seed_of_continuous_integra
     for seed in range(200):
         with World(seed) as world:
             drawn.update(fault.kind for fault in Chaos(world).faults)
-    assert set(drawn) == {*KINDS, *DISK_KINDS, *DIRECTORY_KINDS}
+    assert set(drawn) == {*KINDS, *DISK_KINDS, *DIRECTORY_KINDS, "power_cut"}
     assert min(drawn.values()) >= 5
 
 

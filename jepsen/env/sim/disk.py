@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 SYNC_MIN_S = 0.000_1
 SYNC_MAX_S = 0.002
 LOCK_NAME = ".lock"
+CHANGES = ("write", "sync", "open", "name", "sync_directory")
+"""Operations at which the power may go: those that change a disk, and those recovery begins by."""
+
+
+class PowerCut(BaseException):
+    """The power is gone in the middle of a call: nothing of the process runs any further."""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,7 +161,7 @@ class SimFile:
     def _use(self, operation: str) -> None:
         if self._closed:
             raise os_error(errno.EBADF, self.path)
-        self._disk.fault(operation, self.path)
+        self._disk.step(operation, self.path)
         if operation == "write":
             self._content.modified_ms = self._disk.wall_ms()
 
@@ -206,12 +212,16 @@ class SimDisk:
         """How often the power has failed."""
         self.failed_syncs = 0
         """How often a sync has failed."""
+        self.off = False
+        """Whether the power went in the middle of a call, and `crash` is still to come."""
+        self._left = 0
+        self._cut: Callable[[], bool] | None = None
 
     # The file system
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         """Opens a file for reading and writing."""
-        self.fault("open", path)
+        self.step("open", path)
         directory, name = self._parent(path)
         entry = directory.seen.get(name)
         if isinstance(entry, _Directory):
@@ -244,7 +254,7 @@ class SimDisk:
 
     def make_directories(self, path: str) -> None:
         """Creates a directory and its parents."""
-        self.fault("name", path)
+        self.step("name", path)
         here = self._root
         for name in _parts(path):
             entry = here.seen.get(name)
@@ -257,7 +267,7 @@ class SimDisk:
 
     def rename(self, source: str, target: str) -> None:
         """Moves a file or directory in one step."""
-        self.fault("name", source)
+        self.step("name", source)
         old, old_name = self._parent(source)
         new, new_name = self._parent(target)
         entry = old.seen.get(old_name)
@@ -277,7 +287,7 @@ class SimDisk:
 
     def remove(self, path: str) -> None:
         """Deletes one file; who has it open keeps it."""
-        self.fault("name", path)
+        self.step("name", path)
         directory, name = self._parent(path)
         entry = directory.seen.get(name)
         if entry is None:
@@ -288,7 +298,7 @@ class SimDisk:
 
     def remove_tree(self, path: str) -> None:
         """Deletes a directory and all below it, names first from the leaves up."""
-        self.fault("name", path)
+        self.step("name", path)
         doomed = self._directory(path)
         for name in sorted(doomed.seen):
             child = f"{path}/{name}"
@@ -301,7 +311,7 @@ class SimDisk:
 
     def sync_directory(self, path: str) -> None:
         """Makes the names in one directory durable, at the cost of some virtual time."""
-        self.fault("sync_directory", path)
+        self.step("sync_directory", path)
         directory = self._directory(path)
         waiting: list[_Naming] = []
         for naming in self._unsynced:
@@ -330,6 +340,35 @@ class SimDisk:
 
     # The machine
 
+    def step(self, operation: str, path: str) -> None:
+        """An operation is about to be done: it may fail, or the power may go before it."""
+        if operation in CHANGES:
+            if self.off:
+                raise PowerCut(path)
+            if self._cut is not None:
+                self._count_down(path)
+        self.fault(operation, path)
+
+    def cut_within(self, operations: int, cut: Callable[[], bool]) -> None:
+        """Calls `cut` when so many operations are done; if it says so, no other is done any more.
+
+        It waits as long as it takes, also over lives of the process, until `spare`.
+        """
+        self._left, self._cut = operations, cut
+
+    def spare(self) -> None:
+        """What `cut_within` has asked for does not happen any more."""
+        self._cut = None
+
+    def _count_down(self, path: str) -> None:
+        if self._left > 0 or self._cut is None:
+            self._left -= 1
+            return
+        cut, self._cut = self._cut, None
+        if cut():
+            self.off = True
+            raise PowerCut(path)
+
     def release_locks(self) -> None:
         """The process that held them is dead."""
         self._locks.clear()
@@ -337,6 +376,7 @@ class SimDisk:
     def crash(self) -> None:
         """The power fails: programs now see what is durable, and some of what was not."""
         self.crashes += 1
+        self.off = False
         self.release_locks()
         survivors = self._random.randint(0, len(self._unsynced))
         for naming in self._unsynced[:survivors]:
@@ -347,6 +387,7 @@ class SimDisk:
     def wipe(self) -> None:
         """Another disk, with nothing on it, takes the place of this one."""
         self.crashes += 1
+        self.off = False
         self.release_locks()
         self._unsynced.clear()
         self._root = _Directory()

@@ -7,6 +7,7 @@ down already) or that the scenario's guard refuses is skipped.
 
 kill          the process ends as by SIGKILL; the disk keeps what was written
 power_off     the machine stops; what was not synced may be lost or torn
+power_cut     the machine stops after so many operations on its disk: in the middle of a call
 stop          the process is asked to end, as by SIGTERM, and killed when its time is over
 pause         the process stands still as by SIGSTOP, its timers and sockets wait
 block         what the first node sends does not reach the second
@@ -76,6 +77,10 @@ DISKS_FAIL_CHANCE = 0.6
 DIRECTORY_KINDS = {"directory_dies": 2, "directory_sync_error": 2, "directory_full": 1}
 """Each kind of fault of log directories with its weight."""
 DIRECTORY_FAULTS_MAX = 3
+POWER_CUTS_SHARE = 0.5
+POWER_CUTS_MAX = 4
+POWER_CUT_OPERATIONS_MAX = 12
+"""A flush takes two to ten or so, a snapshot as many; the next call begins where one ends."""
 ON_DISKS = (*DISK_KINDS, *DIRECTORY_KINDS)
 
 
@@ -88,7 +93,9 @@ class Fault:
     for_ms: int
     nodes: tuple[str, ...]
     amount: float = 0.0
-    """Milliseconds of latency or of clock error; how many times slower a disk is; which bit."""
+    """Milliseconds of latency or of clock error; how many times slower a disk is; which bit; after
+    how many operations.
+    """
 
     def __str__(self) -> str:
         extra = f" by {self.amount:.4g}" if self.amount else ""
@@ -144,6 +151,24 @@ def plan_directory_faults(
             (source.choice(brokers),),
         )
         for _ in range(source.randint(1, DIRECTORY_FAULTS_MAX))
+    )
+
+
+def plan_power_cuts(
+    source: random.Random, members: Sequence[str], duration_ms: int
+) -> tuple[Fault, ...]:
+    """In some of the plans, a few losses of power in the middle of what a node does to its disk."""
+    if source.random() >= POWER_CUTS_SHARE:
+        return ()
+    return tuple(
+        Fault(
+            "power_cut",
+            source.randrange(duration_ms),
+            source.randint(FAULT_MS_MIN, FAULT_MS_MAX),
+            (source.choice(members),),
+            source.randrange(POWER_CUT_OPERATIONS_MAX),
+        )
+        for _ in range(source.randint(1, POWER_CUTS_MAX))
     )
 
 
@@ -239,7 +264,8 @@ class Nemesis:
         senseless = fault.kind in PROCESS_KINDS and not running
         if fault.kind in ON_DISKS:
             senseless = self._disks is None or not self._disks.may_begin(fault)
-        if senseless or not self._guard(fault):
+        # Whether power may be cut is for the guard to say when it is.
+        if senseless or (fault.kind != "power_cut" and not self._guard(fault)):
             self._world.trace.add("-", "fault", f"{number} skipped: {fault}")
             return
         self._world.trace.add("-", "fault", f"{number} begins: {fault}")
@@ -260,6 +286,13 @@ class Nemesis:
                 self._world.kill(name)
             case "power_off":
                 self._power_off(name)
+            case "power_cut":
+                self._world.cut_power_within(
+                    name,
+                    int(fault.amount),
+                    power_off=self._power_off,
+                    may=lambda: self._guard(fault),
+                )
             case "stop":
                 self._world.terminate(name)
             case "pause":
@@ -289,8 +322,10 @@ class Nemesis:
         node = self._world.node(name)
         if fault.kind == "stop" and node.process is not None and node.process.terminating:
             self._world.kill(name)
+        if fault.kind == "power_cut":
+            node.disk.spare()
         match fault.kind:
-            case "kill" | "power_off" | "stop":
+            case "kill" | "power_off" | "power_cut" | "stop":
                 if node.process is None:
                     self._start(name)
             case "pause":

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
+from jepsen.env.sim.disk import PowerCut
 from jepsen.env.sim.loop import settle
 from jepsen.env.sim.sending import SimSender
 from jepsen.env.sim.transport import SimTransport
 from jepsen.env.sim.wall import wall_ms
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.failures import Outcome, outcome_of
+from raftctl.runtime.real import AVERAGED_CALLS, SHORT_CALL_S
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,6 +39,8 @@ T = TypeVar("T")
 CALLS_MAX = 10_000
 HAND_OVER_MAX_S = 0.000_1
 LOG_LEVEL_DEBUG = 10
+QUICK_DISKS_SHARE = 0.5
+"""So many nodes, drawn by seed, run short calls at once; the others hand all to the worker."""
 
 
 def stream(seed: int, *parts: object) -> random.Random:
@@ -48,16 +52,24 @@ class SimWorker:
     """One worker thread, played by timers: calls run in order, each takes its time.
 
     A call waits a little to be picked up, runs at one instant, and its result arrives after the
-    time its syncs cost. A kill in between leaves the effect without the answer.
+    time its syncs cost. A kill in between leaves the effect without the answer. Power may go at any
+    operation of a call (`SimDisk.cut_within`), which then has no end.
+
+    With `short_calls` a call runs at once, within `submit`, as long as calls have been short
+    lately: as in `raftctl.runtime.real`, of which the rule is.
     """
 
-    def __init__(self, loop: SimLoop, disk: SimDisk, source: random.Random) -> None:
+    def __init__(
+        self, loop: SimLoop, disk: SimDisk, source: random.Random, *, short_calls: bool = False
+    ) -> None:
         self._loop = loop
         self._disk = disk
         self._random = source
         self._queue: deque[tuple[asyncio.Future[Any], Callable[[], Any]]] = deque()
         self._busy = False
         self._closed = False
+        self._short_calls = short_calls
+        self._average_s = SHORT_CALL_S * 2
 
     def pause(self) -> None:
         """Nobody waits for the interpreter here."""
@@ -67,6 +79,9 @@ class SimWorker:
         if self._closed or len(self._queue) >= CALLS_MAX:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the worker takes no calls")
         future: asyncio.Future[T] = self._loop.create_future()
+        if self._short_calls and not self._busy and self._average_s < SHORT_CALL_S:
+            self._run_at_once(future, call)
+            return future
         self._queue.append((future, call))
         if not self._busy:
             self._pick_up()
@@ -83,10 +98,27 @@ class SimWorker:
 
     def _run(self) -> None:
         future, call = self._queue.popleft()
+        outcome, took_s = self._perform(call)
+        if not isinstance(outcome.error, PowerCut):
+            delay_s = took_s + self._random.uniform(0, HAND_OVER_MAX_S)
+            self._loop.call_later(delay_s, self._hand_over, future, outcome)
+
+    def _run_at_once(self, future: asyncio.Future[Any], call: Callable[[], Any]) -> None:
+        outcome, took_s = self._perform(call)
+        if isinstance(outcome.error, PowerCut):
+            return
+        if took_s < SHORT_CALL_S:
+            settle(future, outcome)
+        else:  # The loop would stand still for so long: others wait, as behind a thread.
+            self._busy = True
+            self._loop.call_later(took_s, self._hand_over, future, outcome)
+
+    def _perform(self, call: Callable[[], Any]) -> tuple[Outcome, float]:
         self._disk.take_cost_s()
         outcome = outcome_of(call)
-        delay_s = self._disk.take_cost_s() + self._random.uniform(0, HAND_OVER_MAX_S)
-        self._loop.call_later(delay_s, self._hand_over, future, outcome)
+        took_s = self._disk.take_cost_s()
+        self._average_s += (took_s - self._average_s) / AVERAGED_CALLS
+        return outcome, took_s
 
     def _hand_over(self, future: asyncio.Future[Any], outcome: Outcome) -> None:
         settle(future, outcome)
@@ -133,7 +165,9 @@ class SimRuntime:
         """A worker that belongs to this process."""
         node = self._process.node
         source = stream(self._seed, "worker", node.name, self._process.incarnation, name)
-        return SimWorker(self._loop, node.disk, source)
+        disks = stream(self._seed, "short calls", node.name)
+        quick = short_calls and disks.random() < QUICK_DISKS_SHARE
+        return SimWorker(self._loop, node.disk, source, short_calls=quick)
 
 
 def _write_to(

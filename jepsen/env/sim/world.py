@@ -162,6 +162,37 @@ class World:
         node.reachable = False
         node.disk.crash()
 
+    def cut_power_within(
+        self,
+        name: str,
+        operations: int,
+        *,
+        power_off: Callable[[str], None] | None = None,
+        may: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """The machine loses power once its process has done so many more operations on its disk.
+
+        That may be in the middle of a call: nothing of the process runs after it. `may` is asked
+        when the time has come; if it says no the power stays.
+        """
+        node = self.node(name)
+
+        def lose(process: Process) -> None:
+            if node.process is process:
+                (power_off or self.power_off)(name)
+
+        def cut() -> bool:
+            process = current_process.get()
+            if process is None or process is not node.process or not may():
+                return False
+            self.trace.add(name, "power_cut")
+            # Whoever calls the disk has to return first, but nothing else gets a turn.
+            process.state = ProcessState.PAUSED
+            self.loop.call_soon(lose, process, context=self._context)
+            return True
+
+        node.disk.cut_within(operations, cut)
+
     def wipe(self, name: str) -> None:
         """Replaces the disk of a node that runs no process by an empty one."""
         node = self.node(name)
@@ -190,7 +221,7 @@ class World:
     def resume(self, name: str) -> None:
         """Lets a paused process go on; what it missed runs first, in order."""
         process = self._process(name)
-        if process.state is ProcessState.PAUSED:
+        if process.state is ProcessState.PAUSED and not process.node.disk.off:
             process.state = ProcessState.RUNNING
             self.trace.add(name, "resume")
             self.loop.requeue(process, process.release())
@@ -304,7 +335,7 @@ class World:
     def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         owner = context.get("task") or context.get("future")
         process = owner.process if isinstance(owner, SimTask) else current_process.get()
-        if process is not None and process.state is ProcessState.DEAD:
+        if process is not None and (process.state is ProcessState.DEAD or process.node.disk.off):
             return
         name = process.node.name if process is not None else ""
         error = context.get("exception")
