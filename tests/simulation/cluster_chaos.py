@@ -18,23 +18,26 @@ voter, hence none is wiped.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.env.sim.cluster import DATA, SimCluster, node_id
+from jepsen.env.sim.cluster import DATA, FIRST_CONTROLLER_ID, SimCluster, node_id
 from jepsen.env.sim.faults import (
     BURST_MS,
     LINK_KINDS,
     ON_DISKS,
     POWER_CUT_OPERATIONS_MAX,
     PROCESS_KINDS,
+    SLOW_DISK_TIMES_MAX,
     Fault,
     Nemesis,
     plan_directory_faults,
     plan_faults,
     plan_power_cuts,
 )
+from jepsen.env.sim.progress import Progress
 from jepsen.env.sim.runtime import stream
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
 
@@ -53,6 +56,10 @@ OPERATIONS_MAX = 80
 TOPICS_CREATED_MAX = 4
 ELECTION_TIMEOUTS_TO_LEADER = 10
 RECOVERY_S = 60
+LONG_CONTROLLERS = 5
+LONG_FAULTS = 4
+LONG_MS = 9_000
+LONG_KINDS = ("isolate", "halves", "halves", "ring", "block", "pause", "kill", "slow_disk")
 SNAPSHOTS_SHARE = 0.5
 SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "600",
@@ -101,6 +108,11 @@ async def controllers_lose_power_within_calls(world: World) -> None:
     plan = _in_turn("power_cut", nodes * 5, 700, 500)
     cuts = tuple(replace(one, amount=where.randrange(POWER_CUT_OPERATIONS_MAX)) for one in plan)
     await Chaos(world, cuts, overrides=SNAPSHOTS).run()
+
+
+async def controllers_are_cut_off_for_long(world: World) -> None:
+    """Of five controllers few at a time are away, for many election timeouts; the others go on."""
+    await LongChaos(world).run()
 
 
 async def controllers_restart_amid_elections(world: World) -> None:
@@ -200,6 +212,7 @@ class Chaos:
         if SECOND in directories:
             overrides |= OFTEN_FLUSHED
         self.cluster = cluster = self.make_cluster(world, overrides)
+        self.progress = Progress(cluster)
         self._ledger = Ledger()
         self._partitions = source.randint(1, PARTITIONS_MAX)
         self._operations = world.cuts.keep_operations(source.randint(10, OPERATIONS_MAX))
@@ -247,9 +260,14 @@ class Chaos:
     async def run(self) -> None:
         """All phases, in order."""
         await self.begin()
-        await self.go_wrong()
-        await self.recover()
-        await self.judge()
+        watching = asyncio.create_task(self.progress.watch())
+        for phase in (self.go_wrong, self.recover, self.judge):
+            if watching.done():
+                break
+            await phase()
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
 
     # --- phases ---------------------------------------------------------------------------------
 
@@ -309,7 +327,8 @@ class Chaos:
         self.cluster.properties.come_to_rest()
         counts = f"records={len(final.result())} acknowledged={len(self._ledger.acknowledged)}"
         checks = f"failures={self._ledger.failures} checks={self.cluster.properties.checks}"
-        self.world.trace.add("-", "judged", f"{counts} {checks}")
+        waits = f"waits={self.progress.waits_s:.2f}"
+        self.world.trace.add("-", "judged", f"{counts} {checks} {waits}")
 
     async def _create_topics(self, runtime: SimRuntime) -> None:
         for number in range(self._topics):
@@ -437,6 +456,37 @@ class Chaos:
             return False
         broker_id, broker_epoch = self._lost_power
         return bool(active.loader.image.brokers[broker_id].broker_epoch > broker_epoch)
+
+
+class LongChaos(Chaos):
+    """Five controllers, and faults that leave a majority and last longer than it may take it.
+
+    Not all of those that are away are silent: links may be cut one way, or between two alone.
+    """
+
+    def __init__(self, world: World) -> None:
+        source = stream(world.seed, "long")
+        names = [f"controller-{FIRST_CONTROLLER_ID + i}" for i in range(LONG_CONTROLLERS)]
+        plan: list[Fault] = []
+        for number in range(LONG_FAULTS):
+            kind = source.choice(LONG_KINDS)
+            some = source.sample(names, 2)
+            begin_ms = 500 + number * (LONG_MS + 1_000)
+            if kind in ("ring", "block"):
+                plan.append(Fault(kind, begin_ms, LONG_MS, tuple(some)))
+            elif kind == "halves":
+                others = source.sample(["broker-1", "broker-2", "broker-3"], source.randint(0, 3))
+                three = [name for name in names if name not in some]
+                side = source.choice((some, three))
+                plan.append(Fault(kind, begin_ms, LONG_MS, tuple(sorted([*side, *others]))))
+            else:
+                times = SLOW_DISK_TIMES_MAX if kind == "slow_disk" else 0.0
+                plan += [Fault(kind, begin_ms, LONG_MS, (name,), times) for name in some]
+        super().__init__(world, tuple(plan))
+
+    def make_cluster(self, world: World, overrides: Mapping[str, str]) -> SimCluster:
+        """Five controllers."""
+        return SimCluster(world, controllers=LONG_CONTROLLERS, overrides=overrides)
 
 
 class DefaultsChaos(Chaos):

@@ -40,6 +40,7 @@ def test_every_property_holds_whatever_goes_wrong(simulator: WarmInterpreters, s
         "brokers_lose_power",
         "controllers_lose_power",
         "controllers_lose_power_within_calls",
+        "controllers_are_cut_off_for_long",
         "controllers_restart_amid_elections",
         "controllers_disks_fail",
         "brokers_disks_fail",

@@ -102,6 +102,12 @@ class SimCluster:
         return config.controller_quorum_election_timeout_ms / 1000
 
     @property
+    def check_quorum_s(self) -> float:
+        """After so long a leader resigns that no majority fetches from (KIP-595)."""
+        config = make_config(self._values(self.controller_names[0]))
+        return config.controller_quorum_fetch_timeout_ms * 1.5 / 1000
+
+    @property
     def bootstrap(self) -> list[str]:
         """What clients take as bootstrap servers."""
         return [f"{name}:{BROKER_PORT}" for name in self.broker_names]
