@@ -18,6 +18,8 @@ from jepsen.checkers.metadata import Assignment, is_led_by, is_led_in_sync, may_
 from jepsen.env.sim.committed import Entry, Log, ReadLog, lacks
 from jepsen.env.sim.partition_invariants import PartitionHistory
 
+NO_VOTE = (0, -1)
+"""An epoch and nobody: what a disk says on which no vote has ever been."""
 VoterKey = tuple[int, object]
 """A voter: a node id and which disk it has; None for any."""
 
@@ -56,6 +58,12 @@ class QuorumHistory:
     """Those of whoever committed last."""
     durable_entries: Callable[[VoterKey], dict[int, Entry]]
     durable_vote: Callable[[int], tuple[int, int]]
+    directory_of: Callable[[int], object] = lambda _: None
+    """The id of the disk that a node has now; None where disks are not told apart."""
+    votes: dict[tuple[VoterKey, int], int] = field(default_factory=dict)
+    """Whom each disk has voted for in each epoch."""
+    lost_votes: dict[VoterKey, tuple[int, int]] = field(default_factory=dict)
+    """The vote on each disk that is gone, when it went."""
     leaders: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
     """The newest epoch in which each node has led."""
@@ -114,15 +122,34 @@ def epoch_never_goes_back(history: QuorumHistory, change: QuorumChange) -> str |
 
 
 def vote_is_durable_before_it_counts(history: QuorumHistory, change: QuorumChange) -> str | None:
-    """A leader was elected by votes that no crash of a voter can undo (Raft figure 2)."""
+    """A leader was elected by votes that no crash of a voter can undo (Raft figure 2).
+
+    What votes is a disk (KIP-853): what another one in the same node says counts for nothing, and
+    a disk that is gone has voted if the vote was on it when it went.
+    """
     after = change.after
     for voter in after.granting if change.begins_to_lead else ():
         epoch, voted = history.durable_vote(voter)
-        if voter in history.wiped and epoch == 0:
+        key = next((one for one in after.voters if one[0] == voter), (voter, None))
+        if key in history.lost_votes:
+            epoch, voted = history.lost_votes[key]
+        elif key[1] not in (None, history.directory_of(voter)):
+            epoch, voted = NO_VOTE
+        elif key[1] is None and voter in history.wiped and epoch == 0:
             continue  # It was there, on the disk that is gone.
         if epoch < after.epoch or (epoch == after.epoch and voted != after.node_id):
             return f"{voter} elects {after.node_id} in {after.epoch}, on disk {epoch, voted}"
     return None
+
+
+def one_vote_per_disk_and_epoch(history: QuorumHistory, change: QuorumChange) -> str | None:
+    """Each disk has one vote in an epoch, also over restarts (Raft figure 2, KIP-853)."""
+    node_id = change.after.node_id
+    epoch, voted = history.durable_vote(node_id)
+    if voted < 0:
+        return None
+    first = history.votes.setdefault(((node_id, history.directory_of(node_id)), epoch), voted)
+    return None if first == voted else f"{node_id} votes for {first} and {voted} in {epoch}"
 
 
 def high_watermark_never_goes_back(history: QuorumHistory, change: QuorumChange) -> str | None:
@@ -251,6 +278,7 @@ QUORUM_PROPERTIES = (
     epoch_never_goes_back,
     no_epoch_is_led_twice,
     vote_is_durable_before_it_counts,
+    one_vote_per_disk_and_epoch,
     high_watermark_never_goes_back,
     committed_is_never_truncated,
     leader_only_appends,

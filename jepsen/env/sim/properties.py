@@ -93,6 +93,7 @@ class Properties:
         """A controller gets an empty disk now: what it has next is the log of another voter."""
         node_id, _ = voter
         self.quorum.lost[voter] = dict(self.quorum.durable_entries(voter))
+        self.quorum.lost_votes[voter] = self.quorum.durable_vote(node_id)
         self.quorum.wiped.add(node_id)
         self.quorum.knew_voters.pop(node_id, None)
 

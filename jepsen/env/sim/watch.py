@@ -15,6 +15,7 @@ from jepsen.batches import batch_headers
 from jepsen.env.assignments import assignment_of
 from jepsen.env.sim.committed import Entry
 from jepsen.env.sim.invariants import (
+    NO_VOTE,
     ImageView,
     QuorumChange,
     QuorumHistory,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 READ_BYTES_MAX = 1 << 30
 LOG_SUFFIX = ".log"
-NO_VOTE = (0, -1)
 
 
 def quorum_history(
@@ -65,6 +65,7 @@ def quorum_history(
         voters=tuple((node_id, None) for node_id in disks),
         durable_entries=durable_entries,
         durable_vote=lambda node_id: _durable_vote(disks[node_id], directory),
+        directory_of=directory_ids.get,
     )
 
 

@@ -110,6 +110,32 @@ def test_a_vote_that_counts_before_it_is_durable(on_disk: tuple[int, int]) -> No
     assert caught(quorum, view) == "vote_is_durable_before_it_counts"
 
 
+def test_a_vote_of_another_disk_in_the_same_node() -> None:
+    quorum = Quorum()
+    disks = dict.fromkeys(VOTERS, "first")
+    quorum.properties.quorum.directory_of = disks.__getitem__
+    voters = tuple((voter, "first") for voter in VOTERS)
+    quorum.properties.lost_disk((2, "first"))
+    disks[2] = "second"
+    quorum.see(replica(1, leads=True, granting=(1, 2), voters=voters))  # with the disk that is gone
+    quorum.votes[2] = (3, 3)
+    quorum.votes[3] = (3, 3)
+    view = replica(3, epoch=3, leads=True, granting=(2, 3), voters=voters)
+    assert caught(quorum, view) == "vote_is_durable_before_it_counts"
+
+
+def test_a_disk_that_votes_twice() -> None:
+    quorum = Quorum()
+    disks = dict.fromkeys(VOTERS, "first")
+    quorum.properties.quorum.directory_of = disks.__getitem__
+    quorum.see(replica(2, epoch=2))
+    disks[2], quorum.votes[2] = "second", (2, 3)
+    quorum.see(replica(2, epoch=2, log_end=4))
+    disks[2] = "first"
+    view = replica(2, epoch=2, log_end=5)
+    assert caught(quorum, view) == "one_vote_per_disk_and_epoch"
+
+
 def test_a_high_watermark_that_goes_back() -> None:
     quorum = Quorum()
     quorum.see(replica(1, high_watermark=4))
