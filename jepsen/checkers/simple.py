@@ -207,27 +207,32 @@ def _halves_of_failed(mine: Sequence[Operation]) -> Iterator[Anomaly]:
                     yield Anomaly("aborted-transfer-read", {"number": number}, where)
 
 
+FINAL_READS = ("final-poll",)
+"""Functions of clients that read everything once, when the test is over and all is healed."""
+
+
 def check_availability(history: Sequence[Op], *, outage_s_max: float | None = None) -> Verdict:
     """How each function fared: counts, and the longest time in which it was tried in vain.
 
     Unknown if one never succeeded, as a test that does nothing shows nothing. An outage is the time
-    between two successes (or an end of the test) in which it was invoked; longer than
-    `outage_s_max` it is an anomaly.
+    between two successes, or between the first try and the first success; longer than
+    `outage_s_max` it is an anomaly. The reads after the test (`FINAL_READS`) have no outages.
     """
     counts: dict[str, Counter[str]] = {}
     last: dict[str, int] = {}
     tried: dict[str, bool] = {}
     longest: dict[str, tuple[int, int]] = {}
     clients = [op for op in history if op.by_client]
-    begin = clients[0].time if clients else 0
     for op in clients:
         of_f = counts.setdefault(op.f, Counter())
         of_f[op.type] += 1
         if op.type is OpType.INVOKE:
+            # What is done late in a test was not missing before anybody tried it.
+            last.setdefault(op.f, op.time)
             tried[op.f] = True
         elif op.type is OpType.OK:
-            gap = op.time - last.get(op.f, begin)
-            if tried.get(op.f):
+            gap = op.time - last.get(op.f, op.time)
+            if op.f not in FINAL_READS and tried.get(op.f):
                 longest[op.f] = max(longest.get(op.f, (0, 0)), (gap, op.index))
             last[op.f], tried[op.f] = op.time, False
     outages = {f: round(gap / 1e9, 3) for f, (gap, _) in longest.items()}

@@ -15,6 +15,7 @@ from jepsen.cli.output import say, tell
 from jepsen.errors import InputError
 from jepsen.report.index import NO_VERDICT, Row, faults_of, index_page
 from jepsen.report.page import document, report_page
+from jepsen.report.tables import readable_time
 from jepsen.running import judge_folder
 from jepsen.store import DEFAULT_STORE, RunFolder, runs
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 REPORT = "report.html"
+FAVICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
+    '<rect width="16" height="16" rx="3" fill="#2e7d32"/>'
+    '<path d="M3 9h3l2-5 2 8 1-3h2" fill="none" stroke="#fff"/></svg>'
+)
 NO_RUN = document(
     "No such run",
     [
@@ -45,12 +51,13 @@ def report(
     say(str(path))
 
 
-def page_of(folder: RunFolder) -> str:
-    """The report of a run that has been judged."""
+def page_of(folder: RunFolder, back: str = "") -> str:
+    """The report of a run that has been judged. `back`: where all runs are; empty: nowhere."""
     results = folder.results
     if results is None:
         raise InputError(f"{folder.path}: not judged yet: jepsen report {folder.path} does it")
-    return report_page(folder.spec, folder.command, results, folder.history())
+    began = readable_time(folder.path.name)
+    return report_page(folder.spec, folder.command, results, folder.history(), began, back)
 
 
 def serve(
@@ -86,12 +93,20 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answers a request."""
         path, _, query = self.path.partition("?")
+        if path == "/favicon.ico":
+            self._answer(200, "image/svg+xml", FAVICON)
+            return
         wanted = dict(parse_qsl(query))
         page = self._page(unquote(path).strip("/"), wanted)
-        self.send_response(404 if page is None else 200)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self._answer(404 if page is None else 200, "text/html; charset=utf-8", page or NO_RUN)
+
+    def _answer(self, status: int, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write((page or NO_RUN).encode())
+        self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
         """Requests are nobody's news."""
@@ -103,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
             return index_page(rows, wanted.get("workload", ""), wanted.get("nemesis", ""))
         # Only what the store lists is looked at, so no path leads out of it.
         folder = folders.get(path)
-        return None if folder is None or folder.results is None else page_of(folder)
+        return None if folder is None or folder.results is None else page_of(folder, "/")
 
     def _row(self, name: str, folder: RunFolder) -> Row:
         results, spec = folder.results, folder.spec

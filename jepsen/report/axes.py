@@ -105,7 +105,8 @@ def svg(title: str, scale: Scale, parts: Iterable[str], about: str = "") -> str:
     told = f"<desc>{escape(about)}</desc>" if about else ""
     shapes = "".join([*_times(scale), *parts])
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">'
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{escape(title)}">'
         f"{told}{shapes}</svg>"
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
 from jepsen.report.page import document
+from jepsen.report.tables import readable_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,10 +40,11 @@ def index_page(rows: Sequence[Row], workload: str = "", faults: str = "") -> str
     """All runs, the newest first; of that workload and those faults alone, where they are named."""
     chosen = [row for row in rows if workload in ("", row.workload) and faults in ("", row.faults)]
     body = ["<h1>Runs</h1>", *_matrix(rows), *_filters(workload, faults)]
-    body.append("<table><tr><th>test</th><th>time</th><th>verdict</th></tr>")
+    body.append('<table class="runs"><tr><th>test</th><th>time</th><th>verdict</th></tr>')
     body += [
         f'<tr><td class="mark {row.word}"><a href="{escape(row.path, quote=True)}">'
-        f"{escape(row.test)}</a></td><td>{escape(row.time)}</td><td>{row.word}</td></tr>"
+        f"{escape(row.test)}</a></td><td>{escape(readable_time(row.time))}</td>"
+        f"<td>{row.word}</td></tr>"
         for row in chosen
     ]
     return document("Runs", [*body, "</table>"])
@@ -58,7 +60,7 @@ def _matrix(rows: Sequence[Row]) -> Iterator[str]:
         return
     workloads = sorted({workload for workload, _ in latest})
     kinds = sorted({faults for _, faults in latest}, key=lambda one: (one != HEALTHY, one))
-    yield "<h2>Latest verdicts</h2><table><tr><th>workload</th>"
+    yield '<h2>Latest verdicts</h2><table class="matrix"><tr><th>workload</th>'
     yield "".join(f"<th>{_link(kind, nemesis=kind)}</th>" for kind in kinds) + "</tr>"
     for workload in workloads:
         yield f"<tr><th>{_link(workload, workload=workload)}</th>"
@@ -71,7 +73,10 @@ def _matrix(rows: Sequence[Row]) -> Iterator[str]:
 
 def _verdict(row: Row) -> str:
     path = escape(row.path, quote=True)
-    return f'<td class="mark {row.word}"><a href="{path}">{row.word}</a></td>'
+    faults = escape(row.faults, quote=True)
+    return (
+        f'<td class="mark {row.word}" data-faults="{faults}"><a href="{path}">{row.word}</a></td>'
+    )
 
 
 def _filters(workload: str, faults: str) -> Iterator[str]:

@@ -5,33 +5,40 @@ from __future__ import annotations
 import json
 from collections import Counter
 from html import escape
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.checkers.verdict import WORDS
 from jepsen.evidence import told_faults
 from jepsen.generator.core import SECOND_NS
+from jepsen.history import OpType
 from jepsen.report.axes import COLOURS, QUANTILES
 from jepsen.report.plots import (
     ANOMALY,
     SHADES,
     Mark,
+    Window,
     latency_plot,
     leader_strip,
     quantile_plot,
     rate_plot,
     windows,
 )
+from jepsen.report.tables import fault_table, told_statistics
 from jepsen.report.window import DONE, FAILING, PENDING, failing_window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from jepsen.core import RunSpec
     from jepsen.history import Op
 
 ANOMALIES_SHOWN_MAX = 3
 """Of each kind that a checker found; results.json has all."""
+KINDS_OPEN_MAX = 4
+"""Of so many kinds the first anomaly is shown at once; all else on demand."""
 LINES_SHOWN_MAX = 12
+ROWS_OPEN_MAX = 8
 TEXT_SHOWN_MAX = 300
 """Characters of an operation or an example; the rest is shown on demand."""
 ENDS = [(kind.value, colour) for kind, colour in COLOURS.items()]
@@ -54,37 +61,52 @@ code, pre { font: 13px/1.4 ui-monospace, monospace } pre { background: #f5f7fa; 
 svg text { fill: #5a6472 } .grid { stroke: #e3e7ee } .key { margin-right: 1.2rem }
 .stripe { opacity: .15 } .stripe:target { opacity: .9 }
 :target { scroll-margin-top: 2rem }
+.runs td:last-child { white-space: nowrap; overflow-wrap: normal }
 summary { cursor: pointer; color: #2a78d6 }
-@media (max-width: 600px) { body { margin: 1rem auto } table { display: block; overflow-x: auto }
+h3, .heading { font-size: 1rem; font-weight: bold; margin: 1.2rem 0 .2rem }
+.missed { color: #8a929c }
+@media (max-width: 600px) { body { margin: 1rem auto } h1 { overflow-wrap: anywhere }
   th, td:not(:last-child) { white-space: normal } td, th { overflow-wrap: normal }
-  td:last-child { overflow-wrap: anywhere; min-width: 9rem } }
+  svg.chart { font-size: 24px; overflow: visible }
+  .wide { overflow-x: auto } .wide svg { width: 960px } .key { margin-right: .8rem }
+  .operations tr, .matrix tr { display: flex; flex-wrap: wrap; column-gap: .8rem;
+    border-bottom: 1px solid #e3e7ee; padding: 2px 0 }
+  .operations tr:first-child, .matrix tr:first-child, .matrix td:empty { display: none }
+  .operations td, .matrix td, .matrix th { border-bottom: 0; padding-right: 0 }
+  .operations td:last-child, .matrix th { flex: 0 0 100% }
+  .matrix td::before { content: attr(data-faults) ": " } }
 .key i { display: inline-block; width: 10px; height: 10px; margin-right: 5px }
 """
 
 
 def report_page(
-    spec: RunSpec, command: str, results: Mapping[str, Any], history: Sequence[Op]
+    spec: RunSpec,
+    command: str,
+    results: Mapping[str, Any],
+    history: Sequence[Op],
+    began: str = "",
+    back: str = "",
 ) -> str:
-    """The whole page; it refers to nothing outside itself."""
+    """The whole page; it loads nothing. `began`: date and time; `back`: where all runs are."""
     word = WORDS[results["valid"]]
     broken, found = windows(history), _shown(results["checkers"], history)
     body = [
+        *([f'<p><a href="{escape(back, quote=True)}">All runs</a></p>'] if back else []),
         f"<h1>{escape(spec.name)}</h1>",
-        *_card(spec, word, results),
+        *_card(spec, word, results, began, history),
         *_checkers(results["checkers"]),
+        *fault_table(history, broken),
         "<h2>Latency and rate</h2>",
-        _legend({one.kind for one in broken}, anomalies=bool(found)),
-        latency_plot(history, broken, [one.mark for one in found if one.mark]),
-        quantile_legend(),
-        quantile_plot(history, broken),
-        rate_plot(history, broken),
-        leader_strip(history),
+        *_charts(history, broken, found),
         "<h2>Anomalies</h2>",
         *_kinds(results["checkers"], found),
         *_anomalies(results["checkers"], found, history),
         "<h2>Run it again</h2>",
         f"<pre>{escape(command)}</pre>",
-        f"<pre>{escape(json.dumps(spec.to_json(), indent=2))}</pre>",
+        _on_demand(
+            "the whole specification",
+            [f"<pre>{escape(json.dumps(spec.to_json(), indent=2))}</pre>"],
+        ),
     ]
     return document(f"{spec.name}: {word}", body)
 
@@ -99,14 +121,37 @@ def document(title: str, body: Sequence[str]) -> str:
     )
 
 
+def _charts(
+    history: Sequence[Op], broken: Sequence[Window], found: Sequence[_Shown]
+) -> Iterator[str]:
+    """Each with its heading; a sentence where there is nothing to draw."""
+    if not any(op.by_client and op.type is not OpType.INVOKE for op in history):
+        yield "<p>There are no charts, since no operation of a client has ended.</p>"
+        return
+    yield _heading("Latency of each operation, by outcome")
+    yield _legend({one.kind for one in broken}, anomalies=bool(found))
+    yield latency_plot(history, broken, [one.mark for one in found if one.mark])
+    if any(op.by_client and op.type is OpType.OK for op in history):
+        yield _heading("Latency of successful operations, by percentile")
+        yield quantile_legend()
+        yield quantile_plot(history, broken)
+    yield _heading("Operations per second, by outcome")
+    yield keys(ENDS)
+    yield rate_plot(history, broken)
+    if strip := leader_strip(history):
+        yield f'{_heading("Active controller")}<div class="wide">{strip}</div>'
+
+
+def _heading(text: str) -> str:
+    return f'<p class="heading" role="heading" aria-level="3">{escape(text)}</p>'
+
+
 def _checkers(checkers: Mapping[str, Any]) -> Iterator[str]:
     yield "<table><tr><th>checker</th><th>verdict</th><th>found</th></tr>"
     for name, verdict in checkers.items():
-        told = verdict.get("why_unknown") or json.dumps(verdict["statistics"])
-        yield (
-            f"<tr><td>{escape(name)}</td><td>{WORDS[verdict['valid']]}</td>"
-            f"<td>{escape(told)}</td></tr>"
-        )
+        reason, told = verdict.get("why_unknown"), told_statistics(verdict["statistics"])
+        told = "<br>".join(one for one in (cut(reason or ""), told) if one)
+        yield (f"<tr><td>{escape(name)}</td><td>{WORDS[verdict['valid']]}</td><td>{told}</td></tr>")
     yield "</table>"
 
 
@@ -118,7 +163,7 @@ def _legend(kinds: set[str], *, anomalies: bool) -> str:
 def quantile_legend() -> str:
     """What the lines of a plot of quantiles are."""
     named = {at: f"p{at * 100:g}" if at < 1 else "max" for at in QUANTILES}
-    return keys([(f"{named[at]} of what succeeded", colour) for at, colour in QUANTILES.items()])
+    return keys([(f"{named[at]}", colour) for at, colour in QUANTILES.items()])
 
 
 def keys(named: Sequence[tuple[str, str]]) -> str:
@@ -182,7 +227,9 @@ def kinds_of(verdict: Mapping[str, Any]) -> dict[str, int]:
     return {name: counted.get(name, count) for name, count in listed.items()}
 
 
-def _card(spec: RunSpec, word: str, results: Mapping[str, Any]) -> Iterator[str]:
+def _card(
+    spec: RunSpec, word: str, results: Mapping[str, Any], began: str, history: Sequence[Op]
+) -> Iterator[str]:
     """The verdict and why, in a few lines."""
     found = [
         f"{name} {count}"
@@ -198,8 +245,9 @@ def _card(spec: RunSpec, word: str, results: Mapping[str, Any]) -> Iterator[str]
     yield f'<p class="card {word}"><b>{word}{mark}</b>'
     for line in [", ".join(found), *reasons]:
         yield f"<br>{cut(line)}" if line else ""
-    lasted = f", {results['seconds']:.0f} s" if "seconds" in results else ""
-    yield f"<br>{results['operations']} operations{lasted}, seed {spec.seed}"
+    seconds = results.get("seconds", history[-1].time / SECOND_NS if history else 0.0)
+    yield f"<br>began {escape(began)}" if began else ""
+    yield f"<br>{results['operations']} operations, lasted {seconds:.0f} s, seed {spec.seed}"
     if struck := results.get("faults"):
         yield f"<br>faults that struck: {escape(told_faults(struck))}"
     yield "</p>"
@@ -214,7 +262,7 @@ def _kinds(checkers: Mapping[str, Any], shown: Sequence[_Shown]) -> Iterator[str
     ]
     if not rows:
         return
-    yield "<table><tr><th>kind</th><th>count</th><th>first example</th></tr>"
+    yield '<table class="operations"><tr><th>kind</th><th>count</th><th>first example</th></tr>'
     for name, checker, count in rows:
         first = next(one for one in shown if (one.checker, one.document["name"]) == (checker, name))
         detail = {key: v for key, v in first.document.items() if key not in ("name", "lines")}
@@ -229,14 +277,30 @@ def _kinds(checkers: Mapping[str, Any], shown: Sequence[_Shown]) -> Iterator[str
 def _anomalies(
     checkers: Mapping[str, Any], shown: Sequence[_Shown], history: Sequence[Op]
 ) -> Iterator[str]:
+    opened = 0
     for name, verdict in checkers.items():
-        for one in shown:
-            if one.checker == name:
-                yield from _anomaly(one, history)
+        mine = [one for one in shown if one.checker == name]
+        for kind, group in groupby(sorted(mine, key=_kind), key=_kind):
+            first, *others = (_anomaly(one, history) for one in group)
+            if opened < KINDS_OPEN_MAX:
+                yield from first
+            else:
+                others.insert(0, first)
+            opened += 1
+            if others:
+                yield _on_demand(f"show {len(others)} of {kind}", chain(*others))
         if (more := len(verdict["anomalies"]) - len(_some_of_each(verdict["anomalies"]))) > 0:
             yield f"<p>and {more} more in results.json</p>"
     if not shown:
         yield "<p>None.</p>"
+
+
+def _kind(one: _Shown) -> str:
+    return str(one.document["name"])
+
+
+def _on_demand(summary: str, parts: Iterable[str]) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{''.join(parts)}</details>"
 
 
 def _anomaly(shown: _Shown, history: Sequence[Op]) -> Iterator[str]:
@@ -250,16 +314,23 @@ def _anomaly(shown: _Shown, history: Sequence[Op]) -> Iterator[str]:
     yield f"<p><code>{cut(json.dumps(detail, ensure_ascii=False))}</code></p>"
     if anomaly["name"] == NONLINEARIZABLE and "operation" in anomaly:
         yield keys([("returned", DONE), ("under way", PENDING), ("fits nowhere", FAILING)])
-        yield failing_window(anomaly, history)
+        yield f'<div class="wide">{failing_window(anomaly, history)}</div>'
     heads = ("line", "time", "process", "type", "operation")
-    yield f"<table><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"
+    if not shown.lines:
+        return
+    head = f"<tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"
+    rows = []
     for op in (history[index] for index in shown.lines):
         what = f"{op.f} {json.dumps(op.value)}"
         what += "" if op.key is None else f" of key {op.key}"
         what += "" if op.error is None else f": {op.error}"
         cells = (op.index, f"{op.time / 1e9:.3f} s", op.process, op.type, what)
-        yield f"<tr>{''.join(f'<td>{cut(str(cell))}</td>' for cell in cells)}</tr>"
-    yield "</table>"
+        rows.append(f"<tr>{''.join(f'<td>{cut(str(cell))}</td>' for cell in cells)}</tr>")
+    begin, rest = rows[:ROWS_OPEN_MAX], rows[ROWS_OPEN_MAX:]
+    yield f'<table class="operations">{head}{"".join(begin)}</table>'
+    if rest:
+        table = ['<table class="operations">', head, *rest, "</table>"]
+        yield _on_demand(f"show {len(rest)} more operations", table)
 
 
 def _lines(shown: Sequence[int], history: Sequence[Op]) -> list[int]:

@@ -8,7 +8,7 @@ from html import escape
 from math import ceil
 from typing import TYPE_CHECKING
 
-from jepsen.faults import HEAL, PACKAGES
+from jepsen.faults import HEAL, PACKAGES, in_words, kind_struck
 from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
 from jepsen.history import OpType, operations
 from jepsen.report.axes import (
@@ -64,7 +64,8 @@ class Window:
     kind: str
     begin_s: float
     end_s: float
-    who: str
+    told: str
+    """What was done to whom, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,16 @@ def windows(history: Sequence[Op]) -> list[Window]:
         closing = list(opened) if op.f == HEAL else [_ENDS[op.f]] if op.f in _ENDS else []
         for kind in closing:
             if kind in opened:
-                begin_s, who = opened.pop(kind)
-                found.append(Window(kind, begin_s, at_s, who))
+                begin_s, told = opened.pop(kind)
+                found.append(Window(kind, begin_s, at_s, told))
+        # Nothing is broken by a fault that hit nobody.
+        if not kind_struck(op):
+            continue
         if op.f in _ENDS.values():
-            opened.setdefault(op.f, (at_s, str(op.value)))
+            opened.setdefault(op.f, (at_s, in_words(op)))
         elif op.f in PACKAGES:
-            found.append(Window(op.f, at_s, at_s, str(op.value)))
-    found += [Window(kind, begin, last_s, who) for kind, (begin, who) in opened.items()]
+            found.append(Window(op.f, at_s, at_s, in_words(op)))
+    found += [Window(kind, begin, last_s, told) for kind, (begin, told) in opened.items()]
     return sorted(found, key=lambda window: window.begin_s)
 
 
@@ -225,5 +229,5 @@ def _shades(scale: Scale, broken: Iterable[Window]) -> Iterator[str]:
         yield (
             f'<rect x="{x:.1f}" y="0" width="{width:.1f}" height="{HEIGHT - BOTTOM}" '
             f'fill="{SHADES.get(one.kind, "#999")}" opacity="0.25">'
-            f"<title>{escape(one.kind)} {escape(one.who)}</title></rect>"
+            f"<title>{escape(one.told)}</title></rect>"
         )

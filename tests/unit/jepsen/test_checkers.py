@@ -179,6 +179,16 @@ def test_an_outage_is_measured_from_success_to_success() -> None:
     assert check_availability(lines[:1]).valid == "unknown"
 
 
+def test_what_was_not_tried_before_the_end_was_not_missing() -> None:
+    seconds = [(0, "send"), (1, "send"), (60, "final-poll"), (63, "final-poll"), (70, "late")]
+    lines: list[Op] = []
+    for at, f in seconds:
+        for kind, moment in ((OpType.INVOKE, at), (OpType.OK, at + 0.5)):
+            lines.append(Op(len(lines), int(moment * 10**9), 0, kind, f))
+    outages = check_availability(lines).statistics["longest_outage_s"]
+    assert outages == {"send": 1.0, "late": 0.5}
+
+
 # --- transactions of lists ------------------------------------------------------------------------
 
 

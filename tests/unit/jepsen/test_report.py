@@ -14,13 +14,14 @@ from jepsen.checkers.models import Register
 from jepsen.checkers.registry import linearizable
 from jepsen.checkers.verdict import verdict_document
 from jepsen.cli.main import run
-from jepsen.cli.report import page_of, server
+from jepsen.cli.report import FAVICON, page_of, server
 from jepsen.core import RunSpec
 from jepsen.history import Op, OpType
 from jepsen.report.axes import LEFT, WIDTH
 from jepsen.report.index import NO_VERDICT, Row, index_page
-from jepsen.report.page import ANOMALIES_SHOWN_MAX, TEXT_SHOWN_MAX
+from jepsen.report.page import ANOMALIES_SHOWN_MAX, KINDS_OPEN_MAX, TEXT_SHOWN_MAX
 from jepsen.report.plots import leader_strip, quantile_plot, windows
+from jepsen.report.tables import fault_table, readable_time, told_statistics
 from jepsen.report.window import failing_window
 from jepsen.store import RunFolder
 from tests.unit.jepsen.histories import history
@@ -179,6 +180,8 @@ def test_a_browser_sees_all_runs_and_nothing_else(folder: RunFolder, tmp_path: P
             assert "nonlinearizable" in get(port, path)[1]
             assert path in get(port, "/?workload=register&nemesis=kill")[1]
             assert get(port, "/?workload=set")[1].count(path) == 1  # in the matrix alone
+            assert '<a href="/">All runs</a>' in get(port, path)[1]
+            assert get(port, "/favicon.ico") == (200, FAVICON)
             assert get(port, "/../secret.html")[0] == 404
             assert get(port, "/secret.html")[0] == 404
         finally:
@@ -237,3 +240,71 @@ def test_a_run_without_a_verdict_hides_none() -> None:
     matrix = index_page(rows).partition("<h2>All runs")[0]
     assert "valid" in matrix
     assert NO_VERDICT not in matrix
+
+
+def test_faults_are_listed_with_their_times_and_targets() -> None:
+    failed = Op(10, 11 * 10**9, "nemesis", OpType.INFO, "kill", "one", None, "no such node")
+    lines = [*HISTORY, failed]
+    rows = re.findall(r"<tr.*?</tr>", "".join(fault_table(lines, windows(lines))))
+    texts = [re.sub(r"<[^>]*>", "|", row) for row in rows[1:]]
+    assert texts[0] == "||3.0 s||4.0 s||kill: broker-1||"
+    assert texts[1] == "||8.0 s||1.0 s||pause: broker-2||"
+    assert texts[2] == "||11.0 s||||kill failed: no such node||"
+
+
+def test_a_fault_that_hit_nobody_shades_nothing() -> None:
+    nobody = [Op(0, 10**9, "nemesis", OpType.INFO, "kill", [])]
+    assert windows(nobody) == []
+    assert "kill: nobody" in "".join(fault_table(nobody, []))
+
+
+def test_a_run_tells_when_it_was_and_how_long_it_lasted(folder: RunFolder) -> None:
+    assert run(["report", str(folder.path)]) == 0
+    page = (folder.path / "report.html").read_text()
+    assert f"began {readable_time(folder.path.name)}" in page
+    assert "lasted 9 s" in page
+    for heading in ("Latency of each operation", "Operations per second", "Faults"):
+        assert heading in page
+    assert "All runs" not in page  # a file does not know where the others are
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("20261123T124512", "2026-11-23 12:45:12 UTC"),
+        ("20261123T124512.2", "2026-11-23 12:45:12 UTC (2)"),
+        ("mine", "mine"),
+        ("20269923T124512", "20269923T124512"),
+    ],
+)
+def test_times_of_runs_can_be_read(name: str, told: str) -> None:
+    assert readable_time(name) == told
+
+
+def test_a_run_in_which_nothing_ended_has_its_reason_and_no_charts(tmp_path: Path) -> None:
+    empty = RunFolder.create(tmp_path, RunSpec("set", "sim"), "")
+    assert run(["report", str(empty.path)]) == 0
+    page = (empty.path / "report.html").read_text()
+    assert "<svg" not in page
+    assert "no operation of a client has ended" in page
+    assert "never came to an end" in page
+
+
+def test_statistics_are_told_in_words() -> None:
+    statistics = {"sent": 3, "counts": {"poll": {"invoke": 2, "ok": 1}}, "longest_outage_s": {}}
+    assert told_statistics(statistics) == "sent 3<br>counts of poll: invoke 2, ok 1"
+    assert told_statistics({"longest_outage_s": {"<b>": 0.5}}) == (
+        "longest outage (s): &lt;b&gt; 0.5"
+    )
+
+
+def test_of_many_kinds_a_few_are_open_and_the_others_can_be_opened(folder: RunFolder) -> None:
+    kinds = [f"kind-{number}" for number in range(3 * KINDS_OPEN_MAX)]
+    many = [{"name": kind, "lines": [0]} for kind in kinds for _ in range(2)]
+    found = {"valid": False, "anomalies": many, "statistics": {}}
+    folder.write_results({"valid": False, "operations": 2, "checkers": {"kafka": found}})
+    page = page_of(folder)
+    assert page.count("<h3") == len(many)
+    opened = re.sub(r"<details>.*?</details>", "", page)
+    assert opened.count("<h3") == KINDS_OPEN_MAX
+    assert all(f">{kind}</a>" in opened for kind in kinds)
