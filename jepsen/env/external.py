@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jepsen.env.control import Control
+from jepsen.env.reachable import Witness, broker_addresses
 from jepsen.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from jepsen.env.base import ClusterSpec, KeyValues, Link, Quality
 
 
+UNDO = {"kill": "start", "stop": "start", "pause": "resume"}
+"""What has to stop a node from answering, and what ends that."""
+
+
 class ExternalEnvironment:
     """See `jepsen.env.base.Environment`."""
 
@@ -24,6 +29,8 @@ class ExternalEnvironment:
         """InputError for a program that does not control the cluster."""
         self.bootstrap_servers = spec.bootstrap_servers
         self._control = Control(spec.control) if spec.control else None
+        self._addresses: dict[int, tuple[str, int]] = {}
+        """Of brokers, by id, as far as they are known."""
         self.disk_faults: Mapping[str, Sequence[str]] = {}
         self.features: Mapping[str, tuple[int, int]] = {}
 
@@ -69,8 +76,35 @@ class ExternalEnvironment:
         return None
 
     async def _do(self, what: str, node: str) -> None:
-        if self._control is not None:
-            await self._control.do(what, node)
+        """RuntimeError where it failed, or had no effect although the program says it is done."""
+        control = self._control
+        if control is None:
+            return
+        if what not in UNDO:
+            await control.do(what, node)
+            return
+        witness = await self._witness(node)
+        try:
+            await control.do(what, node)
+            if witness is not None and await witness.still_answers():
+                # Whatever comes late must not stay: nobody will undo what is not counted.
+                await control.do(UNDO[what], node)
+                raise RuntimeError(
+                    f"{what} {node}: --control reports success, but the broker still answers"
+                )
+        finally:
+            if witness is not None:
+                await witness.close()
+
+    async def _witness(self, node: str) -> Witness | None:
+        """None for controllers, which clients cannot ask, and for whoever answers nothing now."""
+        nodes = self._control.nodes if self._control else ()
+        ids = [one.node_id for one in nodes if (one.role, one.name) == ("broker", node)]
+        if not ids:
+            return None
+        self._addresses |= await broker_addresses(self.bootstrap_servers)
+        address = self._addresses.get(ids[0])
+        return None if address is None else await Witness.open(*address)
 
     async def kill(self, node: str) -> None:
         """See `Environment`."""

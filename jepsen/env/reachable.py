@@ -1,4 +1,4 @@
-"""Whether a cluster of somebody else can be tested: asked before anything of a run is made."""
+"""What a cluster of somebody else answers: whether it can be tested, and whether a fault struck."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 CONNECT_S = 3.0
 ANSWER_S = 5.0
 READ_S = 15.0
+GRACE_S, SILENCE_S, AGAIN_S = 2.0, 1.0, 0.1
+"""How long a fault may take to strike, when silence counts, and when a broker is asked again."""
 API_VERSIONS = 18
 CORRELATION = 4711
 ANSWER_BYTES_MAX = 1 << 20
@@ -59,15 +61,70 @@ async def _asked(address: str) -> str:
 async def answers_kafka(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience_s: float
 ) -> bool:
-    """Whether an ApiVersions request of version 0 is answered in time."""
+    """Whether an ApiVersions request of version 0 is answered in time, and wholly."""
     request = struct.pack(">hhih", API_VERSIONS, 0, CORRELATION, -1)
     try:
         async with asyncio.timeout(patience_s):
             writer.write(struct.pack(">i", len(request)) + request)
             size, correlation = struct.unpack(">ii", await reader.readexactly(8))
-            return bool(4 < size < ANSWER_BYTES_MAX and correlation == CORRELATION)
+            if not (4 < size < ANSWER_BYTES_MAX and correlation == CORRELATION):
+                return False
+            await reader.readexactly(size - 4)
+            return True
     except (TimeoutError, OSError, asyncio.IncompleteReadError):
         return False
+
+
+async def broker_addresses(bootstrap: str) -> dict[int, tuple[str, int]]:
+    """By id, the host and port of each broker that serves; none if nobody answers in time."""
+    from jepsen.admin import ASK_S, ERRORS, open_admin
+
+    with contextlib.suppress(*ERRORS):
+        async with asyncio.timeout(ASK_S), open_admin(bootstrap) as admin:
+            brokers = (await admin.describe_cluster())["brokers"]
+        return {one["node_id"]: (str(one["host"]), int(one["port"])) for one in brokers}
+    return {}
+
+
+class Witness:
+    """A connection to a broker, opened before a fault: it tells whether the fault has struck.
+
+    A process that ended has broken its connections, even if it was started again at once. One
+    that stands still keeps them, and answers nothing.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, host: str, port: int) -> Witness | None:
+        """None where nobody answers now, so that silence later shows nothing."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                found = cls(*await asyncio.open_connection(host, port))
+        except (TimeoutError, OSError):
+            return None
+        if await answers_kafka(found._reader, found._writer, SILENCE_S):
+            return found
+        await found.close()
+        return None
+
+    async def still_answers(self) -> bool:
+        """Whether the broker answers on, `GRACE_S` after it should have stopped."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + GRACE_S
+        while await answers_kafka(self._reader, self._writer, SILENCE_S):
+            if loop.time() >= end_s:
+                return True
+            await asyncio.sleep(AGAIN_S)
+        return False
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
 
 
 async def _check_topic(spec: RunSpec) -> None:

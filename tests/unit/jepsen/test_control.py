@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
 import shlex
+import struct
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.env import external, reachable
 from jepsen.env.base import ClusterSpec
 from jepsen.env.external import ExternalEnvironment
 from jepsen.errors import InputError
+from jepsen.faults import kind_struck
 from jepsen.history import Op, OpType
 from jepsen.nemesis import Nemesis
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = pytest.mark.req("J2", "J5")
@@ -79,3 +85,86 @@ def test_a_program_that_names_no_nodes_is_refused(tmp_path: Path, program: str, 
 def test_what_is_no_program_is_refused(control: str) -> None:
     with pytest.raises(InputError, match="--control"):
         environment(control)
+
+
+class Broker:
+    """Answers ApiVersions requests, until the file with what was called says it is struck."""
+
+    def __init__(self, calls: Path, effective: tuple[str, ...]) -> None:
+        self._calls = calls
+        self._effective = effective
+
+    def _last(self) -> str:
+        called = self._calls.read_text().split() if self._calls.exists() else []
+        return next((word for word in reversed(called) if word in self._effective), "")
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            while True:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                request = await reader.readexactly(size)
+                match self._last():
+                    case "kill" | "stop":
+                        break
+                    case "pause":
+                        continue
+                # Correlation, no error, no versions.
+                body = request[4:8] + struct.pack(">hi", 0, 0)
+                writer.write(struct.pack(">i", len(body)) + body)
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def one_broker(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *effective: str
+) -> AsyncIterator[ExternalEnvironment]:
+    """A cluster in which only those words of the program have an effect."""
+    monkeypatch.setattr(reachable, "GRACE_S", 0.1)
+    monkeypatch.setattr(reachable, "SILENCE_S", 0.3)
+    program = PROGRAM.replace(
+        '"controller c-1 101", "broker b-1 1", "broker b-2 2"', '"broker b-1 1"'
+    )
+    broker = Broker(folder / "calls", effective)
+    async with await asyncio.start_server(broker.serve, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+
+        async def addresses(_: str) -> dict[int, tuple[str, int]]:
+            return {1: ("127.0.0.1", port)}
+
+        monkeypatch.setattr(external, "broker_addresses", addresses)
+        yield environment(command(folder, program))
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause", "restart"])
+async def test_a_program_that_does_nothing_strikes_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    async with one_broker(tmp_path, monkeypatch) as cluster:
+        nemesis = Nemesis(cluster, random.Random(0))
+        op = Op(0, 0, "nemesis", OpType.INVOKE, fault, "one")
+        done = await nemesis.invoke(op)
+    ended = Op(1, 0, "nemesis", done.type, fault, done.value, None, done.error)
+    assert kind_struck(ended) == ""
+    assert done.error is not None
+    assert "b-1: --control reports success, but the broker still answers" in done.error
+    undone = "resume" if fault == "pause" else "start"
+    assert (tmp_path / "calls").read_text().splitlines()[-1] == f"{undone} b-1"
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause", "restart"])
+async def test_a_program_that_stops_the_broker_strikes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    async with one_broker(tmp_path, monkeypatch, "kill", "stop", "pause") as cluster:
+        nemesis = Nemesis(cluster, random.Random(0))
+        done = await nemesis.invoke(Op(0, 0, "nemesis", OpType.INVOKE, fault, "one"))
+    assert (done.value, done.error) == (["b-1"], None)
+
+
+async def test_a_broker_that_never_answered_shows_nothing() -> None:
+    async def deaf(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with await asyncio.start_server(deaf, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        assert await reachable.Witness.open("127.0.0.1", port) is None
