@@ -38,9 +38,9 @@ MIB = 1 << 20
 
 
 def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Histories.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files with histories.")],
     checker: Annotated[
-        str, typer.Option(metavar="|".join(CHECKER_NAMES), help="What to look for.")
+        str, typer.Option(metavar="|".join(CHECKER_NAMES), help="Checker to apply.")
     ] = LINEARIZABLE,
     model: Annotated[
         str,
@@ -60,19 +60,19 @@ def check(
     ] = "auto",
     consistency: Annotated[
         str,
-        typer.Option(metavar="|".join(CONSISTENCY), help="What list-append must keep."),
+        typer.Option(metavar="|".join(CONSISTENCY), help="Consistency model of list-append."),
     ] = CONSISTENCY[-1],
     ww_deps: Annotated[
-        bool, typer.Option("--ww-deps", help="Have kafka look for cycles of writes too.")
+        bool, typer.Option("--ww-deps", help="kafka: search for write cycles too.")
     ] = False,
     form: Annotated[
-        Format, typer.Option("--format", metavar="auto|json|edn|log", help="Of the files.")
+        Format, typer.Option("--format", metavar="auto|json|edn|log", help="Format of the files.")
     ] = Format.AUTO,
     time_limit: Annotated[
-        float, typer.Option(min=0.0, help="Seconds for each history, then it is unknown.")
+        float, typer.Option(min=0.0, help="Time limit of each history, seconds.")
     ] = 300.0,
     memory: Annotated[
-        int, typer.Option(min=1, help="MiB that linearizability may take, roughly.")
+        int, typer.Option(min=1, help="Memory limit of linearizability, MiB.")
     ] = 1024,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def check_servers(
     target: Annotated[
-        str, typer.Argument(metavar="DIR", help="A run's folder, or that of a local cluster.")
+        str, typer.Argument(metavar="DIR", help="Directory of a run or of a local cluster.")
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:

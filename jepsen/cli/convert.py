@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def convert(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A history.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="History to convert.")],
     target: Annotated[
-        str, typer.Argument(metavar="NEW", help="Named *.edn, *.jsonl or *.parquet.")
+        str, typer.Argument(metavar="NEW", help="File to write: *.edn, *.jsonl or *.parquet.")
     ],
     form: Annotated[
-        Format, typer.Option("--format", metavar="auto|json|edn|log", help="Of the file.")
+        Format, typer.Option("--format", metavar="auto|json|edn|log", help="Format of the file.")
     ] = Format.AUTO,
 ) -> None:
     """Writes a history as EDN, which Jepsen's tools read, as JSON lines or as Parquet.

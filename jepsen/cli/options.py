@@ -29,57 +29,72 @@ SEED_MAX = 1_000_000
 ACKS = ("all", "1", "0")
 
 EnvOption = Annotated[
-    str, typer.Option(metavar="|".join(ENVIRONMENTS), help="Where the cluster is.")
+    str, typer.Option(metavar="|".join(ENVIRONMENTS), help="Where the cluster runs.")
 ]
-TimeLimitOption = Annotated[float, typer.Option(min=0.1, help="Seconds, without the end.")]
-RateOption = Annotated[float, typer.Option(min=0.01, help="Operations a second, of all.")]
-ConcurrencyOption = Annotated[int, typer.Option(min=1, max=1000, help="Clients.")]
+TimeLimitOption = Annotated[
+    float, typer.Option(min=0.1, help="Seconds of operations and faults; final reads come after.")
+]
+RateOption = Annotated[
+    float, typer.Option(min=0.01, help="Operations a second, all clients together.")
+]
+ConcurrencyOption = Annotated[int, typer.Option(min=1, max=1000, help="Number of clients.")]
 IntervalOption = Annotated[
-    float, typer.Option(min=0.01, help="Seconds between faults, and that one lasts, about.")
+    float, typer.Option(min=0.01, help="Average seconds between faults, and of each fault.")
 ]
-SeedOption = Annotated[int | None, typer.Option(min=0, help="Of all chance; else a new one.")]
-ControllersOption = Annotated[int, typer.Option(min=1, max=9, help="Of a new cluster.")]
-BrokersOption = Annotated[int, typer.Option(min=1, max=100, help="Of a new cluster.")]
+SeedOption = Annotated[
+    int | None, typer.Option(min=0, help="Seed of all random choices; default: a new one.")
+]
+ControllersOption = Annotated[int, typer.Option(min=1, max=9, help="Controllers of a new cluster.")]
+BrokersOption = Annotated[int, typer.Option(min=1, max=100, help="Brokers of a new cluster.")]
 KeysOption = Annotated[int, typer.Option(min=1, max=1000, help="Partitions of the topic.")]
 OpsPerKeyOption = Annotated[
-    int, typer.Option(min=1, help="`register`: operations on a key before the next one.")
+    int, typer.Option(min=1, help="`register`: operations on a key before a new key is used.")
 ]
 BarrierEveryOption = Annotated[
     int,
     typer.Option(
-        min=0, metavar="K", help="`register`: all is quiet after K operations on a key; 0: never."
+        min=0,
+        metavar="K",
+        help="`register`: wait until all operations on a key have ended after every K; 0: never.",
     ),
 ]
-ReplicationOption = Annotated[int, typer.Option(min=1, max=100, help="Replicas of each.")]
-AcksOption = Annotated[str, typer.Option(metavar="|".join(ACKS), help="What producers wait for.")]
+ReplicationOption = Annotated[int, typer.Option(min=1, max=100, help="Replicas of each partition.")]
+AcksOption = Annotated[
+    str, typer.Option(metavar="|".join(ACKS), help="Acknowledgements that producers wait for.")
+]
 ClientOption = Annotated[
     str,
     typer.Option(
-        metavar="|".join(CLIENTS), help="The library that talks to Kafka; sim: aiokafka only."
+        metavar="|".join(CLIENTS), help="Kafka client library; env sim has aiokafka only."
     ),
 ]
 BootstrapOption = Annotated[
-    str, typer.Option(metavar="HOST:PORT,...", help="Of an external cluster.")
+    str, typer.Option(metavar="HOST:PORT,...", help="Addresses of the external cluster.")
 ]
 ControlOption = Annotated[
     str,
     typer.Option(
         metavar="COMMAND",
-        help="Of an external cluster: a program that kills and starts nodes (test-any-kafka.md).",
+        help="Program that kills and starts nodes of the external cluster (test-any-kafka.md).",
     ),
 ]
 NetworkOption = Annotated[
     str,
     typer.Option(
         metavar="|".join(NETWORKS),
-        help="Of a local cluster: relays hold up what links carry, namespaces (as root) lose it.",
+        help="Network of a local cluster: relays hold data back, namespaces (as root) drop it.",
     ),
 ]
 OverrideOption = Annotated[
     list[str] | None,
-    typer.Option("--override", "-o", metavar="KEY=VALUE", help="A configuration key of nodes."),
+    typer.Option(
+        "--override",
+        "-o",
+        metavar="KEY=VALUE",
+        help="Configuration key of the nodes; repeat it.",
+    ),
 ]
-StoreOption = Annotated[str, typer.Option(metavar="DIR", help="Where runs are kept.")]
+StoreOption = Annotated[str, typer.Option(metavar="DIR", help="Directory of the runs.")]
 
 
 def check_words(env: str, acks: str) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 DumpsArgument = Annotated[
-    list[str], typer.Argument(metavar="DUMP...", help="A file for each replica.")
+    list[str], typer.Argument(metavar="DUMP...", help="Dumps of the replicas, one file each.")
 ]
 
 

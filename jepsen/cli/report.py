@@ -39,8 +39,10 @@ NO_RUN = document(
 
 
 def report(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's folder: store/latest.")],
-    again: Annotated[bool, typer.Option("--again", help="Judge the history again before.")] = False,
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="Directory of a run, such as store/latest.")
+    ],
+    again: Annotated[bool, typer.Option("--again", help="Check the history again first.")] = False,
 ) -> None:
     """Writes report.html into a run's folder: one page that needs nothing else."""
     folder = RunFolder.open(Path(run))
@@ -61,8 +63,12 @@ def page_of(folder: RunFolder, back: str = "") -> str:
 
 
 def serve(
-    store: Annotated[str, typer.Option(metavar="DIR", help="Where runs are kept.")] = DEFAULT_STORE,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="On 127.0.0.1; 0: any.")] = 8080,
+    store: Annotated[
+        str, typer.Option(metavar="DIR", help="Directory of the runs.")
+    ] = DEFAULT_STORE,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port on 127.0.0.1; 0: any free port.")
+    ] = 8080,
 ) -> None:
     """Shows all runs of a store in a browser, on this machine only, until Ctrl-C."""
     if not Path(store).is_dir():

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 MinRateOption = Annotated[
     float,
-    typer.Option(min=0, help="Unknown if fewer operations succeed a second, of all clients."),
+    typer.Option(min=0, help="Verdict unknown below this many successful operations a second."),
 ]
 
 
 def run(
-    workload: Annotated[str, typer.Argument(metavar="|".join(WORKLOADS), help="What to do.")],
+    workload: Annotated[str, typer.Argument(metavar="|".join(WORKLOADS), help="What clients do.")],
     env: options.EnvOption = "local",
     nemesis: Annotated[
-        str, typer.Option(metavar=",".join(PACKAGES), help="What goes wrong; empty: nothing.")
+        str, typer.Option(metavar=",".join(PACKAGES), help="Faults; default: none.")
     ] = "",
     time_limit: options.TimeLimitOption = 30.0,
     rate: options.RateOption = 50.0,
@@ -48,7 +48,7 @@ def run(
     seed: options.SeedOption = None,
     test_count: Annotated[
         int,
-        typer.Option(min=1, help="Runs, each with the next seed; ends with the first not valid."),
+        typer.Option(min=1, help="Runs, each with the next seed; stops unless a run is valid."),
     ] = 1,
     controllers: options.ControllersOption = 3,
     brokers: options.BrokersOption = 3,
@@ -58,12 +58,12 @@ def run(
     replication: options.ReplicationOption = 3,
     acks: options.AcksOption = "all",
     client: options.ClientOption = "",
-    topic: Annotated[str, typer.Option(help="A new one on an external cluster.")] = "",
+    topic: Annotated[str, typer.Option(help="Name of the topic; default: a new one.")] = "",
     bootstrap_servers: options.BootstrapOption = "",
     control: options.ControlOption = "",
     network: options.NetworkOption = RELAYS,
     kafka_home: Annotated[
-        str, typer.Option(metavar="DIR", help="`verifiable`: a distribution of Apache Kafka.")
+        str, typer.Option(metavar="DIR", help="`verifiable`: Apache Kafka's directory.")
     ] = "",
     min_rate: MinRateOption = RATE_MIN,
     override: options.OverrideOption = None,

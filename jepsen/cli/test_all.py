@@ -37,13 +37,13 @@ FAILED = 255
 ResumeOption = Annotated[
     str,
     typer.Option(
-        metavar="DIR", help="Goes on with a matrix, store/test-all/latest, as it was asked for."
+        metavar="DIR", help="Continue an interrupted matrix, such as store/test-all/latest."
     ),
 ]
 JobsOption = Annotated[
     int,
     typer.Option(
-        min=1, max=100, metavar="N", help="Tests side by side, each on its own new cluster."
+        min=1, max=100, metavar="N", help="Number of tests at a time, each on a cluster of its own."
     ),
 ]
 
@@ -51,14 +51,14 @@ JobsOption = Annotated[
 def run(
     workload: Annotated[
         list[str] | None,
-        typer.Option(metavar="W,...", help="Only these; else all that env has."),
+        typer.Option(metavar="W,...", help="Workloads; default: all of the environment."),
     ] = None,
     env: options.EnvOption = "local",
     nemesis: Annotated[
         list[str] | None,
         typer.Option(
             metavar=",".join(PACKAGES),
-            help="What goes wrong in one column; repeat it. Else each fault that env has.",
+            help="Faults of one column; repeat it. Default: a column for each fault.",
         ),
     ] = None,
     time_limit: options.TimeLimitOption = 30.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -182,3 +183,14 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         RunFolder.open(tmp_path)
     with pytest.raises(InputError, match="no test"):
         RunSpec.from_json({"workload": "set", "colour": "red"})
+
+
+@pytest.mark.parametrize("command", ["test", "test-all", "check", "convert", "report", "serve"])
+def test_help_of_options_are_phrases_of_their_own(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([command, "--help"]) == 0
+    told = capsys.readouterr().out
+    # A phrase that begins so goes on from a name that the reader has to guess.
+    assert re.findall(r" (?:Of|On|Only|Else) [a-z]\w+.*\.", told) == []
+    assert "Usage" in told
