@@ -225,7 +225,7 @@ SCENARIOS: dict[str, Scenario] = {
 COMPLAINTS = {
     "it was on disk already": "flushed_record_stays",
     "not linearizable": "keys_are_linearizable",
-    "is sure to hold": "one_holds_a_lock",
+    "sure to hold": "one_holds_a_lock",
     "before its time": "session_that_is_kept_stays",
     "the stale token": "stale_token_is_refused",
     "a watch missed": "watch_misses_nothing",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker.log.producer_state import SentBatch
     from broker.log.record_batch import BatchHeader
     from broker.types import TopicPartition
+    from raftctl.metadata.image import PartitionImage
 
 
 def _believe_the_leader(rules: Partition, leader_high_watermark: int, log_end_offset: int) -> bool:
@@ -82,6 +83,12 @@ def _start_anew(manager: ReplicaManager, path: str, gone: Sequence[TopicPartitio
         topic = manager._image.topics.by_id(topic_id)
         assert topic is not None
         manager._apply(partition, topic_id, topic.partitions[partition.partition])
+
+
+def _within_reach(
+    manager: ReplicaManager, partition: TopicPartition, image: PartitionImage
+) -> bool:
+    return False
 
 
 def _take_for_done(
@@ -186,6 +193,7 @@ REPLICAS = (
         "a replica whose log directory failed goes on with an empty log in another one",
         ("seen_record_stays", "replica_never_truncates_committed"),
         Patch(ReplicaManager, "_take_offline", _start_anew),
+        Patch(ReplicaManager, "_is_out_of_reach", _within_reach),
         scenario="log_directory_of_a_replica_fails",
     ),
 )

@@ -52,6 +52,8 @@ class Judge:
         self.acquired = 0
         self.refused = 0
         """Writes of tokens that were stale."""
+        self.tried = 0
+        """Writes of tokens that were known to be stale, whatever was answered."""
         self.closed_early: list[str] = []
         """Sessions that were over before their time."""
 
@@ -181,7 +183,7 @@ async def a_stale_token_is_tried(
 ) -> None:
     """Now that all is healed: a holder is held up until another has the lock, and writes on."""
     async with asyncio.timeout(PATIENCE_S):
-        while not judge.refused:
+        while not judge.tried:
             await pause_holders(world, cluster, judge, runtime, until_another=True)
             await asyncio.sleep(POLL_S)
 
@@ -222,6 +224,7 @@ async def hold(
     """Holds the lock for a while and writes under it, at last whether it holds it or not."""
     async with client.lock(LOCK, session=session) as lock:
         judge.enters(name, lock)
+        given = judge.acquired
         try:
             token = b"%d" % lock.token
             for _ in range(2):
@@ -229,19 +232,26 @@ async def hold(
                 await asyncio.sleep(runtime.random.uniform(0, HOLD_S))
         finally:
             judge.leaves(name)
-            await write_late(client, lock, judge)
+            await write_late(client, lock, judge, given)
 
 
-async def write_late(client: Client, lock: Lock, judge: Judge) -> None:
-    """As a program does that does not look whether its lock is lost."""
+async def write_late(client: Client, lock: Lock, judge: Judge, given: int) -> None:
+    """As a program does that does not look whether its lock is lost.
+
+    `given`: how often the lock had been given when this one was; if it was since, this is stale.
+    """
+    is_stale = judge.has_given(given + 1)
     believed = client.lock(lock.name)
     believed.token = lock.token
     try:
         await client.put(GUARDED, b"%d" % lock.token, guard=believed)
+        judge.tried += is_stale
     except OutcomeUnknownError:
         pass
     except KafkaError as error:
-        judge.refused += error.code is ErrorCode.FENCED_MEMBER_EPOCH
+        refused = error.code is ErrorCode.FENCED_MEMBER_EPOCH
+        judge.refused += refused
+        judge.tried += refused
 
 
 # --- the end --------------------------------------------------------------------------------------
