@@ -67,7 +67,7 @@ def _plots(series: Series) -> Iterator[str]:
     if series.latency:
         highest = f"; of each {series.step_s} seconds, the second in which the line is highest"
         yield "<h3>Latency</h3>"
-        yield f"<p>By the second in which operations began{highest if many else ''}.</p>"
+        yield f"<p>Of what succeeded, by the second in which it began{highest if many else ''}.</p>"
         yield quantile_legend()
         for f, plot in latency_steps(series).items():
             yield f"<h4>{escape(f)}</h4>{plot}"
