@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, KafkaError
 from raftctl.runtime.api import Buffer, Piece
 
 _EPOCH_PER_TRANSACTION = 2
@@ -72,8 +72,16 @@ class OwnBatch(NamedTuple):
     data: bytes
 
 
-Appendable = Buffer | OwnBatch | EndMarker
-"""What may be appended to a partition."""
+class Prepared(NamedTuple):
+    """A produced batch as its topic stores it, but for its offsets and the broker's own time."""
+
+    batch: Buffer
+    header: Any
+    """Parsed; of a type that only the log knows."""
+
+
+Appendable = Buffer | Prepared | KafkaError | OwnBatch | EndMarker
+"""What may be appended to a partition. An error says what a produced batch is refused for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from raftctl.errors import ErrorCode
+    from raftctl.runtime.api import Buffer
 
 
 class Replicas(Protocol):
@@ -46,6 +47,13 @@ class Replicas(Protocol):
 
     What a call does to the logs is done when it returns; only the answer may come later.
     """
+
+    def prepare(
+        self, acks: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+    ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
+        """What to append for each produced batch, later if that takes long. Nothing is done to the
+        logs yet.
+        """
 
     def append(
         self,

@@ -1,13 +1,15 @@
 """Produce: hands record batches to the partitions' leaders (rows R5, T1, T3).
 
-The records are appended before `handle` returns; only acks=all answers later. A batch that may
-begin a transaction is the exception: its coordinator is asked first, while what the request brings
-for other partitions is appended, so that nothing overtakes it. With acks=0 there is no answer, so
+The records are appended before `handle` returns; only acks=all answers later. There are two
+exceptions. A large batch is prepared by a worker first. For one that may begin a transaction its
+coordinator is asked first, while what the request brings for other partitions is appended, so that
+nothing overtakes it. With acks=0 there is no answer, so
 an error closes the connection: it is the only way to tell the producer, as Apache Kafka does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.brokers import current_leader, node_endpoints
@@ -21,10 +23,11 @@ from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from broker.apis.context import Answer
     from broker.protocol.codec import Request
+    from broker.types import Appendable
     from raftctl.runtime.api import Buffer
 
     Entry = tuple[TopicPartition, Buffer]
@@ -41,12 +44,38 @@ _ADDS_PARTITIONS = 12
 
 
 def handle(context: ApiContext, request: Request) -> Answer | Pending | Coroutine[Any, Any, Answer]:
-    """Appends at once, answers when the records are as safe as `acks` asks."""
+    """Appends at once, answers when the records are as safe as `acks` asks.
+
+    Large batches are prepared by a worker first; the connection's next request waits for that.
+    """
     body = request.body
     if body["acks"] not in _ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     entries = _entries(body)
-    held = _held(context, request, entries)
+    prepared = context.replicas.prepare(body["acks"], entries)
+    if isinstance(prepared, list):
+        return _append_prepared(context, request, entries, prepared)
+    return _append_later(context, request, entries, prepared)
+
+
+async def _append_later(
+    context: ApiContext,
+    request: Request,
+    sent: Sequence[Entry],
+    prepared: Awaitable[list[Appendable]],
+) -> Answer:
+    answer = _append_prepared(context, request, sent, await prepared)
+    if isinstance(answer, Pending):
+        return answer.shape(await answer.future)
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def _append_prepared(
+    context: ApiContext, request: Request, sent: Sequence[Entry], prepared: Sequence[Appendable]
+) -> Answer | Pending | Coroutine[Any, Any, Answer]:
+    body = request.body
+    entries = [(partition, one) for (partition, _), one in zip(sent, prepared, strict=True)]
+    held = _held(context, request, sent)
     if held:
         free = [entry for index, entry in enumerate(entries) if index not in held]
         return _append_held(context, request, entries, held, _append(context, body, free))
@@ -56,7 +85,9 @@ def handle(context: ApiContext, request: Request) -> Answer | Pending | Coroutin
     return Pending(results, lambda done: _answer(context, body, done))
 
 
-def _append(context: ApiContext, body: dict[str, Any], entries: Sequence[Entry]) -> Results:
+def _append(
+    context: ApiContext, body: dict[str, Any], entries: Sequence[tuple[TopicPartition, Appendable]]
+) -> Results:
     timeout_ms = context.bounded_wait_ms(body["timeout_ms"])
     return context.replicas.append(body["acks"], timeout_ms, entries)
 
@@ -97,7 +128,7 @@ def _adds(request: Request) -> bool:
 async def _append_held(
     context: ApiContext,
     request: Request,
-    entries: Sequence[Entry],
+    entries: Sequence[tuple[TopicPartition, Appendable]],
     held: Held,
     appended: Results,
 ) -> Answer:

@@ -41,15 +41,15 @@ _LZ4_SIZE = struct.Struct("<I")
 _LZ4_STORED = 1 << 31
 
 
-def decompress(codec: int, data: Buffer) -> Buffer:
-    """The records; KafkaError(CORRUPT_MESSAGE) if they cannot be unpacked, or are too large."""
+def decompress(codec: int, data: Buffer, bytes_max: int = OPENED_BYTES_MAX) -> Buffer:
+    """The records; KafkaError(CORRUPT_MESSAGE) if they cannot be unpacked, or are more bytes."""
     if codec == NONE or not len(data):
         return data
     opener = _OPENERS.get(codec)
     if opener is None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"codec {codec} is not known")
     try:
-        return opener(data)
+        return opener(data, bytes_max)
     except (cramjam.DecompressionError, zlib.error, struct.error, _BrokenError) as error:
         text = f"records cannot be unpacked by {NAMES[codec]}: {error}"
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text) from None
@@ -73,11 +73,11 @@ class _BrokenError(Exception):
     pass
 
 
-def _open_gzip(data: Buffer) -> Buffer:
+def _open_gzip(data: Buffer, bytes_max: int) -> Buffer:
     opener = zlib.decompressobj(_GZIP_WINDOW_BITS)
-    opened = opener.decompress(data, OPENED_BYTES_MAX)
+    opened = opener.decompress(data, bytes_max)
     if opener.unconsumed_tail:
-        raise _BrokenError(f"more than {OPENED_BYTES_MAX} bytes")
+        raise _BrokenError(f"more than {bytes_max} bytes")
     if not opener.eof:
         raise _BrokenError("it ends early")
     if opener.unused_data:
@@ -99,13 +99,13 @@ def _open_into(
     return memoryview(out)[: opener(bytes(data), out)]
 
 
-def _sizes(data: Buffer) -> tuple[int, ...]:
+def _sizes(data: Buffer, bytes_max: int) -> tuple[int, ...]:
     """Buffers to try. A buffer costs its size, so none is much larger than it must be."""
     sizes, size = [], _GROWTH * len(data) + 4096
-    while size < OPENED_BYTES_MAX:
+    while size < bytes_max:
         sizes.append(size)
         size *= _GROWTH
-    return (*sizes, OPENED_BYTES_MAX)
+    return (*sizes, bytes_max)
 
 
 def has_linked_blocks(data: Buffer) -> bool:
@@ -113,35 +113,33 @@ def has_linked_blocks(data: Buffer) -> bool:
     return len(data) > _LZ4_FLAGS_AT and not data[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT
 
 
-def _open_lz4(data: Buffer) -> Buffer:
-    return _open_into(cramjam.lz4.decompress_into, data, _sizes(data))
+def _open_lz4(data: Buffer, bytes_max: int) -> Buffer:
+    return _open_into(cramjam.lz4.decompress_into, data, _sizes(data, bytes_max))
 
 
-def _open_zstd(data: Buffer) -> Buffer:
-    return _open_into(cramjam.zstd.decompress_into, data, _sizes(data))
+def _open_zstd(data: Buffer, bytes_max: int) -> Buffer:
+    return _open_into(cramjam.zstd.decompress_into, data, _sizes(data, bytes_max))
 
 
-def _open_snappy(data: Buffer) -> Buffer:
+def _open_snappy(data: Buffer, bytes_max: int) -> Buffer:
     view = memoryview(data)
     if bytes(view[: len(_XERIAL)]) != _XERIAL:
-        return _open_snappy_block(view)
+        return _open_snappy_block(view, bytes_max)
     opened, at = bytearray(), len(_XERIAL_HEADER)
     while at < len(view):
         (size,) = _XERIAL_SIZE.unpack_from(view, at)
         at += _XERIAL_SIZE.size
         if not 0 <= size <= len(view) - at:
             raise _BrokenError(f"a block of {size} bytes")
-        opened += _open_snappy_block(view[at : at + size])
-        if len(opened) > OPENED_BYTES_MAX:
-            raise _BrokenError(f"more than {OPENED_BYTES_MAX} bytes")
+        opened += _open_snappy_block(view[at : at + size], bytes_max - len(opened))
         at += size
     return opened
 
 
-def _open_snappy_block(block: memoryview) -> Buffer:
+def _open_snappy_block(block: memoryview, bytes_max: int) -> Buffer:
     size = cramjam.snappy.decompress_raw_len(bytes(block))
-    if size > OPENED_BYTES_MAX:
-        raise _BrokenError(f"{size} bytes")
+    if size > bytes_max:
+        raise _BrokenError(f"{size} bytes, of {bytes_max} at most")
     return _open_into(cramjam.snappy.decompress_raw_into, block, (size,))
 
 

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.log import records
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.log.records import TimestampOffset
+    from broker.log.records import Search, TimestampOffset
     from broker.log.segment import Segment
 
 
 def first_at_or_after(
-    segments: Sequence[Segment], timestamp: int, log_start_offset: int
+    segments: Sequence[Segment],
+    timestamp: int,
+    log_start_offset: int,
+    search: Search = records.first_at_or_after,
 ) -> TimestampOffset | None:
     """The first record not older than `timestamp` (milliseconds) and not hidden."""
     for segment in segments:
-        found = segment.first_at_or_after(timestamp=timestamp, offset=log_start_offset)
+        found = segment.first_at_or_after(
+            timestamp=timestamp, offset=log_start_offset, search=search
+        )
         if found is not None:
             return found
     return None
 
 
-def newest(segments: Sequence[Segment]) -> TimestampOffset | None:
+def newest(
+    segments: Sequence[Segment], search: Search = records.first_at_or_after
+) -> TimestampOffset | None:
     """The first record that has the largest timestamp."""
-    return _with_newest(segments).newest()
+    return _with_newest(segments).newest(search)
 
 
 def warm(

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
-from broker.log import lookups, markers, record_batch, swap, transaction_log, validation
+from broker.log import lookups, markers, record_batch, records, swap, transaction_log, validation
 from broker.log.durability import Durability
 from broker.log.leader_epochs import LeaderEpochs
 from broker.log.producer_state import ProducerStates
@@ -24,6 +24,7 @@ from broker.log.record_batch import NO_PRODUCER, BatchHeader
 from broker.log.results import Appended, Recovered
 from broker.log.retention import SegmentFacts
 from broker.log.segment import BatchAt, Segment
+from broker.types import Prepared
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from broker.log.aborted_index import AbortedTransaction
     from broker.log.flushing import Flusher, FlushPlan
     from broker.log.reading import Limits, Place
-    from broker.log.records import TimestampOffset
+    from broker.log.records import Search, TimestampOffset
     from broker.types import EndMarker, EpochEndOffset, TopicPartition
     from raftctl.metadata.topic_config import TopicConfig
     from raftctl.runtime.api import Buffer, FileSystem, Piece
@@ -125,22 +126,31 @@ class PartitionLog:
     # --- appending ------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, batch: Buffer, leader_epoch: int, now_ms: int, *, is_sequenced: bool = True
+        self,
+        batch: Buffer | Prepared,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        is_sequenced: bool = True,
     ) -> Appended:
-        """Checks a produced batch, gives it the next offsets and appends it.
+        """Prepares a produced batch if nobody has, gives it the next offsets and appends it.
 
-        `now_ms` is the wall clock. Raises KafkaError: what `validation.checked` and
+        `now_ms` is the wall clock. Raises KafkaError: what `validation.prepared` and
         `ProducerStates.check` say, or KAFKA_STORAGE_ERROR.
         """
-        taken = validation.checked(batch, self.config, now_ms, is_sequenced=is_sequenced)
-        header = taken.header
+        if not isinstance(batch, Prepared):
+            batch = validation.prepared(batch, self.config, now_ms, is_sequenced=is_sequenced)
+        stored: Buffer = batch.batch
+        header: BatchHeader = batch.header
         if header.producer_id != NO_PRODUCER:
             sent = self.producers.check(header)
             if sent is not None:
                 time_ms = sent.timestamp if self.broker_time else -1
                 return Appended(sent.base_offset, sent.last_offset + 1, time_ms, duplicate=True)
-        stored, header = validation.stored(taken, self.config, now_ms)
-        time_ms = now_ms if self.broker_time else -1
+        time_ms = -1
+        if self.broker_time:
+            stored, header = record_batch.stamped(stored, header, now_ms)
+            time_ms = now_ms
         base_offset = self.log_end_offset
         pieces, header = record_batch.placed(stored, header, base_offset, leader_epoch)
         self._append(pieces, header)
@@ -291,15 +301,18 @@ class PartitionLog:
             self._broken(error)
             return 1
 
-    def first_at_or_after(self, timestamp: int) -> TimestampOffset | None:
+    def first_at_or_after(
+        self, timestamp: int, search: Search = records.first_at_or_after
+    ) -> TimestampOffset | None:
         """The first record not older than `timestamp` (milliseconds)."""
         with self._disk():
-            return lookups.first_at_or_after(self._segments, timestamp, self.log_start_offset)
+            start = self.log_start_offset
+            return lookups.first_at_or_after(self._segments, timestamp, start, search)
 
-    def newest(self) -> TimestampOffset | None:
+    def newest(self, search: Search = records.first_at_or_after) -> TimestampOffset | None:
         """The first record that has the largest timestamp; None in an empty log."""
         with self._disk():
-            return lookups.newest(self._segments)
+            return lookups.newest(self._segments, search)
 
     def warm_lookup(self, timestamp: int | None) -> Callable[[], None] | None:
         """What a worker must call before `first_at_or_after`, or with None before `newest`."""

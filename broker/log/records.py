@@ -19,9 +19,13 @@ from broker.log.scanning import RECORD_BYTES_MIN
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
     from raftctl.runtime.api import Buffer
+
+    Search: TypeAlias = Callable[[Buffer, BatchHeader, int, int], "TimestampOffset | None"]
+    """As `first_at_or_after`; it may raise an error to have the batch searched elsewhere."""
 
 _NULL = -1
 _VARINT_BITS_MAX = 63
@@ -150,7 +154,7 @@ def encoded(record: Record, header: BatchHeader) -> bytes:
 
 
 def first_at_or_after(
-    batch: Buffer, header: BatchHeader, *, timestamp: int, offset: int
+    batch: Buffer, header: BatchHeader, timestamp: int, offset: int
 ) -> TimestampOffset | None:
     """The first record of the batch not older than `timestamp` and not before `offset`."""
     for found in _timestamps(batch, header):
@@ -159,9 +163,11 @@ def first_at_or_after(
     return None
 
 
-def newest(batch: Buffer, header: BatchHeader) -> TimestampOffset:
+def newest(
+    batch: Buffer, header: BatchHeader, search: Search = first_at_or_after
+) -> TimestampOffset:
     """The first record that bears the batch's largest timestamp."""
-    found = first_at_or_after(batch, header, timestamp=header.max_timestamp, offset=0)
+    found = search(batch, header, header.max_timestamp, 0)
     return found or TimestampOffset(header.max_timestamp, header.last_offset)
 
 

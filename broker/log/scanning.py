@@ -15,12 +15,16 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_config import LONG_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from raftctl.runtime.api import Buffer
 
 RECORD_BYTES_MIN = 7
 """Six numbers of at least a byte each, and the attributes."""
 REFUSED_MAX = 1_000
 """Indexes that an answer names at most: the walk ends there, for the batch is refused anyway."""
+SLICE_RECORDS = 1_000
+"""A millisecond or two of walking."""
 _INT, _LONG = 5, 10
 """The most bytes of a number of 32 and of 64 bits."""
 _LARGE = 0x80
@@ -47,9 +51,12 @@ class Scan:
     """Indexes of the records whose timestamps are out of bounds."""
 
 
-def scan(records: Buffer, count: int, wanted: Scan) -> None:
+def scan(
+    records: Buffer, count: int, wanted: Scan, pause: Callable[[], None] | None = None
+) -> None:
     """Walks the decompressed records of a batch; KafkaError(INVALID_RECORD) for the first that
-    cannot be read. Records that can, but may not be, are named in `wanted`.
+    cannot be read. Records that can, but may not be, are named in `wanted`. `pause` is called
+    after every SLICE_RECORDS.
     """
     if count * RECORD_BYTES_MIN > len(records):
         raise _broken(f"{count} records do not fit into {len(records)} bytes")
@@ -61,6 +68,8 @@ def scan(records: Buffer, count: int, wanted: Scan) -> None:
             at = _one(data, at, index, wanted)
             if len(wanted.keyless) + len(wanted.untimely) >= REFUSED_MAX:
                 return
+            if pause is not None and index % SLICE_RECORDS == SLICE_RECORDS - 1:
+                pause()
     except IndexError:
         raise _broken(f"record {index} is cut short") from None
     except UnicodeDecodeError:

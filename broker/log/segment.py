@@ -29,6 +29,7 @@ from raftctl.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from broker.log.records import Search
     from raftctl.metadata.topic_config import TopicConfig
     from raftctl.runtime.api import Buffer, FileSystem, Piece
 
@@ -316,16 +317,16 @@ class Segment:
         if position != self.size:
             raise self._damaged(position, "the file ends within the batch's header")
 
-    def first_at_or_after(self, *, timestamp: int, offset: int) -> TimestampOffset | None:
+    def first_at_or_after(
+        self, *, timestamp: int, offset: int, search: Search = records.first_at_or_after
+    ) -> TimestampOffset | None:
         """The first record not older than `timestamp` and not before `offset`."""
         if self._newest.timestamp < timestamp:
             return None
         for at in self.batches(self.position_of(self._older_below(timestamp, offset))):
             if at.header.max_timestamp >= timestamp:
                 batch = self.read(at.position, at.header.size)
-                found = records.first_at_or_after(
-                    batch, at.header, timestamp=timestamp, offset=offset
-                )
+                found = search(batch, at.header, timestamp, offset)
                 if found is not None:
                     return found
         return None
@@ -364,12 +365,14 @@ class Segment:
             return self._newest.timestamp
         return self._files.modified_ms(self.name)
 
-    def newest(self) -> TimestampOffset | None:
+    def newest(self, search: Search = records.first_at_or_after) -> TimestampOffset | None:
         """The first record of the batch of the largest timestamp that has this timestamp."""
         if self._newest.timestamp == NO_TIMESTAMP:
             return None
         at = self.find(self._newest.offset)
-        return records.newest(self.read(at.position, at.header.size), at.header) if at else None
+        if at is None:
+            return None
+        return records.newest(self.read(at.position, at.header.size), at.header, search)
 
     @property
     def name(self) -> str:

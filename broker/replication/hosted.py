@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.log import retention
+from broker.log import retention, validation
 from broker.log.reading import Limits
 from broker.replication.partition import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Partition
 from broker.replication.throttle import names
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 
     from broker.log.aborted_index import AbortedTransaction
     from broker.log.partition_log import PartitionLog
+    from broker.log.records import Search
     from broker.log.results import Appended
     from broker.replication.session_news import SessionNews
     from broker.replication.transaction_guards import Guard, Sender
-    from broker.types import FetchKey
+    from broker.types import Appendable, FetchKey, Prepared
     from raftctl.metadata.image import PartitionImage
 
 LATEST = -1
@@ -96,13 +97,21 @@ class HostedPartition:
 
     # --- leading --------------------------------------------------------------------------------
 
-    def append(
-        self, what: Buffer | OwnBatch | EndMarker, acks: int, now_ms: int, wall_ms: int
-    ) -> Appended:
+    def prepared_at_once(self, batch: Buffer, acks: int, wall_ms: int) -> Prepared | None:
+        """What to append for a produced batch; None if to prepare it may take long.
+
+        Raises KafkaError as `append` does.
+        """
+        self._check_appends(acks)
+        return validation.prepared_at_once(batch, self.log.config, wall_ms)
+
+    def append(self, what: Appendable, acks: int, now_ms: int, wall_ms: int) -> Appended:
         """Appends a produced batch, or a marker. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
         NOT_ENOUGH_REPLICAS, or what is wrong with the batch or the marker.
         """
         self._check_appends(acks)
+        if isinstance(what, KafkaError):
+            raise what
         if isinstance(what, EndMarker):
             appended = self.log.append_marker(what, self.rules.leader_epoch, wall_ms)
             self.guards.ended(what)
@@ -359,7 +368,7 @@ class HostedPartition:
 
     # --- offsets --------------------------------------------------------------------------------
 
-    def find_offset(self, lookup: OffsetLookup, replica_id: int) -> OffsetResult:
+    def find_offset(self, lookup: OffsetLookup, replica_id: int, search: Search) -> OffsetResult:
         """Answers ListOffsets for this partition."""
         error = self.rules.check_leader(lookup.current_leader_epoch)
         if error is not ErrorCode.NONE:
@@ -370,9 +379,9 @@ class HostedPartition:
         if lookup.timestamp != LATEST:
             try:
                 if lookup.timestamp == MAX_TIMESTAMP:
-                    found = self.log.newest()
+                    found = self.log.newest(search)
                 else:
-                    found = self.log.first_at_or_after(lookup.timestamp)
+                    found = self.log.first_at_or_after(lookup.timestamp, search)
             except KafkaError as failed:
                 return OffsetResult(failed.code)
             if found is None:

@@ -1,27 +1,76 @@
 """Answers where times and leader epochs are in the logs of a broker's partitions.
 
 Leader epochs and the ends of logs are in memory. A time may have to be looked up in pages that are
-not: a worker reads them first, so that the disk does not stall the event loop.
+not: a worker reads them first, so that the disk does not stall the event loop. A worker also opens
+what is compressed or has many records.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.log import records
+from broker.log.validation import AT_ONCE_RECORDS_MAX
 from broker.replication.cold_reads import WARMINGS_MAX
 from broker.types import EpochEndOffset, OffsetResult
+from raftctl.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from broker.log.record_batch import BatchHeader
+    from broker.log.records import TimestampOffset
     from broker.replication.hosted import HostedPartition
     from broker.types import OffsetLookup, TopicPartition
     from raftctl.errors import ErrorCode
-    from raftctl.runtime.api import Worker
+    from raftctl.runtime.api import Buffer, Worker
+
+    _Call = Callable[[], TimestampOffset | KafkaError | None]
 
 _NO_EPOCH = EpochEndOffset(-1, -1)
+
+
+class _ToOpenError(Exception):
+    """A batch that a worker must search before the lookup can go on."""
+
+    def __init__(self, key: tuple[object, ...], call: _Call) -> None:
+        super().__init__()
+        self.key = key
+        self.call = call
+
+
+class _Searches:
+    """What a worker has found in the batches of one lookup."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[object, ...], TimestampOffset | KafkaError | None] = {}
+
+    def search(
+        self, batch: Buffer, header: BatchHeader, timestamp: int, offset: int
+    ) -> TimestampOffset | None:
+        """See `records.Search`; raises _ToOpenError for what it does not know and may take long."""
+        if not header.codec and header.record_count <= AT_ONCE_RECORDS_MAX:
+            return records.first_at_or_after(batch, header, timestamp, offset)
+        key = (header, timestamp, offset)
+        if key not in self.found:
+            # The log may be cut meanwhile: these bytes are the worker's own.
+            raise _ToOpenError(key, partial(_searched, bytes(batch), header, timestamp, offset))
+        found = self.found[key]
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+
+def _searched(
+    batch: bytes, header: BatchHeader, timestamp: int, offset: int
+) -> TimestampOffset | KafkaError | None:
+    try:
+        return records.first_at_or_after(batch, header, timestamp, offset)
+    except KafkaError as error:
+        return error
 
 
 class OffsetLookups:
@@ -43,7 +92,8 @@ class OffsetLookups:
     ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
         """Results in order of the lookups, later if a worker has to read first."""
         if self._cold(lookups) is None:
-            return self._find(lookups, replica_id)
+            with contextlib.suppress(_ToOpenError):
+                return [self._find(lookup, replica_id, _Searches()) for lookup in lookups]
         # A task, so that a client that leaves ends it.
         return asyncio.get_running_loop().create_task(self._warmed(lookups, replica_id))
 
@@ -60,15 +110,11 @@ class OffsetLookups:
                 results.append(hosted.end_offset_for_epoch(current_leader_epoch, leader_epoch))
         return results
 
-    def _find(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
-        results = []
-        for lookup in lookups:
-            hosted = self._hosted.get(lookup.partition)
-            if hosted is None:
-                results.append(OffsetResult(self._absence(lookup.partition)))
-            else:
-                results.append(hosted.find_offset(lookup, replica_id))
-        return results
+    def _find(self, lookup: OffsetLookup, replica_id: int, searches: _Searches) -> OffsetResult:
+        hosted = self._hosted.get(lookup.partition)
+        if hosted is None:
+            return OffsetResult(self._absence(lookup.partition))
+        return hosted.find_offset(lookup, replica_id, searches.search)
 
     async def _warmed(self, lookups: Sequence[OffsetLookup], replica_id: int) -> list[OffsetResult]:
         for _ in range(WARMINGS_MAX):
@@ -78,7 +124,15 @@ class OffsetLookups:
             # If the disk refuses, so it will when it is read.
             with contextlib.suppress(OSError):
                 await self._worker.submit(call)
-        return self._find(lookups, replica_id)
+        return [await self._found(lookup, replica_id) for lookup in lookups]
+
+    async def _found(self, lookup: OffsetLookup, replica_id: int) -> OffsetResult:
+        searches = _Searches()
+        while True:
+            try:
+                return self._find(lookup, replica_id, searches)
+            except _ToOpenError as wanted:
+                searches.found[wanted.key] = await self._worker.submit(wanted.call)
 
     def _cold(self, lookups: Sequence[OffsetLookup]) -> Callable[[], None] | None:
         """What a worker must call next; None if all is in memory."""

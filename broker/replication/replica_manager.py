@@ -26,6 +26,7 @@ from broker.replication.isr_manager import IsrManager
 from broker.replication.neighbours import Neighbours
 from broker.replication.offset_lookups import OffsetLookups
 from broker.replication.partition import Partition
+from broker.replication.preparing import Preparing
 from broker.replication.purgatory import Purgatory
 from broker.replication.reads import Reads
 from broker.replication.role_changes import RoleChanges
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from broker.types import Appendable, DeletedRecords, LogDirectoryFacts, ProducerFacts
     from raftctl.metadata.delta import MetadataDelta
     from raftctl.plugins import BrokerContext
+    from raftctl.runtime.api import Buffer
 
 
 _WITHOUT_LOG_START = (
@@ -112,6 +114,8 @@ class ReplicaManager:
         self._cold_reads = cold_reads.ColdReads(readers, self._hosted)
         lookups = context.runtime.worker("offset-lookups")
         self._offsets = OffsetLookups(lookups, self._hosted, self._absence)
+        preparer = context.runtime.worker("prepare-produced")
+        self._preparing = Preparing(preparer, self._hosted, context.runtime.wall_ms)
         self._ack_flusher = AckFlusher(self._flushed)
         self._isr = IsrManager(context, self._isr_answered)
         self._places = DirectoryAssignments(context, logs)
@@ -169,6 +173,7 @@ class ReplicaManager:
         self._deletion.close()
         self._cold_reads.close()
         self._offsets.close()
+        self._preparing.close()
         await self._logs.stop(self._context.broker_epoch())
 
     # --- images ---------------------------------------------------------------------------------
@@ -349,6 +354,12 @@ class ReplicaManager:
         return topic_config(self._image, topic, self._topic_defaults, self._broker_id)
 
     # --- produce --------------------------------------------------------------------------------
+
+    def prepare(
+        self, acks: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+    ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
+        """What to append for each produced batch, later if that takes long."""
+        return self._preparing.prepare(acks, entries)
 
     def append(
         self,

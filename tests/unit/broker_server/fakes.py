@@ -102,6 +102,11 @@ class FakeReplicas:
         self.fetches: list[tuple[FetchParams, list[FetchPartition]]] = []
         self._polls: list[asyncio.Future[None]] = []
 
+    def prepare(self, acks: int, entries: Sequence[tuple[TopicPartition, Any]]) -> list[Any]:
+        """Takes every batch as it is."""
+        del acks
+        return [batch for _, batch in entries]
+
     def append(
         self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Any]]
     ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
