@@ -31,6 +31,7 @@ from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import Patch, node_mutant
 from tests.mutants.outdated_catalog import OUTDATED
 from tests.mutants.replica_catalog import REPLICAS
+from tests.mutants.simulation_catalog import SIMULATION_MUTANTS
 from tests.mutants.transaction_catalog import TRANSACTION_MUTANTS
 from tests.mutants.voter_catalog import VOTER_MUTANTS
 
@@ -464,6 +465,7 @@ NODE_MUTANTS = (
     *DURABLE,
     *CONTROLLER,
     *VOTER_MUTANTS,
+    *SIMULATION_MUTANTS,
     *PARTITIONS,
     *REPLICAS,
     *OUTDATED,

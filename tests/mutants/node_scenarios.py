@@ -21,6 +21,7 @@ from tests.simulation.cluster_scenarios import snapshots_bring_back_who_was_away
 from tests.simulation.consumer_scenarios import consumers_go_on
 from tests.simulation.group_scenarios import coordinator_dies, coordinator_is_isolated
 from tests.simulation.kv_scenarios import keys_stay_linearizable
+from tests.simulation.lease_scenarios import a_broker_that_is_held_up_keeps_no_session
 from tests.simulation.lock_scenarios import locks_stay_safe
 from tests.simulation.outcome_scenarios import (
     coordinator_dies_between_prepare_and_complete,
@@ -38,7 +39,9 @@ from tests.simulation.partition_scenarios import (
     syncs_fail_before_the_power,
 )
 from tests.simulation.rig import TIMEOUT_S, Rig
+from tests.simulation.static_to_dynamic import changes
 from tests.simulation.transaction_scenarios import transactions_survive_faults
+from tests.simulation.voter_chaos import VoterChaos
 from tests.simulation.voter_scenarios import changes_compete, removed_voter_is_the_fastest
 
 if TYPE_CHECKING:
@@ -187,6 +190,16 @@ async def _let_lead(rig: Rig, name: str) -> None:
         await asyncio.sleep(1)
 
 
+async def voters_change_in_chaos(world: World) -> None:
+    """Voters come, go and lose their disks while everything goes wrong."""
+    await VoterChaos(world).run()
+
+
+async def configured_voters_become_dynamic(world: World) -> None:
+    """In an order that the seed draws, while nodes are away."""
+    await changes(world)
+
+
 SCENARIOS: dict[str, Scenario] = {
     one.__name__: one
     for one in (
@@ -211,10 +224,13 @@ SCENARIOS: dict[str, Scenario] = {
         syncs_fail_before_the_power,
         syncs_fail_before_a_restart_and_the_power,
         removed_voter_is_the_fastest,
+        voters_change_in_chaos,
+        configured_voters_become_dynamic,
         changes_compete,
         replica_returns_empty_while_it_is_proposed,
         keys_stay_linearizable,
         locks_stay_safe,
+        a_broker_that_is_held_up_keeps_no_session,
         snapshots_bring_back_who_was_away,
         transactions_survive_faults,
         coordinator_dies_between_prepare_and_complete,
@@ -243,6 +259,7 @@ COMPLAINTS = {
     "is gone": "acknowledged_topic_stays",
     "was never sent": "no_record_from_nowhere",
     "OffsetOutOfRangeError": "seen_record_stays",
+    "these follow the leader": "every_node_follows",
     "not within": "liveness",
     "not answered within": "liveness",
 }

@@ -37,6 +37,7 @@ from jepsen.env.sim.faults import (
     plan_faults,
     plan_power_cuts,
 )
+from jepsen.env.sim.following import every_node_follows
 from jepsen.env.sim.progress import Progress
 from jepsen.env.sim.runtime import stream
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
@@ -274,6 +275,7 @@ class Chaos:
     async def begin(self) -> None:
         """Starts the cluster and creates the topic."""
         self.cluster.start_all()
+        await every_node_follows(self.cluster)
         await self._until(self._all_brokers_active, 30, "all brokers are active")
         bootstrap, count = self.cluster.bootstrap, self._partitions
         admin = self.world.start(
@@ -295,7 +297,9 @@ class Chaos:
         await self._nemesis.run(self.faults)
         self._nemesis.heal()
         await self._until(self._has_leader, self._leader_timeout_s, "there is a leader")
-        await self._answered([*writing, creating, *changing])
+        await self._answered(changing)
+        await every_node_follows(self.cluster)
+        await self._answered([*writing, creating])
 
     async def recover(self) -> None:
         """Nothing goes wrong any more: the cluster must become whole."""
@@ -327,7 +331,7 @@ class Chaos:
         self.cluster.properties.come_to_rest()
         counts = f"records={len(final.result())} acknowledged={len(self._ledger.acknowledged)}"
         checks = f"failures={self._ledger.failures} checks={self.cluster.properties.checks}"
-        waits = f"waits={self.progress.waits_s:.2f}"
+        waits = f"waits={self.progress.waits_s:.2f} fenced={self.progress.leases.refused}"
         self.world.trace.add("-", "judged", f"{counts} {checks} {waits}")
 
     async def _create_topics(self, runtime: SimRuntime) -> None:

@@ -1,15 +1,18 @@
-"""A controller and a broker in the minority: who was deposed must not pass for a leader.
+"""Brokers that were fenced and may not know it must not pass for leaders.
 
-The controller does not know yet that another is active, and the broker is heard by it alone.
+They are cut off together with a controller that is deposed and does not know it yet, or they are
+held up while answers of before are on their way.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
 from jepsen.env.sim.cluster import BROKER_PORT, node_id
+from jepsen.env.sim.leases import Leases
 from raftctl.errors import ErrorCode
 from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.kv_scenarios import LATE_MS
@@ -35,6 +38,10 @@ SLOW_TO_RESIGN = {
 and writes nothing meanwhile: what it cannot commit would hold up its answers."""
 HEARD = ("not at all", "one way", "of before")
 """What the controller in the minority still hears of the others."""
+HOLD_UPS = 4
+HOLD_UP_KINDS = ("paused", "cut off", "paused and cut off")
+LATE_ANSWERS_MS = 700.0
+"""Heartbeats give up after half of the session, 750 ms; a tenth of it is the margin of leases."""
 
 
 class Watch:
@@ -130,6 +137,45 @@ async def a_deposed_controller_keeps_no_session(world: World) -> None:
     looking.cancel()
     world.kill("consumer")
     world.network.restore_links()
+    await rig.end()
+
+
+async def a_broker_that_is_held_up_keeps_no_session(world: World) -> None:
+    """Answers to a broker are late; then it stands still, is cut off, or both, and is fenced."""
+    rig = Rig(world)
+    await rig.begin()
+    await rig.until(rig.whole, "all replicas are in sync")
+    leases = Leases(rig.cluster)
+
+    def has_refused(times: int) -> bool:
+        leases.look()
+        return leases.refused >= times
+
+    async def go_by(seconds: float) -> None:
+        end_s = world.loop.time() + seconds
+        while world.loop.time() < end_s:
+            leases.look()
+            await asyncio.sleep(LOOK_S)
+
+    for _ in range(HOLD_UPS):
+        await rig.until(rig.all_active, "all brokers are active")
+        name = world.random.choice(rig.cluster.broker_names)
+        held_up = world.random.choice(HOLD_UP_KINDS)
+        world.trace.add(name, "held up", held_up)
+        for controller in rig.cluster.controller_names:
+            rig.delay(controller, name, world.random.uniform(0.3, 1.0) * LATE_ANSWERS_MS)
+        await go_by(world.random.uniform(1, 3) * LATE_ANSWERS_MS / 1_000)
+        if held_up != "paused":
+            rig.isolate(name)
+        if held_up != "cut off":
+            world.pause(name)
+        fenced = partial(has_refused, leases.refused + 1)
+        await rig.until(fenced, f"{name} is fenced, and not sure of its session")
+        await go_by(world.random.uniform(0, 1))
+        world.resume(name)
+        await go_by(world.random.uniform(0, 1))
+        world.heal()
+        world.network.restore_links()
     await rig.end()
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.cluster import DATA, Observer, SimCluster, node_id
+from jepsen.env.sim.following import every_node_follows
 from jepsen.env.sim.network import Link
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
 
@@ -60,6 +61,7 @@ class Rig:
         for name in (*cluster.controller_names, *cluster.broker_names):
             if not cluster.is_up(name):
                 cluster.start(name)
+        await every_node_follows(cluster)
         await self.until(self.whole, "all replicas are in sync")
         if world.node("writer").process is not None:
             world.kill("writer")

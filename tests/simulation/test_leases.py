@@ -9,11 +9,15 @@ import pytest
 if TYPE_CHECKING:
     from jepsen.env.sim.warm import WarmInterpreters
 
-TARGET = "tests.simulation.lease_scenarios:a_deposed_controller_keeps_no_session"
+MODULE = "tests.simulation.lease_scenarios"
+SCENARIOS = ("a_deposed_controller_keeps_no_session", "a_broker_that_is_held_up_keeps_no_session")
 
 
 @pytest.mark.req("C2", "R6", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_deposed_controller_keeps_no_session(simulator: WarmInterpreters, seed: int) -> None:
-    result = simulator.run(TARGET, seed)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_fenced_broker_is_not_sure_of_its_session(
+    simulator: WarmInterpreters, scenario: str, seed: int
+) -> None:
+    result = simulator.run(f"{MODULE}:{scenario}", seed)
     assert result.ok, result.output

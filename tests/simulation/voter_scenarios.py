@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.cluster import CONTROLLER_PORT, SimCluster
+from jepsen.env.sim.following import every_node_follows
 from raftctl.rpc.client import RpcClient
 from raftctl.server.kv_client import CLIENT_ID, KvClient
 from tests.kv_load import Recorder, use_keys
@@ -54,14 +55,18 @@ class _Story:
         ]
         await self.goes_on()
 
-    async def end(self) -> None:
-        """Clients stop, what they saw is judged, and the properties of a cluster at rest hold."""
+    async def end(self, gone: Sequence[str] = ()) -> None:
+        """Clients stop, what they saw is judged, and the properties of a cluster at rest hold.
+
+        `gone`: controllers that were removed and never come back.
+        """
         await self.goes_on()
         self.stopping.set()
         await asyncio.gather(*self._clients)
         self.recorder.assert_linearizable()
         await until(lambda: self.has_broker(1))
         await until(self._has_caught_up)
+        await every_node_follows(self.cluster, gone)
         self.cluster.properties.come_to_rest()
 
     async def change(self, *changes: tuple[str, str]) -> None:
@@ -148,7 +153,7 @@ async def three_become_five_and_the_first_leave(world: World) -> None:
     await _restart(story, LATER)
     story.cluster.start("broker-1")
     await until(lambda: story.votes(LATER))
-    await story.end()
+    await story.end(gone=FIRST)
 
 
 async def _restart(story: _Story, names: Sequence[str]) -> None:

@@ -1,5 +1,7 @@
 """What a quorum owes while things go wrong, beside safety: looked at every so often.
 
+Leases are looked at as often, see `jepsen.env.sim.leases`.
+
 `a_connected_majority_commits`: voters that are a majority, run on sound disks and reach each other
 for `ELECTIONS` election timeouts have a leader that commits, whatever is done to all others.
 Committing is seen by the high watermark, which the leader's own records move when clients are idle.
@@ -15,6 +17,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.disk import no_fault
+from jepsen.env.sim.leases import Leases
 from jepsen.env.sim.network import Link
 from jepsen.env.sim.properties import Violation
 
@@ -38,6 +41,7 @@ class Progress:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._loop = cluster.world.loop
+        self.leases = Leases(cluster)
         self.timeout_s = ELECTIONS * cluster.election_timeout_s
         """How long a sound majority may go without a commit."""
         self._alone_max_s = cluster.check_quorum_s + SLACK_S
@@ -57,7 +61,7 @@ class Progress:
             self.look()
 
     def look(self) -> None:
-        """Raises `Violation` if one of the two does not hold any more."""
+        """Raises `Violation` if one of them does not hold any more."""
         now_s = self._loop.time()
         drivers = dict(self._drivers())
         committed = max((d.high_watermark for d in drivers.values()), default=-1)
@@ -65,6 +69,7 @@ class Progress:
             self._committed, self._committed_s = committed, now_s
         self._look_at_majorities(drivers, now_s)
         self._look_at_leaders(drivers, now_s)
+        self.leases.look()
 
     def _look_at_majorities(self, drivers: dict[int, RaftDriver], now_s: float) -> None:
         sound = {}

@@ -1,0 +1,83 @@
+"""Small edits that a property of whole clusters is to notice, whatever the unit tests see.
+
+Each is one place in one function, as in `tests.mutants.edit`, planted into every node of a run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from types import FunctionType
+
+from tests.mutants.edit import Edit
+from tests.mutants.mutant import Patch, node_mutant
+
+
+def edited(function: str, old: str, new: str) -> Patch:
+    """The function, as `Edit.function` names it, with another text in one place."""
+    edit = Edit(function, function, old, new, "")
+    module, _, path = function.partition(":")
+    owner: object = importlib.import_module(f"raftctl.{module}")
+    names = vars(owner)
+    *classes, attribute = path.split(".")
+    for name in classes:
+        owner = getattr(owner, name)
+    target = edit.target
+    if inspect.getfullargspec(target).kwonlydefaults:
+        raise ValueError(f"{function}: has defaults that would be lost")
+    changed = FunctionType(edit.code(), names, target.__name__, target.__defaults__)
+    is_property = isinstance(inspect.getattr_static(owner, attribute), property)
+    return Patch(owner, attribute, property(changed) if is_property else changed)
+
+
+SIMULATION_MUTANTS = (
+    node_mutant(
+        "observer_asks_nobody_for_a_leader",
+        "a broker that has lost its leader fetches from nobody until it is restarted",
+        ("every_node_follows",),
+        edited("raft.roles:Roles.detach", "fetcher.failed(now_ms)", "pass"),
+        scenario="chaos",
+    ),
+    node_mutant(
+        "leader_must_be_a_known_voter",
+        "a replica with configured voters believes only these as leaders",
+        ("every_node_follows", "liveness"),
+        edited(
+            "raft.replica:Replica.may_lead",
+            "node_id >= 0 and",
+            "(self.voters.dynamic or node_id in self.voters.ids) and",
+        ),
+        scenario="configured_voters_become_dynamic",
+    ),
+    node_mutant(
+        "client_counts_its_session_from_the_answer",
+        "a client counts its session from when a heartbeat was answered, not from when it was sent",
+        ("one_holds_a_lock",),
+        edited(
+            "client.session:Session._keep", "lease_ends(sent_at,", "lease_ends(lease_time(loop),"
+        ),
+        scenario="locks_stay_safe",
+    ),
+    node_mutant(
+        "broker_counts_its_session_from_the_answer",
+        "a broker counts its session from when a heartbeat was answered, not from when it was sent",
+        ("fenced_broker_is_not_sure",),
+        edited(
+            "server.broker_lifecycle:BrokerLifecycle._heartbeat",
+            "lease_ends(sent_s,",
+            "lease_ends(lease_time(asyncio.get_running_loop()),",
+        ),
+        scenario="a_broker_that_is_held_up_keeps_no_session",
+    ),
+    node_mutant(
+        "broker_believes_in_all_of_its_session",
+        "a broker that was held up takes what it was last told for what holds still",
+        ("fenced_broker_is_not_sure",),
+        edited(
+            "server.broker_lifecycle:BrokerLifecycle.has_session",
+            "lease_time(asyncio.get_running_loop()) < self._session_ends_s",
+            "not self._fenced",
+        ),
+        scenario="a_broker_that_is_held_up_keeps_no_session",
+    ),
+)
