@@ -252,6 +252,7 @@ COMPLAINTS = {
     ", a reader saw ": "seen_record_stays",
     " was b": "seen_record_stays",
     "is there twice": "no_record_is_repeated",
+    "was given to": "no_producer_id_is_given_twice",
     "is out of order": "records_stay_in_order",
     "was aborted and": "no_aborted_record_is_read",
     "is there in part": "transaction_is_all_or_nothing",

@@ -14,17 +14,20 @@ from tests.mutants.mutant import Patch, node_mutant
 
 
 def edited(function: str, old: str, new: str) -> Patch:
-    """The function, as `Edit.function` names it, with another text in one place."""
+    """The function, as `Edit.function` names it, with another text in one place.
+
+    One that others import by name has to be named as a function of the module that calls it.
+    """
     edit = Edit(function, function, old, new, "")
     module, _, path = function.partition(":")
     owner: object = importlib.import_module(f"raftctl.{module}")
-    names = vars(owner)
     *classes, attribute = path.split(".")
     for name in classes:
         owner = getattr(owner, name)
     target = edit.target
     if inspect.getfullargspec(target).kwonlydefaults:
         raise ValueError(f"{function}: has defaults that would be lost")
+    names = vars(inspect.getmodule(target))
     changed = FunctionType(edit.code(), names, target.__name__, target.__defaults__)
     is_property = isinstance(inspect.getattr_static(owner, attribute), property)
     return Patch(owner, attribute, property(changed) if is_property else changed)
@@ -79,5 +82,25 @@ SIMULATION_MUTANTS = (
             "not self._fenced",
         ),
         scenario="a_broker_that_is_held_up_keeps_no_session",
+    ),
+    node_mutant(
+        "producer_ids_of_what_is_committed",
+        "a block of producer ids is taken from committed metadata, without what is under way",
+        ("no_producer_id_is_given_twice",),
+        edited(
+            "controller.quorum_controller:QuorumController.handle",
+            "allocate_producer_ids(self.image,",
+            "allocate_producer_ids(self.committed_image,",
+        ),
+    ),
+    node_mutant(
+        "blocks_of_producer_ids_share_one",
+        "the next block of producer ids begins with the last id of the one before",
+        ("no_producer_id_is_given_twice",),
+        edited(
+            "controller.quorum_controller:allocate_producer_ids",
+            "request.broker_epoch, first + block)",
+            "request.broker_epoch, first + block - 1)",
+        ),
     ),
 )

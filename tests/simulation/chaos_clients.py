@@ -41,6 +41,8 @@ class Ledger:
     """What the reader got while things went wrong."""
     topics: set[str] = field(default_factory=set)
     """Topics whose creation was acknowledged."""
+    producers: dict[int, set[bytes]] = field(default_factory=dict)
+    """Which lives of writers have written with each producer id."""
     failures: int = 0
 
     def judge(self, found: dict[tuple[int, int], bytes]) -> list[str]:
@@ -54,6 +56,11 @@ class Ledger:
             f"{where} is {found.get(where)!r}, a reader saw {value!r}"
             for where, value in self.seen.items()
             if found.get(where) != value
+        ]
+        wrong += [
+            f"producer id {number} was given to {sorted(lives)}"
+            for number, lives in self.producers.items()
+            if len(lives) > 1
         ]
         values = list(found.values())
         wrong += [f"{value!r} was never sent" for value in values if value not in self.sent]
@@ -126,6 +133,8 @@ class Writer:
             async with asyncio.timeout(self._patience_s):
                 for value, future in sent:
                     self._ledger.acknowledged[partition, (await future).offset] = value
+            life = b"%s.%d" % (self._name.encode(), self._lives)
+            self._ledger.producers.setdefault(producer._txn_manager.producer_id, set()).add(life)
         except ERRORS:
             self._ledger.failures += 1
             await self._end()

@@ -307,6 +307,8 @@ class ImageView:
     """The epoch of each broker that is not fenced."""
     life: int = 0
     """Which process of the node this is."""
+    next_producer_id: int = 0
+    """Producer ids below have been granted to brokers."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Runs all properties of a whole cluster as views of its nodes come in.
 
-The properties are in `jepsen.env.sim.invariants` and `jepsen.env.sim.partition_invariants`; the
-first that does not hold ends the run, by its name.
+The properties are in `jepsen.env.sim.invariants`, `jepsen.env.sim.partition_invariants` and
+`jepsen.env.sim.producer_id_invariants`; the first that does not hold ends the run, by its name.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from jepsen.env.sim.partition_invariants import (
     PartitionHistory,
     every_replica_has_all_committed,
 )
+from jepsen.env.sim.producer_id_invariants import PRODUCER_ID_PROPERTIES, ProducerIdHistory
 
 if TYPE_CHECKING:
     from jepsen.env.sim.invariants import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         VoterKey,
     )
     from jepsen.env.sim.partition_invariants import PartitionChange
+    from jepsen.env.sim.producer_id_invariants import ProducerIdsView
     from jepsen.env.sim.recorder import Recorder
 
 
@@ -47,6 +49,7 @@ class Properties:
         self.quorum = quorum
         self.partitions: dict[str, PartitionHistory] = {}
         self.images = ImageHistory(partitions=self.partitions)
+        self.producer_ids = ProducerIdHistory()
         self.checks = 0
         self.recorder: Recorder | None = None
         """Is shown what is seen, before it is judged."""
@@ -65,6 +68,8 @@ class Properties:
         if self.recorder is not None:
             self.recorder.image_published(view)
         self.checks += 1
+        ids = self.producer_ids
+        ids.committed_end = max(ids.committed_end, view.next_producer_id)
         for holds in IMAGE_PROPERTIES:
             _raise_if(holds.__name__, holds(self.images, view))
 
@@ -80,6 +85,12 @@ class Properties:
             history.forgetful.intersection_update(after.isr)
         for holds in PARTITION_PROPERTIES:
             _raise_if(holds.__name__, holds(history, change))
+
+    def producer_ids_changed(self, view: ProducerIdsView) -> None:
+        """A broker was granted producer ids or gave some out."""
+        self.checks += 1
+        for holds in PRODUCER_ID_PROPERTIES:
+            _raise_if(holds.__name__, holds(self.producer_ids, view))
 
     def come_to_rest(self) -> None:
         """All nodes live, nothing goes wrong any more, and the last write is long ago."""

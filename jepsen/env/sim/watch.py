@@ -23,6 +23,7 @@ from jepsen.env.sim.invariants import (
     VoterKey,
 )
 from jepsen.env.sim.partition_invariants import PartitionChange, PartitionView
+from jepsen.env.sim.producer_id_invariants import BrokerLife, ProducerIdsView
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
@@ -153,6 +154,7 @@ class Watcher:
         self._voters: VoterSet | None = None
         self._voter_keys: tuple[VoterKey, ...] = ()
         self._image: MetadataImage | None = None
+        self._producer_ids = (range(0), range(0))
         self._partitions: dict[Any, tuple[_PartitionState, PartitionView]] = {}
 
     def __call__(self) -> None:
@@ -173,6 +175,9 @@ class Watcher:
             replicas = getattr(node.broker, "replicas", None)
             if replicas is not None:
                 self._look_at_partitions(replicas)
+            producer_ids = getattr(node.broker, "_producer_ids", None)
+            if producer_ids is not None:
+                self._look_at_producer_ids(producer_ids)
 
     # --- the quorum -----------------------------------------------------------------------------
 
@@ -223,7 +228,16 @@ class Watcher:
             high_watermark=driver.high_watermark,
             assignments=lambda: list(_assignments(image)),
             unfenced={b.broker_id: b.broker_epoch for b in image.brokers.values() if not b.fenced},
+            next_producer_id=image.next_producer_id,
         )
+
+    def _look_at_producer_ids(self, producer_ids: Any) -> None:
+        blocks = producer_ids._current, producer_ids._next
+        if blocks != self._producer_ids:
+            self._producer_ids = blocks
+            owner = BrokerLife(self._id, self._life)
+            held = tuple(block for block in blocks if block)
+            self._properties.producer_ids_changed(ProducerIdsView(owner, held))
 
     # --- partitions -----------------------------------------------------------------------------
 
