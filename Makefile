@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check check-types check-rules test test-peers sim sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
+.PHONY: setup demo fmt check check-types check-rules test test-peers sim sim-cores sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -46,13 +46,18 @@ test-peers: setup
 
 SCENARIO ?= tests.simulation.cluster_chaos:chaos
 
-# make sim SEED=7 replays one seed; make sim SEEDS=20 runs many.
+# make sim SEED=7 replays one seed; make sim SEEDS=20 runs many. The quorum's cores alone: make sim-cores.
 sim: setup
 	$(BIN)/python -m jepsen.env.sim $(if $(SEED),run $(SCENARIO) --seed $(SEED),many $(SCENARIO) --seeds $(or $(SEEDS),20))
+
+# The quorum's cores alone, under faults of which each seed draws kinds, sizes and shape. make sim-cores SEED=7
+sim-cores: setup
+	$(BIN)/python -m tests.simulation.core_swarm $(if $(SEED),--first $(SEED) --seeds 1,--first 0 --seeds $(or $(SEEDS),300))
 
 # The same seeds every time, so that a failure is the fault of the change.
 sim-ci: setup
 	$(BIN)/python -m jepsen.env.sim many $(SCENARIO) --first 0 --seeds 200
+	$(BIN)/python -m tests.simulation.core_swarm --first 0 --seeds 300
 
 # Random requests, failovers and snapshots beside a model of the controller. make properties SEQUENCES=100 SEED=3
 properties: setup

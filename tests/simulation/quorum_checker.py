@@ -1,11 +1,13 @@
 """What must hold of a quorum after every event, whatever goes wrong (rows Q1, Q3, Q11).
 
 election safety        one leader an epoch, in memory and in what is on disk (Raft figure 3)
-one vote               an epoch's vote on disk never changes, and epochs on disk never shrink
+one vote               an epoch's vote in a directory never changes, and its epochs never shrink
 durable word           no message leaves under an epoch or a vote that is not on disk
 log matching           one (offset, epoch) is one batch, everywhere and for ever
 leader append-only     a leader never truncates
-durable commit         what is committed is on the disks of a majority of voters
+durable commit         what is committed is on the disks of a majority of voters, by directory
+elected by directory   a new leader has the votes of a majority of voters' directories on disk
+check-quorum           nobody leads on who has heard no majority for longer than check-quorum
 validity               what is committed somebody has proposed
 integrity              what was proposed once is committed once at most
 immutable commit       a committed batch never changes, and nobody removes one
@@ -13,7 +15,9 @@ leader completeness    a new leader has every batch that earlier epochs committe
 monotone commit        a node's high watermark never goes back while it runs
 snapshots              hold exactly what is committed up to their end; a prefix goes only after one
 linearizable reads     a read that is confirmed sees all that was committed when it was asked for
-one answer             each request is answered once
+one answer             each request is answered once, and in time (`owes_no_answer`)
+true answer            a change that is done is committed, and a transfer that is done won
+voters of the log      whom a node takes for voters its own log says (`knows_voters`)
 
 Of the four properties of consensus, agreement is log matching, immutable commit and leader
 completeness; validity and integrity have names of their own here; termination is what scenarios
@@ -26,6 +30,7 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from raftctl.errors import ErrorCode
 from raftctl.raft.events import (
     AppendToLog,
     DeleteLogPrefix,
@@ -43,12 +48,20 @@ from raftctl.raft.events import (
 )
 from raftctl.raft.messages import (
     NO_NODE,
+    AddVoterRequest,
     Epoch,
+    FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
     NodeId,
     Offset,
     OffsetAndEpoch,
+    RemoveVoterRequest,
     ReplicaKey,
+    Request,
+    Response,
+    TransferLeadershipRequest,
+    UpdateVoterRequest,
     VoteRequest,
     VoteResponse,
 )
@@ -56,6 +69,7 @@ from raftctl.raft.messages import (
 if TYPE_CHECKING:
     from raftctl.raft.batch import Batch
     from raftctl.raft.core import RaftCore
+    from raftctl.raft.voters import VoterSet
     from tests.simulation.quorum_machine import Machine
 
 
@@ -72,13 +86,22 @@ def require(condition: bool, what: str) -> None:
         raise Violation(what)
 
 
+def matches(voter: ReplicaKey, replica: ReplicaKey) -> bool:
+    """Whether the replica is this voter, of which the directory may not be known."""
+    same_directory = voter.directory_id in (None, replica.directory_id)
+    return voter.node_id == replica.node_id and same_directory
+
+
 class QuorumChecker:
     """Looks at effects before they are performed, and at nodes after each event."""
 
     def __init__(self, machines: dict[NodeId, Machine]) -> None:
         self._machines = machines
         self._leaders: dict[Epoch, NodeId] = {}
-        self._votes: dict[tuple[NodeId, Epoch], ReplicaKey] = {}
+        self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
+        self._heard: dict[NodeId, dict[ReplicaKey, int]] = {}
+        """When each leader got the last Fetch of each replica in its epoch, by its own clock."""
+        self._began_ms: dict[NodeId, int] = {}
         self._batches: dict[tuple[Offset, Epoch], Batch] = {}
         self._high_watermarks: dict[NodeId, Offset] = {}
         self._tokens: set[tuple[NodeId, int]] = set()
@@ -87,6 +110,8 @@ class QuorumChecker:
         self._proposed: set[bytes] = set()
         """No two proposals are equal."""
         self._decided: set[bytes] = set()
+        self._asked: dict[tuple[NodeId, int], tuple[Request, int]] = {}
+        """What nobody has answered yet, and since when; a crash forgets it."""
         self.reads_confirmed = 0
         self.committed: list[Batch] = []
         self._committed_in: list[Epoch] = []
@@ -114,13 +139,57 @@ class QuorumChecker:
     def crashed(self, node_id: NodeId) -> None:
         """A node is gone."""
         self._led.pop(node_id, None)
+        for token in [one for one in self._asked if one[0] == node_id]:
+            del self._asked[token]
+
+    def asked(self, machine: Machine, token: int, request: Request, now_ms: int) -> None:
+        """A request has come to a node."""
+        self._asked[machine.node_id, token] = request, now_ms
+
+    def owes_no_answer(self, now_ms: int, within_ms: int) -> None:
+        """No node keeps a request for longer than that."""
+        for (node_id, _), (request, since_ms) in self._asked.items():
+            kept_ms = now_ms - since_ms
+            what = f"{node_id} has not answered a {type(request).__name__} for {kept_ms} ms"
+            require(kept_ms <= within_ms, what)
+
+    def knows_voters(self, core: RaftCore, in_log: VoterSet, committed: VoterSet) -> None:
+        """The voters in effect are those of the whole log, and those committed of its beginning."""
+        require(core.voters == in_log, "whom it takes for voters its log does not say")
+        known = core.voters_at(core.high_watermark)
+        require(known == committed, "whom it takes for committed voters its log does not say")
+
+    def hears(self, machine: Machine, core: RaftCore, request: object, own_ms: int) -> None:
+        """A request is about to be handled."""
+        if not isinstance(request, FetchRequest | FetchSnapshotRequest):
+            return
+        if core.is_leader and request.epoch == core.epoch:
+            self._heard[machine.node_id][request.replica] = own_ms
+
+    def leads_with_majority(self, machine: Machine, own_ms: int, within_ms: int) -> None:
+        """If the node leads, a majority of voters has been heard lately, itself among them."""
+        core = machine.core
+        if core is None or not core.is_leader:
+            return
+        heard, began_ms = self._heard[machine.node_id], self._began_ms[machine.node_id]
+        since = [
+            own_ms
+            if voter.replica.node_id == machine.node_id and machine.local in core.voters
+            else max(
+                (at for key, at in heard.items() if matches(voter.replica, key)), default=began_ms
+            )
+            for voter in core.voters.voters
+        ]
+        silent_ms = own_ms - sorted(since, reverse=True)[core.voters.majority - 1]
+        what = f"{machine.node_id} leads, and has heard no majority for {silent_ms} ms"
+        require(silent_ms <= within_ms, what)
 
     def persisted(self, machine: Machine, state: QuorumState) -> None:
         """A quorum state reaches the disk."""
         require(state.epoch >= machine.disk_state.epoch, "epochs on disk never shrink")
         if state.voted is not None:
-            vote = self._votes.setdefault((machine.node_id, state.epoch), state.voted)
-            require(vote == state.voted, f"{machine.node_id} votes twice in {state.epoch}")
+            vote = self._votes.setdefault((machine.local, state.epoch), state.voted)
+            require(vote == state.voted, f"{machine.local} votes twice in {state.epoch}")
         if state.leader_id != NO_NODE:
             self._leads(state.epoch, state.leader_id)
 
@@ -168,11 +237,13 @@ class QuorumChecker:
             ):
                 require((machine.node_id, token) not in self._tokens, "a second answer")
                 self._tokens.add((machine.node_id, token))
+                request, _ = self._asked.pop((machine.node_id, token))
+                self._truth(core, request, response)
                 if not isinstance(response, VoteResponse):
                     self._speaks(machine, response.epoch, None)
                 elif response.granted and not response.pre_vote:
                     # By now the disk may be in a later epoch, with another vote or none.
-                    vote = self._votes.get((machine.node_id, response.epoch))
+                    vote = self._votes.get((machine.local, response.epoch))
                     require(vote is not None, "a vote leaves before its fsync")
                     candidate, _ = machine.tokens[token]
                     require(vote is None or vote.node_id == candidate, "a vote goes to another")
@@ -180,6 +251,23 @@ class QuorumChecker:
             self._offers(machine, effect.response)
         if isinstance(effect, ReadConfirmed | ReadRefused):
             self._read(machine, core, effect)
+
+    def _truth(self, core: RaftCore, request: Request, response: Response) -> None:
+        """What a node says has been done has been done."""
+        if getattr(response, "error", None) is not ErrorCode.NONE:
+            return
+        committed = core.voters_at(core.high_watermark)
+        match request:
+            case AddVoterRequest(voter) | UpdateVoterRequest(voter):
+                done = voter in committed.voters
+                require(done, "a change of voters is called done, and is not committed")
+            case RemoveVoterRequest(replica):
+                gone = replica not in committed
+                require(gone, "a change of voters is called done, and is not committed")
+            case TransferLeadershipRequest(target):
+                epoch = getattr(response, "epoch", core.epoch)
+                leads = self._leaders.get(epoch) == target
+                require(leads, "a transfer is called done, and another leads")
 
     def _read(self, machine: Machine, core: RaftCore, effect: ReadConfirmed | ReadRefused) -> None:
         wanted = self._reads.pop((machine.node_id, effect.token))
@@ -210,7 +298,8 @@ class QuorumChecker:
         end = log[-1].end_offset if log else 0
         require(end == high_watermark, "the high watermark is a batch boundary of the own log")
         for batch in log[shared:]:
-            having = [v for v in voters.ids if self._machines[v].has_durably(batch)]
+            keys = [voter.replica for voter in voters.voters]
+            having = [k for k in keys if self._machines[k.node_id].had_durably(k, batch)]
             require(len(having) >= voters.majority, "committed, but not on a majority's disks")
             self._decide(batch, core.epoch)
 
@@ -224,7 +313,17 @@ class QuorumChecker:
         newest = self._committed_in[-1] if self._committed_in else epoch
         self._committed_in.append(max(epoch, newest))
 
-    def look(self, machine: Machine, core: RaftCore) -> None:
+    def _elected(self, machine: Machine, core: RaftCore) -> None:
+        """Its votes are on the disks of a majority of voters, or were on those that are lost."""
+        voted = [
+            key
+            for (key, epoch), vote in self._votes.items()
+            if (epoch, vote.node_id) == (core.epoch, machine.node_id)
+        ]
+        granting = [v for v in core.voters.voters if any(matches(v.replica, key) for key in voted)]
+        require(len(granting) >= core.voters.majority, "a leader without a majority's votes")
+
+    def look(self, machine: Machine, core: RaftCore, own_ms: int) -> None:
         """An event has been handled."""
         log, base = machine.log, machine.base
         newest = log or base
@@ -236,6 +335,8 @@ class QuorumChecker:
             self._leads(core.epoch, machine.node_id)
             if self._led.get(machine.node_id) != core.epoch:
                 self._led[machine.node_id] = core.epoch
+                self._heard[machine.node_id], self._began_ms[machine.node_id] = {}, own_ms
+                self._elected(machine, core)
                 # Whoever was held up may begin to lead an epoch that is over by then.
                 count = bisect_left(self._committed_in, core.epoch)
                 own, owed = machine.history[:count], self.committed[:count]

@@ -12,13 +12,15 @@ import heapq
 import random
 import zlib
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from jepsen.env.sim.role_coverage import Transition, event_kind
 from raftctl.errors import ErrorCode
 from raftctl.raft.batch import Batch, CorruptBatchError, decode_batches, encode_batch
 from raftctl.raft.config import RaftConfig
@@ -70,7 +72,7 @@ from raftctl.raft.messages import (
 )
 from raftctl.raft.voters import VoterSet, decode_voters
 from tests.simulation.quorum_checker import QuorumChecker
-from tests.simulation.quorum_machine import Machine, end_of
+from tests.simulation.quorum_machine import EVEN_RATE, Machine, end_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +87,8 @@ CONFIG = RaftConfig(
     snapshot_max_bytes=150,
 )
 
+DISKS = 1_000
+"""More than there are nodes."""
 AHEAD_MS_MAX = 1_000_000
 """Clocks agree on nothing but how long a second is."""
 
@@ -97,26 +101,61 @@ class Faults:
     repetition: float = 0.0
     delay_ms: int = 5
     write_ms: int = 3
+    torn: float = 0.0
+    """How likely it is that a snapshot which was fetched cannot be read."""
+    straggling: float = 0.0
+    """How likely it is that a message takes up to `straggling_ms`."""
+    straggling_ms: int = 0
+    sluggish: float = 0.0
+    """How likely it is that a write takes up to `sluggish_ms`."""
+    sluggish_ms: int = 0
 
 
 CALM = Faults()
 
 
-def replica_key(node_id: NodeId) -> ReplicaKey:
-    """The node and its directory."""
-    return ReplicaKey(node_id, UUID(int=node_id))
+NOBODY = VoterSet((), dynamic=True)
+
+
+def replica_key(node_id: NodeId, disk: int = 0) -> ReplicaKey:
+    """The node and its directory: its first one, or so many disks later."""
+    return ReplicaKey(node_id, UUID(int=disk * DISKS + node_id))
 
 
 class QuorumWorld:
     """`voters` + `observers` nodes on one clock."""
 
-    def __init__(self, seed: int, voters: int, observers: int = 0, faults: Faults = CALM) -> None:
+    def __init__(
+        self,
+        seed: int,
+        voters: int,
+        observers: int = 0,
+        faults: Faults = CALM,
+        *,
+        dynamic: bool = False,
+        rates: tuple[int, int] = (EVEN_RATE, EVEN_RATE),
+        config: RaftConfig = CONFIG,
+    ) -> None:
+        """`dynamic` voters are known by the directories that were formatted; else by node ids."""
         self.random = random.Random(seed)
         self.faults = faults
         self.now_ms = 0
-        self.voters = VoterSet(ReplicaKey(NodeId(i), None) for i in range(1, voters + 1))
+        first = [NodeId(i) for i in range(1, voters + 1)]
+        keys = [replica_key(i) if dynamic else ReplicaKey(i, None) for i in first]
+        self.voters = VoterSet(keys, dynamic=dynamic)
+        stand_ins = tuple(NodeId(-1 - i) for i in first) if dynamic else ()
+        self.config = replace(config, bootstrap_ids=stand_ins)
+        self.rates = rates
+        self.calm: frozenset[NodeId] = frozenset()
+        """Nodes whose disks, and links with each other, are in order whatever goes wrong."""
+        self.coverage: Counter[Transition] = Counter()
         ids = [NodeId(i) for i in range(1, voters + observers + 1)]
-        self.machines = {node_id: Machine(node_id) for node_id in ids}
+        self.machines = {
+            node_id: Machine(
+                replica_key(node_id), NOBODY if dynamic and node_id > voters else self.voters
+            )
+            for node_id in ids
+        }
         self.cut: set[tuple[NodeId, NodeId]] = set()
         self.late_ms: dict[tuple[NodeId, NodeId], int] = {}
         """What messages on a link take longer than others."""
@@ -128,6 +167,8 @@ class QuorumWorld:
         self._clocks = random.Random(f"clocks of {seed}")
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
+        self._stand_ins: dict[int, NodeId] = {}
+        """As whom each call knows its destination, if it does not know the node."""
         self._proposals = 0
         for node_id in ids:
             self.start(node_id)
@@ -160,11 +201,11 @@ class QuorumWorld:
         starts: dict[Epoch, Offset] = {}
         for batch in machine.log:
             starts.setdefault(batch.epoch, batch.base_offset)
-        base_voters = self.voters_of(machine.base)
+        base_voters = self.voters_in(machine, machine.base)
         start, end = end_of(machine.base), end_of(machine.history)
         machine.core = RaftCore(
-            CONFIG,
-            replica_key(node_id),
+            self.config,
+            machine.local,
             base_voters,
             machine.disk_state,
             ReplicaLog(start.offset, end.offset, starts.items(), start.epoch),
@@ -175,13 +216,17 @@ class QuorumWorld:
         )
         machine.tick_at_ms = None
         machine.ahead_ms = self._clocks.randrange(AHEAD_MS_MAX)
+        machine.begun_ms, machine.rate = self.now_ms, self._clocks.randint(*self.rates)
         self.checker.started(node_id, machine.core)
         self.handle(machine, Started())
 
     def voters_of(self, batches: list[Batch]) -> VoterSet:
         """The voters after these records, which are all from the beginning."""
-        sets = [decode_voters(batch.payload) for batch in batches if batch.control]
-        return next((voters for voters in reversed(sets) if voters is not None), self.voters)
+        return _newest_voters(batches) or self.voters
+
+    def voters_in(self, machine: Machine, batches: list[Batch]) -> VoterSet:
+        """The voters after these records of its log, or those that it was told before."""
+        return _newest_voters(batches) or machine.initial
 
     def crash(self, node_id: NodeId) -> None:
         """Kills the process; of the writes under way a random number reached the disk."""
@@ -193,28 +238,55 @@ class QuorumWorld:
         machine.writes.clear()
         machine.calls.clear()
         machine.tokens.clear()
+        machine.held.clear()
+        machine.paused = False
         self.checker.crashed(node_id)
+
+    def wipe(self, node_id: NodeId) -> None:
+        """The node's process ends, and another disk, with another directory, takes its place."""
+        machine = self.machines[node_id]
+        self.crash(node_id)
+        machine.lose_disk(replica_key(node_id, len(machine.retired) + 1))
+
+    def pause(self, node_id: NodeId) -> None:
+        """Holds the process up: time goes on, its disk too, and what comes waits."""
+        machine = self.machines[node_id]
+        machine.paused = machine.core is not None
+
+    def resume(self, node_id: NodeId) -> None:
+        """Lets the process go on with all that waits, in order."""
+        machine = self.machines[node_id]
+        machine.paused = False
+        held, machine.held = machine.held, []
+        for event in held:
+            self.handle(machine, event)
 
     def handle(self, machine: Machine, event: Event) -> None:
         """Gives the core an event, performs its effects, and lets the checker look."""
         core = machine.core
         if core is None:
             return
-        own_ms = self.now_ms + machine.ahead_ms
+        if machine.paused:
+            machine.held.append(event)
+            return
+        own_ms, before = machine.own_ms(self.now_ms), core.role
+        if isinstance(event, RequestReceived):
+            self.checker.hears(machine, core, event.request, own_ms)
         effects = core.handle(event, own_ms)
         self.events += 1
+        self.coverage[before, event_kind(event), core.role] += 1
         if self.tracing:
             line = f"{self.now_ms} {machine.node_id} {event} {core.role} {core.epoch} {effects}"
             self.trace = zlib.crc32(line.encode(), self.trace)
         for effect in effects:
             self.checker.effect(machine, core, effect, self.now_ms)
             self._perform(machine, effect)
-        self.checker.look(machine, core)
+        self.checker.look(machine, core, own_ms)
         deadline_ms = core.deadline_ms()
         if deadline_ms is not None and deadline_ms != machine.tick_at_ms:
             machine.tick_at_ms = deadline_ms
             late_ms = self.random.choice((0, 0, 0, 1, 10))
-            delay_ms = max(0, deadline_ms - own_ms) + late_ms
+            delay_ms = machine.delay_ms(own_ms, deadline_ms) + late_ms
             self.after(delay_ms, partial(self._tick, machine, machine.incarnation, deadline_ms))
 
     def _tick(self, machine: Machine, incarnation: int, deadline_ms: int) -> None:
@@ -255,9 +327,8 @@ class QuorumWorld:
                 machine.base, machine.log = list(machine.snapshots[snapshot_id]), []
                 self._start_write(machine, effect)
             case SaveSnapshotChunk():
-                delay_ms = self.random.randint(0, self.faults.write_ms)
                 saved = partial(self._chunk_saved, machine, machine.incarnation, effect)
-                self.after(delay_ms, saved)
+                self.after(self._write_ms(machine), saved)
             case ReplyFetchSnapshot(token, answer):
                 self._answer(machine, token, _with_chunk(machine, answer, effect))
 
@@ -267,6 +338,10 @@ class QuorumWorld:
         machine.part = machine.part[: chunk.position] + chunk.data
         if not chunk.last:
             self.handle(machine, SnapshotChunkSaved())
+            return
+        torn = self._disk(machine).torn
+        if torn and self.random.random() < torn:
+            self.handle(machine, SnapshotRefused())
             return
         try:
             batches = [self.checker.same(batch) for _, batch in decode_batches(machine.part)]
@@ -282,9 +357,9 @@ class QuorumWorld:
         """The node writes what is committed as a snapshot, and perhaps forgets what is before."""
         machine = self.machines[node_id]
         core = machine.core
-        if core is None or (
-            machine.snapshot_id and core.high_watermark <= machine.snapshot_id.offset
-        ):
+        if core is None or machine.paused:
+            return
+        if machine.snapshot_id and core.high_watermark <= machine.snapshot_id.offset:
             return
         batches = [b for b in machine.history if b.end_offset <= core.high_watermark]
         if not batches:
@@ -304,9 +379,23 @@ class QuorumWorld:
         if len(machine.writes) == 1:
             self._schedule_write(machine)
 
+    def _disk(self, machine: Machine) -> Faults:
+        return CALM if machine.node_id in self.calm else self.faults
+
     def _schedule_write(self, machine: Machine) -> None:
-        delay_ms = self.random.randint(0, self.faults.write_ms)
-        self.after(delay_ms, partial(self._write_done, machine, machine.incarnation))
+        done = partial(self._write_done, machine, machine.incarnation)
+        self.after(self._write_ms(machine), done)
+
+    def _write_ms(self, machine: Machine) -> int:
+        faults = self._disk(machine)
+        write_ms = self.random.randint(0, faults.write_ms)
+        if faults.sluggish and self.random.random() < faults.sluggish:
+            write_ms = self.random.randint(0, faults.sluggish_ms)
+        return max(write_ms, machine.hangs_until_ms - self.now_ms)
+
+    def hang(self, node_id: NodeId, for_ms: int) -> None:
+        """Nothing that begins to be written from now on comes to the disk before that time."""
+        self.machines[node_id].hangs_until_ms = self.now_ms + for_ms
 
     def _write_done(self, machine: Machine, incarnation: int) -> None:
         """One write, or all appends next to each other at once, as a group commit does."""
@@ -349,10 +438,13 @@ class QuorumWorld:
         self._sequence += 1
         call = self._sequence
         machine.calls[call] = (destination, request)
+        if destination not in self.machines:
+            self._stand_ins[call] = destination
+            destination = NodeId(-1 - destination)
         receive = partial(self._receive, destination, machine.node_id, request, call)
         self._send(machine.node_id, destination, receive)
         timed_out = partial(self._call_failed, machine, machine.incarnation, call)
-        self.after(CONFIG.request_timeout_ms, timed_out)
+        self.after(self.config.request_timeout_ms, timed_out)
 
     def _receive(self, node_id: NodeId, source: NodeId, request: Request, call: int) -> None:
         machine = self.machines[node_id]
@@ -362,11 +454,13 @@ class QuorumWorld:
             return
         self._sequence += 1
         machine.tokens[self._sequence] = (source, call)
+        self.checker.asked(machine, self._sequence, request, self.now_ms)
         self.handle(machine, RequestReceived(self._sequence, request))
 
     def _answer(self, machine: Machine, token: int, response: Response) -> None:
         source, call = machine.tokens.pop(token)
-        back = partial(self._receive_answer, source, machine.node_id, response, call)
+        known_as = self._stand_ins.get(call, machine.node_id)
+        back = partial(self._receive_answer, source, known_as, response, call)
         self._send(machine.node_id, source, back)
 
     def _receive_answer(
@@ -382,12 +476,15 @@ class QuorumWorld:
             self.handle(machine, RequestFailed(*pending))
 
     def _send(self, source: NodeId, destination: NodeId, deliver: Callable[[], None]) -> None:
-        copies = 2 if self.random.random() < self.faults.repetition else 1
+        faults = CALM if {source, destination} <= self.calm else self.faults
+        copies = 2 if self.random.random() < faults.repetition else 1
         for _ in range(copies):
-            lost = self.random.random() < self.faults.loss
+            lost = self.random.random() < faults.loss
             if not lost and (source, destination) not in self.cut:
                 late_ms = self.late_ms.get((source, destination), 0)
-                self.after(late_ms + self.random.randint(1, self.faults.delay_ms), deliver)
+                if faults.straggling and self.random.random() < faults.straggling:
+                    late_ms += self.random.randint(0, faults.straggling_ms)
+                self.after(late_ms + self.random.randint(1, faults.delay_ms), deliver)
 
     # --- for scenarios --------------------------------------------------------------------------
 
@@ -398,7 +495,7 @@ class QuorumWorld:
     def propose(self) -> None:
         """Every node that believes it leads appends a batch."""
         for machine in self.leaders():
-            if machine.core is None or machine.core.is_transferring:
+            if machine.core is None or machine.core.is_transferring or machine.paused:
                 continue
             self._proposals += 1
             count = self.random.randint(1, 3)
@@ -438,6 +535,15 @@ class QuorumWorld:
         end = leaders[0].log.end_offset
         views = {(c.epoch, c.leader_id, c.high_watermark, c.log.end_offset) for c in cores}
         return views == {(leaders[0].epoch, leaders[0].leader_id, end, end)}
+
+
+_decode_voters = lru_cache(decode_voters)
+
+
+def _newest_voters(batches: list[Batch]) -> VoterSet | None:
+    """The last set that these records make."""
+    sets = (_decode_voters(batch.payload) for batch in reversed(batches) if batch.control)
+    return next((voters for voters in sets if voters is not None), None)
 
 
 def _with_batches(machine: Machine, response: Response, max_bytes: int) -> FetchResponse:

@@ -36,7 +36,7 @@ CHAOS_MS = 2_500
 SETTLE_MS = 6_000
 STABLE_MS = 1_500
 SHAPES = ((1, 1), (3, 0), (3, 2), (3, 0), (5, 1))
-CHUNKS = 12
+CHUNKS = 7
 SEEDS_PER_CHUNK = 25
 
 
