@@ -1,10 +1,11 @@
 """Chaos: a whole cluster under load while everything goes wrong that may, judged by everything.
 
-Three controllers and three brokers; unmodified clients write, read and create topics. Faults come
-in bursts with time to recover in between, then stop. From then on the cluster must be live: a
-leader within ten election timeouts, every replica up to date, every operation answered. At the end
-all that was acknowledged must be there, once and in order. The properties of
-`jepsen.env.sim.invariants` are checked after every step of every node.
+One, three or five controllers and three brokers; unmodified clients write, read and create topics.
+Faults come in bursts with time to recover in between, then stop. From then on the cluster must be
+live: a leader within ten election timeouts, every replica up to date, every operation answered. At
+the end all that was acknowledged must be there, once and in order. The properties of
+`jepsen.env.sim.invariants` are checked after every step of every node. What each seed draws beside
+its faults is in `jepsen.env.sim.swarm`.
 
 Acknowledged records lie in the page cache of every in-sync replica. Brokers therefore lose power
 only while all replicas are in sync, one at a time, and nothing else happens until all are in sync
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from jepsen.env.sim.cluster import DATA, FIRST_CONTROLLER_ID, SimCluster, node_id
 from jepsen.env.sim.faults import (
     BURST_MS,
+    EVERYTHING,
     LINK_KINDS,
     ON_DISKS,
     POWER_CUT_OPERATIONS_MAX,
@@ -40,6 +42,7 @@ from jepsen.env.sim.faults import (
 from jepsen.env.sim.following import every_node_follows
 from jepsen.env.sim.progress import Progress
 from jepsen.env.sim.runtime import stream
+from jepsen.env.sim.swarm import draw
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
     from jepsen.env.sim.disk_faults import DiskFaults
     from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.env.sim.swarm import Swarm
     from jepsen.env.sim.world import World
     from raftctl.metadata.image import PartitionImage
     from raftctl.server.node import Node
@@ -85,8 +89,10 @@ ANSWERED_S = 60
 
 
 async def chaos(world: World) -> None:
-    """One run; the seed decides about faults, partitions, operations and all timing."""
-    await Chaos(world).run()
+    """One run; the seed decides about the cluster, faults, partitions, operations, all timing."""
+    swarm = draw(world.seed)
+    world.trace.add("-", "swarm", str(swarm))
+    await Chaos(world, swarm=swarm).run()
 
 
 async def brokers_lose_power(world: World) -> None:
@@ -200,8 +206,11 @@ class Chaos:
         plan: tuple[Fault, ...] | None = None,
         directories: tuple[str, ...] | None = None,
         overrides: Mapping[str, str] | None = None,
+        swarm: Swarm | None = None,
     ) -> None:
         self.world = world
+        self.swarm = swarm
+        draws = EVERYTHING if swarm is None else swarm.draws
         source = stream(world.seed, "plan")
         failing = stream(world.seed, "directories")
         if directories is None:
@@ -222,10 +231,11 @@ class Chaos:
         groups = [cluster.controller_names, cluster.broker_names]
         if plan is None:
             members = [*cluster.controller_names, *cluster.broker_names]
-            cuts = plan_power_cuts(stream(world.seed, "cuts"), members, self._duration_ms)
-            plan = (*plan_faults(source, groups, self._duration_ms), *cuts)
+            cuts = plan_power_cuts(stream(world.seed, "cuts"), members, self._duration_ms, draws)
+            plan = (*plan_faults(source, groups, self._duration_ms, draws), *cuts)
             if SECOND in cluster.log_directories:
-                more = plan_directory_faults(failing, cluster.broker_names, self._duration_ms)
+                brokers = cluster.broker_names
+                more = plan_directory_faults(failing, brokers, self._duration_ms, draws)
                 plan = (*plan, *more)
             plan = tuple(sorted(plan, key=lambda fault: fault.at_ms))
         else:
@@ -244,11 +254,21 @@ class Chaos:
             power_off=cluster.power_off,
             guard=self._guard,
             disks=self.disk_faults(),
+            states=cluster.states,
         )
 
     def make_cluster(self, world: World, overrides: Mapping[str, str]) -> SimCluster:
         """The cluster to break."""
-        return SimCluster(world, overrides=overrides, log_directories=self.directories)
+        if self.swarm is None:
+            return SimCluster(world, overrides=overrides, log_directories=self.directories)
+        return SimCluster(
+            world,
+            controllers=self.swarm.voters,
+            overrides=overrides,
+            timeouts=self.swarm.timeouts,
+            dynamic=self.swarm.dynamic,
+            log_directories=self.directories,
+        )
 
     def disk_faults(self) -> DiskFaults | None:
         """What may be done to disks; None for nothing."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.env.sim.determinism import run_in_subprocess
-from jepsen.env.sim.faults import DIRECTORY_KINDS, DISK_KINDS, KINDS
+from jepsen.env.sim.faults import ALL_KINDS
+from jepsen.env.sim.swarm import ELECTION_TIMEOUTS_MS, LASTING_MS, VOTERS, Swarm, draw
 from jepsen.env.sim.world import World
 from tests.simulation.cluster_chaos import Chaos
 
@@ -64,13 +65,31 @@ def test_nothing_is_lost_when_log_directories_fail_one_after_the_other(
 
 
 @pytest.mark.req("Q11", "J1")
-def test_every_fault_that_there_is_goes_wrong_in_some_seed_of_continuous_integration() -> None:
-    drawn: Counter[str] = Counter()
+def test_every_fault_and_shape_is_drawn_by_some_seed_of_continuous_integration() -> None:
+    faults: Counter[str] = Counter()
+    swarms: list[Swarm] = []
     for seed in range(200):
         with World(seed) as world:
-            drawn.update(fault.kind for fault in Chaos(world).faults)
-    assert set(drawn) == {*KINDS, *DISK_KINDS, *DIRECTORY_KINDS, "power_cut"}
-    assert min(drawn.values()) >= 5
+            swarm = draw(seed)
+            planned = [fault.kind for fault in Chaos(world, swarm=swarm).faults]
+        assert set(planned) <= swarm.draws.kinds
+        swarms.append(swarm)
+        faults.update(planned)
+    assert set(faults) == set(ALL_KINDS)
+    assert min(faults.values()) >= 3
+    shapes = Counter((one.voters, one.dynamic) for one in swarms)
+    assert set(shapes) == {(voters, dynamic) for voters in VOTERS for dynamic in (True, False)}
+    assert {one.election_timeout_ms for one in swarms} == set(ELECTION_TIMEOUTS_MS)
+    assert {one.draws.ms_max for one in swarms} == set(LASTING_MS)
+
+
+@pytest.mark.req("J1")
+def test_a_run_tells_which_roles_and_states_it_has_reached(simulator: WarmInterpreters) -> None:
+    covered = simulator.run("tests.simulation.cluster_chaos:rolling_restart", 1).covered
+    assert {"role prospective VoteResponse candidate", "role leader Tick leader"} <= covered
+    struck = {line.split()[1] for line in covered if line.startswith("fault ")}
+    assert struck == {"stop"}
+    assert {"fault stop leader", "fault stop leading-partition"} <= covered
 
 
 @pytest.mark.req("J1")

@@ -47,7 +47,8 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         check_target(options.target)
         seeds = range(options.first, options.first + options.seeds)
         shrunk_max = 0 if options.no_shrink else SHRUNK_MAX
-        return run_many(options.target, seeds, options.processes, shrunk_max)
+        known, learn = options.coverage, options.learn
+        return run_many(options.target, seeds, options.processes, shrunk_max, known, learn=learn)
     if not determinism.is_prepared():
         _restart(arguments)
     if options.command == "serve":
@@ -77,6 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--first", type=int, default=1, help="the first seed")
     many.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     many.add_argument("--no-shrink", action="store_true", help="report failing seeds as they are")
+    many.add_argument("--coverage", help="compare what is reached with the lines of this file")
+    many.add_argument("--learn", action="store_true", help="add to that file what is new")
     commands.add_parser("serve", help="run what standard input asks for, in forks")
     return parser
 

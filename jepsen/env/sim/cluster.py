@@ -21,7 +21,7 @@ from jepsen.env.sim.world import World
 from raftctl.config import make_config
 from raftctl.ids import parse_uuid, uuid_text
 from raftctl.metadata.records import FeatureRange
-from raftctl.raft.messages import NodeId, ReplicaKey, Voter
+from raftctl.raft.messages import NO_NODE, NodeId, ReplicaKey, Voter
 from raftctl.raft.voters import VoterSet
 from raftctl.rpc.connector import LoopConnector
 from raftctl.server.node import Node
@@ -126,9 +126,8 @@ class SimCluster:
             node = self.nodes[name] = Node(config, runtime)
             node.features = self.features.get(name, node.features)
             if self.watch:
-                process.watch = Watcher(
-                    self.properties, node, process.incarnation, self.world.node(name).disk
-                )
+                disk, covers = self.world.node(name).disk, self.world.coverage
+                process.watch = Watcher(self.properties, node, process.incarnation, disk, covers)
             await node.run()
 
         process = self.world.start(name, main)
@@ -151,6 +150,27 @@ class SimCluster:
         """What the voters' record says of a controller with its present disk, if it votes."""
         number = NodeId(node_id(name))
         return Voter(ReplicaKey(number, self.directory_ids[number]), name, CONTROLLER_PORT)
+
+    def states(self, name: str) -> list[str]:
+        """What a fault finds that strikes this node: its role, and what is going on."""
+        node = self.nodes.get(name)
+        driver = None if node is None or not self.is_up(name) else node.driver
+        if node is None or driver is None:
+            return ["down"]
+        found = [driver.core.role]
+        if driver.leader_id == NO_NODE:
+            found.append("without-leader")
+        if driver.core.is_changing_voters:
+            found.append("changing-voters")
+        if driver.log.dirty:
+            found.append("flushing")
+        replicas = getattr(node.broker, "replicas", None)
+        for hosted in [] if replicas is None else replicas.hosted.values():
+            rules = hosted.rules
+            leads = "leading-partition" if rules.is_leader else "following-partition"
+            in_sync = node.config.node_id in rules.isr
+            found.append(leads if in_sync or rules.is_leader else "out-of-sync")
+        return sorted(set(found))
 
     def disk_faults(self) -> DiskFaults:
         """What can be done to the disks of the nodes."""

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
 PREPARED = {
@@ -40,6 +40,7 @@ IMPORTED_AFTER = ("aiohttp", "aiokafka", "structlog")
 HASHED_BY_IDENTITY = (("aiohttp.client_proto", "ResponseHandler"),)
 HASHED_WITH_NONE = (("aiokafka.structs", "BrokerMetadata"),)
 CLOCKS_S = ("time", "monotonic", "perf_counter")
+_COVERED = re.compile(r"^covered (.*)\n", re.MULTILINE)
 _RAN = re.compile(r"^simulated ([0-9.]+) s, ([0-9]+) events$", re.MULTILINE)
 
 
@@ -56,20 +57,31 @@ class RunResult:
     """How many handles of the event loop ran."""
     processor_s: float = field(default=0.0, compare=False)
     """Of the run alone; 0 where it is not known."""
+    covered: frozenset[str] = field(default=frozenset(), compare=False)
+    """What the run has reached, see `jepsen.env.sim.coverage`."""
 
     @staticmethod
     def parse(seed: int, status: int, output: str) -> RunResult:
         """From what a run has printed and the exit status of its process."""
         last = output.rstrip().rpartition("\n")[2]
         trace_hash = last.rpartition("trace ")[2] if "trace " in last else ""
+        covered = _COVERED.search(output)
+        reached = frozenset(covered[1].split(";")) if covered else frozenset[str]()
+        output = _COVERED.sub("", output)
         ran = _RAN.search(output)
         simulated_s, events = (float(ran[1]), int(ran[2])) if ran else (0.0, 0)
-        return RunResult(seed, status == 0, trace_hash, output, simulated_s, events)
+        ok = status == 0
+        return RunResult(seed, ok, trace_hash, output, simulated_s, events, covered=reached)
 
 
 def ran_line(simulated_s: float, events: int) -> str:
     """The line of a run's output that says how much happened in it."""
     return f"simulated {simulated_s:.3f} s, {events} events\n"
+
+
+def covered_line(reached: Collection[str]) -> str:
+    """The line of a run's output that says what it has reached."""
+    return f"covered {';'.join(sorted(reached))}\n" if reached else ""
 
 
 def is_prepared() -> bool:

@@ -40,7 +40,7 @@ from jepsen.env.sim.network import Link
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jepsen.env.sim.disk_faults import DiskFaults
     from jepsen.env.sim.world import World
@@ -82,6 +82,28 @@ POWER_CUTS_MAX = 4
 POWER_CUT_OPERATIONS_MAX = 12
 """A flush takes two to ten or so, a snapshot as many; the next call begins where one ends."""
 ON_DISKS = (*DISK_KINDS, *DIRECTORY_KINDS)
+ALL_KINDS = (*KINDS, *ON_DISKS, "power_cut")
+"""Whatever a plan that nobody wrote may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Which kinds of faults are on, and how long one may last."""
+
+    kinds: frozenset[str] = frozenset(ALL_KINDS)
+    ms_max: int = FAULT_MS_MAX
+
+    def kind(self, source: random.Random, weights: Mapping[str, int]) -> str | None:
+        """One of those kinds that is on; None if all are off."""
+        on = {kind: weight for kind, weight in weights.items() if kind in self.kinds}
+        return source.choices(list(on), list(on.values()))[0] if on else None
+
+    def for_ms(self, source: random.Random) -> int:
+        """How long one lasts."""
+        return source.randint(FAULT_MS_MIN, self.ms_max)
+
+
+EVERYTHING = Draws()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +129,10 @@ class Fault:
 
 
 def plan_faults(
-    source: random.Random, groups: Sequence[Sequence[str]], duration_ms: int
+    source: random.Random,
+    groups: Sequence[Sequence[str]],
+    duration_ms: int,
+    draws: Draws = EVERYTHING,
 ) -> tuple[Fault, ...]:
     """Faults for members in groups of one role each, in order of their times.
 
@@ -118,53 +143,53 @@ def plan_faults(
     while begin_ms < duration_ms:
         for _ in range(source.randint(1, BURST_FAULTS_MAX)):
             at_ms = begin_ms + source.randrange(BURST_MS)
-            if at_ms < duration_ms:
-                faults.append(_one_fault(source, groups, at_ms))
+            if at_ms < duration_ms and (fault := _one_fault(source, groups, at_ms, draws)):
+                faults.append(fault)
         begin_ms += BURST_MS + source.randrange(QUIET_MS_MAX)
-    faults += _disk_faults(source, groups, duration_ms)
+    faults += _disk_faults(source, groups, duration_ms, draws)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
 
 def _disk_faults(
-    source: random.Random, groups: Sequence[Sequence[str]], duration_ms: int
+    source: random.Random, groups: Sequence[Sequence[str]], duration_ms: int, draws: Draws
 ) -> Iterator[Fault]:
     """A few, in some of the plans: disks fail more seldom than processes and links."""
     if source.random() >= DISKS_FAIL_CHANCE:
         return
     members = [name for group in groups for name in group]
     for _ in range(source.randint(1, DISK_FAULTS_MAX)):
-        kind = source.choices(list(DISK_KINDS), list(DISK_KINDS.values()))[0]
+        kind = draws.kind(source, DISK_KINDS)
+        if kind is None:
+            return
         at_ms = source.randrange(duration_ms)
-        for_ms = source.randint(FAULT_MS_MIN, FAULT_MS_MAX)
+        for_ms = draws.for_ms(source)
         yield Fault(kind, at_ms, for_ms, (source.choice(members),), source.random())
 
 
 def plan_directory_faults(
-    source: random.Random, brokers: Sequence[str], duration_ms: int
+    source: random.Random, brokers: Sequence[str], duration_ms: int, draws: Draws = EVERYTHING
 ) -> tuple[Fault, ...]:
     """A few faults of log directories, for brokers that have several."""
-    return tuple(
-        Fault(
-            source.choices(list(DIRECTORY_KINDS), list(DIRECTORY_KINDS.values()))[0],
-            source.randrange(duration_ms),
-            source.randint(FAULT_MS_MIN, FAULT_MS_MAX),
-            (source.choice(brokers),),
-        )
-        for _ in range(source.randint(1, DIRECTORY_FAULTS_MAX))
-    )
+    faults = []
+    for _ in range(source.randint(1, DIRECTORY_FAULTS_MAX)):
+        kind = draws.kind(source, DIRECTORY_KINDS)
+        if kind is not None:
+            at_ms = source.randrange(duration_ms)
+            faults.append(Fault(kind, at_ms, draws.for_ms(source), (source.choice(brokers),)))
+    return tuple(faults)
 
 
 def plan_power_cuts(
-    source: random.Random, members: Sequence[str], duration_ms: int
+    source: random.Random, members: Sequence[str], duration_ms: int, draws: Draws = EVERYTHING
 ) -> tuple[Fault, ...]:
     """In some of the plans, a few losses of power in the middle of what a node does to its disk."""
-    if source.random() >= POWER_CUTS_SHARE:
+    if source.random() >= POWER_CUTS_SHARE or "power_cut" not in draws.kinds:
         return ()
     return tuple(
         Fault(
             "power_cut",
             source.randrange(duration_ms),
-            source.randint(FAULT_MS_MIN, FAULT_MS_MAX),
+            draws.for_ms(source),
             (source.choice(members),),
             source.randrange(POWER_CUT_OPERATIONS_MAX),
         )
@@ -172,13 +197,18 @@ def plan_power_cuts(
     )
 
 
-def _one_fault(source: random.Random, groups: Sequence[Sequence[str]], at_ms: int) -> Fault:
+def _one_fault(
+    source: random.Random, groups: Sequence[Sequence[str]], at_ms: int, draws: Draws
+) -> Fault | None:
     members = [name for group in groups for name in group]
-    kind = source.choices(list(KINDS), list(KINDS.values()))[0]
-    for_ms = source.randint(FAULT_MS_MIN, FAULT_MS_MAX)
+    kind = draws.kind(source, KINDS)
+    if kind is None:
+        return None
+    for_ms = draws.for_ms(source)
     amount = 0.0
     if kind in ("block", "ring", "slow"):
-        pool = source.choice([*groups, *groups, members])
+        several = [group for group in groups if len(group) > 1]
+        pool = source.choice([*several, *several, members])
         nodes = tuple(source.sample(list(pool), 2))
     elif kind == "halves":
         nodes = tuple(sorted(source.sample(members, len(members) // 2)))
@@ -225,10 +255,12 @@ class Nemesis:
         power_off: Callable[[str], None],
         guard: Callable[[Fault], bool],
         disks: DiskFaults | None = None,
+        states: Callable[[str], Sequence[str]] = lambda _: (),
     ) -> None:
         """`start` begins a node's next life; `guard` may refuse a fault when its time comes.
 
-        Without `disks` faults of disks are skipped.
+        Without `disks` faults of disks are skipped. `states` says what a node is at, for the
+        world's coverage.
         """
         self._world = world
         self._members = tuple(members)
@@ -236,6 +268,7 @@ class Nemesis:
         self._power_off = power_off
         self._guard = guard
         self._disks = disks
+        self._states = states
         self._blocked: Counter[tuple[str, str]] = Counter()
         self.active: dict[int, Fault] = {}
         """The faults that were done and are not undone yet, by their place in the plan."""
@@ -270,6 +303,9 @@ class Nemesis:
             return
         self._world.trace.add("-", "fault", f"{number} begins: {fault}")
         self.active[number] = fault
+        for name in fault.nodes:
+            for state in self._states(name):
+                self._world.coverage.struck(fault.kind, state)
         if self._disks is not None and fault.kind in ON_DISKS:
             self._disks.begin(fault)
         for name in fault.nodes:

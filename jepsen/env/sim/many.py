@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jepsen.env.sim.coverage import known_in, summary
 from jepsen.env.sim.run import replay_line
 from jepsen.env.sim.shrink import shrink
 from jepsen.env.sim.warm import WarmInterpreters
@@ -29,6 +31,7 @@ class Tally:
         self.failed = 0
         self.simulated_s = 0.0
         self.events = 0
+        self.covered: set[str] = set()
         self._began_s = time.monotonic()
         self._told_s = self._began_s
 
@@ -38,6 +41,7 @@ class Tally:
         self.failed += not result.ok
         self.simulated_s += result.simulated_s
         self.events += result.events
+        self.covered |= result.covered
         if time.monotonic() - self._told_s >= PROGRESS_S:
             self._told_s = time.monotonic()
             sys.stdout.write(f"{self.done} of {self.seeds} seeds, {self._failures}: {self.speed}\n")
@@ -63,8 +67,20 @@ class Tally:
         return f"{self.failed} violations"
 
 
-def run_many(target: str, seeds: Sequence[int], processes: int, shrunk_max: int) -> int:
-    """Runs all seeds; the exit status is 0 if none failed."""
+def run_many(
+    target: str,
+    seeds: Sequence[int],
+    processes: int,
+    shrunk_max: int,
+    coverage_path: str | None = None,
+    *,
+    learn: bool = False,
+) -> int:
+    """Runs all seeds; the exit status is 0 if none failed.
+
+    What they have reached is compared with what a file knows of earlier runs, which may `learn`.
+    """
+    known = set[str]() if coverage_path is None else known_in(coverage_path)
     tally = Tally(len(seeds))
     with (
         WarmInterpreters(processes) as interpreters,
@@ -78,6 +94,11 @@ def run_many(target: str, seeds: Sequence[int], processes: int, shrunk_max: int)
             sys.stdout.flush()
             if tally.failed <= shrunk_max:
                 _shrink(interpreters, target, result)
+    if tally.covered:
+        sys.stdout.write(summary(tally.covered, known))
+    if learn and coverage_path is not None:
+        lines = sorted(tally.covered | known)
+        Path(coverage_path).write_text("".join(f"{one}\n" for one in lines), encoding="utf-8")
     sys.stdout.write(f"{tally.speed}\n{tally.verdict}\n")
     return 1 if tally.failed else 0
 

@@ -62,9 +62,12 @@ def run_seed(
     cuts: Cuts,
     trace_path: str | None = None,
     servers_path: str | None = None,
+    *,
+    covered: bool = False,
 ) -> int:
     """Runs a seed to its end; the exit status is 0 if nothing went wrong. The files get every event
-    of the world, and what servers are seen to do as lines of a history.
+    of the world, and what servers are seen to do as lines of a history. With `covered` a line says
+    what the run has reached.
 
     The last line of the output is `seed N: ok, trace HASH`, or says that the seed failed.
     """
@@ -88,6 +91,8 @@ def run_seed(
             world.recorder = Recorder(world.loop.time, servers.write)
         logging.getLogger().addHandler(_LogToTrace(world))
         _, error = outcome_of(lambda: world.run(scenario(world)))
+        if covered:
+            sys.stdout.write(determinism.covered_line(world.coverage.seen))
         if error is not None:
             tail = deque(world.trace.recent, TAIL_LINES)
             sys.stdout.write("".join(tail) + "".join(traceback.format_exception(error)))

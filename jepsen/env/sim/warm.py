@@ -178,7 +178,7 @@ def _run_and_exit(request: dict[str, Any], output: IO[str], late: IO[str]) -> No
         faulthandler.dump_traceback_later(request["timeout_s"], exit=True)
         known = set(sys.modules)
         cuts = Cuts.from_options(request["options"])
-        status = run_seed(request["target"], request["seed"], cuts)
+        status = run_seed(request["target"], request["seed"], cuts, covered=True)
         late.write("\n".join(name for name in sys.modules if name not in known))
         late.flush()
     sys.stdout.flush()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from jepsen.checkers.metadata import Assignment
+    from jepsen.env.sim.coverage import Coverage
     from jepsen.env.sim.disk import SimDisk
     from jepsen.env.sim.disk_content import DurableFile
     from jepsen.env.sim.properties import Properties
@@ -141,8 +142,11 @@ _PartitionState = tuple[bool, int, int, int, tuple[int, ...]]
 class Watcher:
     """Watches one life of a node; call it after each step."""
 
-    def __init__(self, properties: Properties, node: Node, life: int, disk: SimDisk) -> None:
+    def __init__(
+        self, properties: Properties, node: Node, life: int, disk: SimDisk, coverage: Coverage
+    ) -> None:
         self._properties = properties
+        self._coverage = coverage
         self._node = node
         self._life = life
         self._disk = disk
@@ -163,6 +167,7 @@ class Watcher:
         driver = node.driver
         if driver is None:
             return
+        self._coverage.watch(driver)
         if self._is_voter:
             self._look_at_quorum(driver)
         loader = node.loader

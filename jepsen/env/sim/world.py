@@ -16,6 +16,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from jepsen.env.sim.coverage import Coverage
 from jepsen.env.sim.cuts import Cuts
 from jepsen.env.sim.disk import SimDisk
 from jepsen.env.sim.loop import START_S, SimLoop, SimTask
@@ -83,6 +84,7 @@ class World:
         self.trace = Trace(self.loop.time)
         self.recorder: Recorder | None = None
         """To be set before there is a cluster: gets what its nodes are seen to do."""
+        self.coverage = Coverage()
         self.random = stream(seed, "scenario")
         self.network = Network(self.loop, stream(seed, "network"), self.trace)
         self.loop.network = self.network

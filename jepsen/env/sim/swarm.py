@@ -1,0 +1,73 @@
+"""What a seed draws beside its faults: which kinds of them are on, and the cluster they strike.
+
+Where everything may go wrong all the time, some bugs stay hidden: those that need many faults of
+one kind, or a quiet that another kind spoils. So each kind is off in half of the seeds.
+Source: Groce, Zhang, Eide, Chen and Regehr, "Swarm Testing", ISSTA 2012.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jepsen.env.sim.cluster import TIMEOUTS
+from jepsen.env.sim.faults import ALL_KINDS, FAULT_MS_MAX, Draws
+from jepsen.env.sim.runtime import stream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VOTERS = {1: 1, 3: 6, 5: 2}
+"""How many there are, with weights: five cost the most time."""
+STATIC_SHARE = 0.25
+ON_SHARE = 0.5
+LASTING_MS = {1_000: 1, FAULT_MS_MAX: 2, 9_000: 1}
+"""The longest that a fault may last, with weights. The last is longer than a connected majority may
+go without a commit.
+"""
+ELECTION_TIMEOUTS_MS = {250: 1, 500: 3, 1_500: 1}
+"""With weights; the fetch timeout is twice as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swarm:
+    """What one seed has drawn."""
+
+    voters: int
+    dynamic: bool
+    election_timeout_ms: int
+    draws: Draws
+
+    def __str__(self) -> str:
+        voters = f"{self.voters} {'dynamic' if self.dynamic else 'static'} voters"
+        kinds = " ".join(sorted(self.draws.kinds)) or "nothing"
+        return (
+            f"{voters}, elections of {self.election_timeout_ms} ms, "
+            f"faults of up to {self.draws.ms_max} ms: {kinds}"
+        )
+
+    @property
+    def timeouts(self) -> Mapping[str, str]:
+        """The configuration of every node."""
+        return TIMEOUTS | {
+            "controller.quorum.election.timeout.ms": str(self.election_timeout_ms),
+            "controller.quorum.fetch.timeout.ms": str(2 * self.election_timeout_ms),
+        }
+
+
+def draw(seed: int) -> Swarm:
+    """What the seed draws."""
+    source = stream(seed, "swarm")
+
+    def one_of(weights: Mapping[int, int]) -> int:
+        return source.choices(list(weights), list(weights.values()))[0]
+
+    return Swarm(
+        voters=one_of(VOTERS),
+        dynamic=source.random() >= STATIC_SHARE,
+        election_timeout_ms=one_of(ELECTION_TIMEOUTS_MS),
+        draws=Draws(
+            frozenset(kind for kind in ALL_KINDS if source.random() < ON_SHARE),
+            one_of(LASTING_MS),
+        ),
+    )
