@@ -36,6 +36,14 @@ class ControllerResult(NamedTuple):
         return self.response(base_offset) if callable(self.response) else self.response
 
 
+def lost_with(records: Sequence[Record]) -> ErrorCode:
+    """`ControllerResult.lost` where doing a thing twice is refused: these records may commit yet.
+
+    Without any nothing is done, whoever is asked next.
+    """
+    return ErrorCode.REQUEST_TIMED_OUT if records else ErrorCode.NOT_CONTROLLER
+
+
 def admin_result(records: Sequence[Record], outcomes: Sequence[Outcome]) -> ControllerResult:
     """The records, and an outcome for each item of the request."""
     count = len(records)
@@ -44,4 +52,5 @@ def admin_result(records: Sequence[Record], outcomes: Sequence[Outcome]) -> Cont
         lambda base_offset: AdminResponse(
             ErrorCode.NONE, "", tuple(outcomes), base_offset + count - 1
         ),
+        lost=lost_with(records),
     )

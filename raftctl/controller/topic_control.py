@@ -10,7 +10,7 @@ from raftctl.controller.assignments import bad_assignment, check_assignments
 from raftctl.controller.availability import active_brokers
 from raftctl.controller.placement import place_replicas, usable_brokers
 from raftctl.controller.reassignment import stationary
-from raftctl.controller.result import ControllerResult, admin_result
+from raftctl.controller.result import ControllerResult, admin_result, lost_with
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.admin_requests import Outcome
 from raftctl.metadata.image import TOPIC_RESOURCE
@@ -80,7 +80,8 @@ class TopicControl:
             records += created
             results.append(result)
         response = CreateTopicsResponse(ErrorCode.NONE, tuple(results))
-        return ControllerResult(() if request.validate_only else tuple(records), response)
+        written = () if request.validate_only else tuple(records)
+        return ControllerResult(written, response, lost=lost_with(written))
 
     def _create_topic(
         self, image: MetadataImage, topic: NewTopic, room: int
@@ -200,7 +201,7 @@ class TopicControl:
             records.append(RemoveTopicRecord(topic.topic_id))
             results.append(TopicResult(topic.name, ErrorCode.NONE, topic_id=topic.topic_id))
         response = DeleteTopicsResponse(ErrorCode.NONE, tuple(results))
-        return ControllerResult(tuple(records), response)
+        return ControllerResult(tuple(records), response, lost=lost_with(records))
 
     def _find(self, image: MetadataImage, name: str | None, topic_id: UUID | None) -> TopicImage:
         if not self._config.topic_deletion:

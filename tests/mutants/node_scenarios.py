@@ -11,6 +11,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.simulation.admin_chaos import AdminChaos
 from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import (
     chaos,
@@ -200,6 +201,11 @@ async def configured_voters_become_dynamic(world: World) -> None:
     await changes(world)
 
 
+async def administrators_change_everything(world: World) -> None:
+    """Configs, quotas, topics and keys are changed while everything goes wrong."""
+    await AdminChaos(world).run()
+
+
 SCENARIOS: dict[str, Scenario] = {
     one.__name__: one
     for one in (
@@ -226,6 +232,7 @@ SCENARIOS: dict[str, Scenario] = {
         removed_voter_is_the_fastest,
         voters_change_in_chaos,
         configured_voters_become_dynamic,
+        administrators_change_everything,
         changes_compete,
         replica_returns_empty_while_it_is_proposed,
         keys_stay_linearizable,

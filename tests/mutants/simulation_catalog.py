@@ -103,4 +103,26 @@ SIMULATION_MUTANTS = (
             "request.broker_epoch, first + block - 1)",
         ),
     ),
+    node_mutant(
+        "refusal_of_a_second_attempt_is_told",
+        "a broker that got no answer asks again, and tells what is refused then as not done",
+        ("refused_operation_never_takes_effect",),
+        edited(
+            "server.controller_client:QuorumControllerClient.call",
+            "in_doubt = True",
+            "in_doubt = False",
+        ),
+        scenario="administrators_change_everything",
+    ),
+    node_mutant(
+        "controller_answers_changes_before_they_commit",
+        "a change is acknowledged as soon as the active controller has decided on it",
+        ("producer_ids_are_granted_by_the_log", "acknowledged_operation_stays"),
+        edited(
+            "server.controller_service:ControllerService._decide",
+            "elif self._last_appended < self._driver.high_watermark:",
+            "elif True:",
+        ),
+        scenario="administrators_change_everything",
+    ),
 )

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCENARIO = "tests.simulation.cluster_chaos:chaos"
 SEEDS = range(1, 7)
+TOLD_AS_NOT_DONE = (9, 11, 20)
+"""A broker that got no answer asked again, and told what was refused then as not done."""
 
 
 def found_seeds() -> list[int]:
@@ -53,6 +55,15 @@ def test_nothing_is_lost_when_power_fails_or_nodes_restart(
     simulator: WarmInterpreters, plan: str, seed: int
 ) -> None:
     result = simulator.run(f"tests.simulation.cluster_chaos:{plan}", seed)
+    assert result.ok, result.output[-10_000:]
+
+
+@pytest.mark.req("Q1", "Q3", "Q11", "C3", "C10", "J1")
+@pytest.mark.parametrize("seed", [1, 2, *TOLD_AS_NOT_DONE])
+def test_what_administrators_are_told_is_so_whatever_goes_wrong(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    result = simulator.run("tests.simulation.admin_chaos:chaos", seed)
     assert result.ok, result.output[-10_000:]
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         QuorumHistory,
         VoterKey,
     )
+    from jepsen.env.sim.outcomes import Register
     from jepsen.env.sim.partition_invariants import PartitionChange
     from jepsen.env.sim.producer_id_invariants import ProducerIdsView
     from jepsen.env.sim.recorder import Recorder
@@ -51,6 +52,8 @@ class Properties:
         self.images = ImageHistory(partitions=self.partitions)
         self.producer_ids = ProducerIdHistory()
         self.checks = 0
+        self.registers: list[Register] = []
+        """What clients change meanwhile."""
         self.recorder: Recorder | None = None
         """Is shown what is seen, before it is judged."""
 
@@ -72,6 +75,8 @@ class Properties:
         ids.committed_end = max(ids.committed_end, view.next_producer_id)
         for holds in IMAGE_PROPERTIES:
             _raise_if(holds.__name__, holds(self.images, view))
+        for register in self.registers:
+            register.image_published(view)
 
     def partition_changed(self, change: PartitionChange) -> None:
         """A replica of a partition made a step."""

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.requests import AllocateProducerIdsRequest
-from raftctl.rpc.client import RpcRefused, RpcUnreachable
+from raftctl.metadata.admin_requests import AdminResponse, Outcome
+from raftctl.metadata.requests import (
+    AllocateProducerIdsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsResponse,
+    TopicResult,
+)
+from raftctl.rpc.client import RpcNotConnected, RpcRefused, RpcTimedOut, RpcUnreachable
 from raftctl.server.controller_client import ATTEMPT_TIMEOUT_MS, QuorumControllerClient
 from tests.unit.server.parts import TestRuntime
 
@@ -114,3 +120,58 @@ async def test_it_gives_up_at_the_deadline() -> None:
     assert timed_out.value.code == ErrorCode.REQUEST_TIMED_OUT
     assert 0.1 <= loop.time() - began < 1
     assert max(voter.timeouts_ms[0] for voter in quorum.voters.values() if voter.timeouts_ms) <= 100
+
+
+def refusing(kind: type[Any]) -> Any:
+    """An answer that does one thing and refuses another."""
+    if kind is AdminResponse:
+        exists = Outcome(ErrorCode.INVALID_PARTITIONS, "it has 3")
+        return AdminResponse(ErrorCode.NONE, "", (Outcome(), exists), 7)
+    there = TopicResult("t", ErrorCode.TOPIC_ALREADY_EXISTS, "it is there")
+    return kind(ErrorCode.NONE, (TopicResult("u", ErrorCode.NONE), there))
+
+
+def errors_of(answer: Any) -> list[ErrorCode]:
+    items = answer.outcomes if isinstance(answer, AdminResponse) else answer.topics
+    return [one.error for one in items]
+
+
+@pytest.mark.req("C3", "Q11")
+@pytest.mark.parametrize("kind", [AdminResponse, CreateTopicsResponse, DeleteTopicsResponse])
+@pytest.mark.parametrize(
+    "lost",
+    [
+        RpcTimedOut("no answer"),
+        RpcUnreachable("it ended"),
+        RpcRefused(ErrorCode.REQUEST_TIMED_OUT, "leadership was lost"),
+    ],
+)
+async def test_what_is_refused_after_an_attempt_without_an_answer_is_unknown(
+    kind: type[Any], lost: Exception
+) -> None:
+    quorum = Quorum(leader_id=-1)
+    quorum.voters[2].outcome = lost
+    quorum.voters[3].outcome = refusing(kind)
+    answer: Any = await quorum.client.call(REQUEST, 5_000)
+    assert errors_of(answer) == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+    items = answer.outcomes if kind is AdminResponse else answer.topics
+    assert items[1].message.startswith("an earlier attempt may have done it; the last was refused:")
+
+
+@pytest.mark.req("C3", "Q11")
+@pytest.mark.parametrize("kind", [AdminResponse, CreateTopicsResponse, DeleteTopicsResponse])
+async def test_what_is_refused_is_told_where_no_earlier_attempt_was_heard(kind: type[Any]) -> None:
+    quorum = Quorum(leader_id=-1)
+    quorum.voters[2].outcome = RpcNotConnected("connection refused")
+    quorum.voters[3].outcome = refused = refusing(kind)
+    answer: object = await quorum.client.call(REQUEST, 5_000)
+    assert answer is refused
+
+
+@pytest.mark.req("C3", "Q11")
+async def test_a_quota_that_refuses_a_second_attempt_says_nothing_of_the_first() -> None:
+    quorum = Quorum(leader_id=-1)
+    quorum.voters[3].outcome = RpcRefused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too much")
+    with pytest.raises(KafkaError) as unknown:
+        await quorum.client.call(REQUEST, 5_000)
+    assert unknown.value.code is ErrorCode.REQUEST_TIMED_OUT

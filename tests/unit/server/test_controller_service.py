@@ -213,7 +213,7 @@ async def test_a_deposed_controller_takes_back_what_is_not_committed(active: Con
     proposed = active.service.handle(creation("refunds"))
     await active.driver.resign()
     await active.turn()
-    assert refusal(answer) == refusal(proposed) == ErrorCode.NOT_CONTROLLER
+    assert refusal(answer) == refusal(proposed) == ErrorCode.REQUEST_TIMED_OUT
     late = active.service.handle(creation("late"))
     assert refusal(late) == ErrorCode.NOT_CONTROLLER
     await active.until(lambda: active.controller.active)
@@ -233,7 +233,7 @@ async def test_what_a_deposed_controller_wrote_may_still_commit(active: Controll
     await active.turn()
     await active.turn()
     await active.driver.resign()
-    assert refusal(answer) == ErrorCode.NOT_CONTROLLER
+    assert refusal(answer) == ErrorCode.REQUEST_TIMED_OUT
     await active.until(lambda: active.controller.active)
     assert active.controller.image.topics.by_name("orders") is not None
 
