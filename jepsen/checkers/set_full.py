@@ -3,7 +3,8 @@
 `add` of an element, `read` of the list of all. Of each element it is told whether it is there at
 the end (stable), was there or acknowledged and is not (lost), or was never looked for after that
 (never read). A read that does not show what was known before it began is stale.
-Source: Jepsen's `set-full`, which never reports duplicates; this one does.
+Where no element is stable nothing is shown: the verdict is unknown.
+Source: Jepsen's `set-full`.
 """
 
 from __future__ import annotations
@@ -48,10 +49,13 @@ def check_set_full(history: Sequence[Op], *, linearizable: bool = True) -> Verdi
         end = add.completion or add.invoke
         anomaly = Anomaly(outcome, {"element": element}, (end.index, reader))
         (notes if outcome == "stale" and not linearizable else found).append(anomaly)
+    unknown = "" if reads else "no read has succeeded"
+    if reads and not counts["stable"] and not counts["stale"]:
+        unknown = "no element is known to have stayed"
     return judge(
         found,
         notes=notes,
-        why_unknown="" if reads else "no read has succeeded",
+        why_unknown=unknown,
         elements=len(adds),
         reads=len(reads),
         **counts,

@@ -50,42 +50,58 @@ def check_counter(history: Sequence[Op]) -> Verdict:
 
 
 def check_queue(history: Sequence[Op]) -> Verdict:
-    """`enqueue`, `dequeue` and a final `drain` (a list); every value is enqueued once.
+    """`enqueue`, `dequeue` and a final `drain` (a list); a value may be enqueued several times.
 
-    Order is not judged. Without a drain that succeeded nothing can be called lost.
+    Of each value no more is dequeued than was enqueued, and none before that began; after the last
+    drain no less than was acknowledged before it. Order is not judged. Without a drain that
+    succeeded nothing can be called lost.
+    Source: Jepsen's `total-queue`; a refused enqueue is none here.
     """
     mine = operations(history)
-    enqueues = {hashable(one.invoke.value): one for one in mine if one.invoke.f == "enqueue"}
-    dequeued: Counter[Any] = Counter()
-    shown_by: dict[Any, int] = {}
+    enqueues: dict[Any, list[Operation]] = {}
+    shown: dict[Any, list[int]] = {}
     for one in mine:
-        if one.type is OpType.OK and one.invoke.f in ("dequeue", "drain"):
+        if one.invoke.f == "enqueue":
+            enqueues.setdefault(hashable(one.invoke.value), []).append(one)
+        elif one.type is OpType.OK and one.invoke.f in ("dequeue", "drain"):
             values = one.value if one.invoke.f == "drain" else [one.value]
             for value in map(hashable, values):
                 if value is not None:
-                    dequeued[value] += 1
-                    shown_by[value] = int(_end(one))
-    drains = [one for one in mine if one.invoke.f == "drain"]
-    drained = any(one.type is OpType.OK for one in drains)
-    found = [*_impossible(enqueues, dequeued, shown_by)]
+                    shown.setdefault(value, []).append(int(_end(one)))
+    drains = [one for one in mine if one.invoke.f == "drain" and one.type is OpType.OK]
+    drained = max((one.invoke.index for one in drains), default=-1)
+    found: list[Anomaly] = []
     recovered = 0
-    for value, one in enqueues.items():
-        if one.type is OpType.OK and not dequeued[value] and drained:
-            found.append(Anomaly("lost", {"value": value}, (int(_end(one)),)))
-        recovered += one.type is OpType.INFO and bool(dequeued[value])
-    unknown = "" if drained else "no drain has succeeded"
-    return judge(found, why_unknown=unknown, enqueued=len(enqueues), recovered=recovered)
+    for value, lines in shown.items():
+        found += _impossible(value, lines, enqueues.get(value, []))
+    for value, tries in enqueues.items():
+        acknowledged = [int(_end(one)) for one in tries if _end(one) < drained]
+        taken = len(shown.get(value, ()))
+        for line in acknowledged[taken:]:
+            found.append(Anomaly("lost", {"value": value}, (line,)))
+        certain = sum(one.type is OpType.OK for one in tries)
+        unknown = sum(one.type is OpType.INFO for one in tries)
+        recovered += min(max(taken - certain, 0), unknown)
+    return judge(
+        found,
+        why_unknown="" if drains else "no drain has succeeded",
+        enqueued=sum(map(len, enqueues.values())),
+        recovered=recovered,
+    )
 
 
-def _impossible(
-    enqueues: dict[Any, Operation], dequeued: Counter[Any], shown_by: dict[Any, int]
-) -> Iterator[Anomaly]:
-    for value, count in dequeued.items():
-        enqueue = enqueues.get(value)
-        if enqueue is None or enqueue.type is OpType.FAIL:
-            yield Anomaly("unexpected", {"value": value}, (shown_by[value],))
-        elif count > 1:
-            yield Anomaly("duplicate", {"value": value, "count": count}, (shown_by[value],))
+def _impossible(value: Any, lines: Sequence[int], tries: Sequence[Operation]) -> Iterator[Anomaly]:
+    """`unexpected`: taken out before anybody had begun to put it in; `duplicate`: too often."""
+    begun = [one.invoke.index for one in tries if one.type is not OpType.FAIL]
+    for count, line in enumerate(sorted(lines), start=1):
+        before = sum(index < line for index in begun)
+        if count <= before:
+            continue
+        if before == 0 or len(begun) >= count:
+            yield Anomaly("unexpected", {"value": value}, (line,))
+        else:
+            yield Anomaly("duplicate", {"value": value, "count": len(lines)}, (line,))
+            return
 
 
 def check_lock(history: Sequence[Op], *, guarded: bool = False) -> Verdict:
@@ -164,28 +180,34 @@ def check_bank(
     """`transfer` between accounts and `read` of all balances ({account: balance}).
 
     All reads have the expected sum, or that of the first; without `negative` no balance is below 0;
-    all reads show the same accounts. A read that failed may tell of which transfers it saw a half
-    ({"halves": [number, ...]}): of one that has failed nothing may be seen.
+    all reads show the same accounts, each with a balance. A read that failed may tell of which
+    transfers it saw a half ({"halves": [number, ...]}): of one that has failed nothing may be seen.
+    Source: Jepsen's `bank`.
     """
     mine = operations(history)
-    reads = [one for one in mine if one.invoke.f == "read" and one.type is OpType.OK and one.value]
+    reads = [one for one in mine if one.invoke.f == "read" and one.type is OpType.OK]
     found = []
-    total, accounts = (sum(reads[0].value.values()), set(reads[0].value)) if reads else (0, set())
-    total = total if expected is None else expected
+    first: dict[Any, Any] = next((one.value for one in reads if one.value), {})
+    accounts = set(first)
+    total = sum(b for b in first.values() if b is not None) if expected is None else expected
     for read in reads:
         where = (int(_end(read)),)
-        balances = read.value
+        balances = read.value or {}
+        known = {account: one for account, one in balances.items() if one is not None}
         if set(balances) != accounts:
             differing = sorted(set(balances) ^ accounts, key=repr)
             found.append(Anomaly("wrong-accounts", {"accounts": differing}, where))
-        elif sum(balances.values()) != total:
-            detail = {"total": total, "found": sum(balances.values())}
+        elif len(known) < len(balances):
+            missing = sorted(set(balances) - set(known), key=repr)
+            found.append(Anomaly("nil-balance", {"accounts": missing}, where))
+        elif sum(known.values()) != total:
+            detail = {"total": total, "found": sum(known.values())}
             found.append(Anomaly("wrong-total", detail, where))
-        below = {account: balance for account, balance in balances.items() if balance < 0}
+        below = {account: balance for account, balance in known.items() if balance < 0}
         if below and not negative:
             found.append(Anomaly("negative-balance", {"balances": below}, where))
     found += _halves_of_failed(mine)
-    unknown = "" if reads else "no read has succeeded"
+    unknown = "" if accounts else "no read has shown an account"
     return judge(found, why_unknown=unknown, reads=len(reads), total=total)
 
 

@@ -44,6 +44,8 @@ class _Seen(NamedTuple):
     begin: int
     """The version from which on it watched, or that of the list."""
     changes: tuple[_Change, ...]
+    asked: int = -1
+    """The line at which a drain began: it ends with the newest key that was there then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class _Known:
     """The line of the acknowledgement of a version."""
     begun: dict[int, int] = field(default_factory=dict)
     """The line at which the acknowledged change of a version was asked for."""
+    loose: set[Any] = field(default_factory=set)
+    """Keys of which a change has an unknown outcome."""
     open: dict[tuple[Any, Any], list[int]] = field(default_factory=dict)
     """By key and value: where a change was asked for of which nobody knows what came of it."""
 
@@ -91,7 +95,8 @@ def _seen(one: Operation) -> _Seen:
     line = one.completion.index if one.completion else one.invoke.index
     changes = value["events"] if "from" in value else value["keys"]
     begin = value["from"] if "from" in value else value["at"]
-    return _Seen(line, begin, tuple(_Change(*change) for change in changes))
+    asked = one.invoke.index if one.invoke.f == "drain" else -1
+    return _Seen(line, begin, tuple(_Change(*change) for change in changes), asked)
 
 
 def _known(mine: Sequence[Operation]) -> _Known:
@@ -107,6 +112,7 @@ def _known(mine: Sequence[Operation]) -> _Known:
         elif one.type is OpType.INFO:
             _, key, value = one.invoke.value
             known.open.setdefault((key, value), []).append(one.invoke.index)
+            known.loose.add(key)
     return known
 
 
@@ -160,16 +166,35 @@ def _disorder(watch: _Seen) -> Iterator[Anomaly]:
 
 
 def _missed(known: _Known, watches: Sequence[_Seen]) -> Iterator[Anomaly]:
-    """A known change between the begin of a watch and its last event that it was not told of."""
+    """A known change between the begin of a watch and its end that it was not told of."""
     versions = sorted(known.changes)
     for watch in watches:
         told = {change.version for change in watch.changes}
         first = bisect_left(versions, watch.begin)
-        for version in versions[first : bisect_right(versions, max(told, default=-1))]:
+        end = max([*told, _newest_key(known, watch.asked)])
+        for version in versions[first : bisect_right(versions, end)]:
             if version not in told:
                 acknowledged = known.lines.get(version)
                 lines = (watch.line,) if acknowledged is None else (acknowledged, watch.line)
                 yield Anomaly("missed", known.changes[version].told(), lines)
+
+
+def _newest_key(known: _Known, line: int) -> int:
+    """The newest version that a list of all keys has at this line for certain; -1 if none is."""
+    newest: dict[Any, _Change] = {}
+    for version in sorted(known.lines):
+        change = known.changes[version]
+        newest[change.key] = change
+    return max(
+        (
+            change.version
+            for key, change in newest.items()
+            if change.value is not None
+            and known.lines[change.version] < line
+            and key not in known.loose
+        ),
+        default=-1,
+    )
 
 
 def _wrong_lists(known: _Known, lists: Sequence[_Seen]) -> Iterator[Anomaly]:

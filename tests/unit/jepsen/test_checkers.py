@@ -73,6 +73,9 @@ def test_what_nobody_knows_to_be_added_may_come_or_not() -> None:
 
 def test_a_set_that_was_never_read_is_unknown() -> None:
     assert check_set_full(one_after_the_other(("add", 1, 1))).valid == "unknown"
+    empty: tuple[str, None, list[int]] = ("read", None, [])
+    assert check_set_full(one_after_the_other(empty)).valid == "unknown"
+    assert check_set_full(one_after_the_other(("add", 1, 1, "info"), empty)).valid == "unknown"
 
 
 def test_stale_reads_of_a_set_may_be_allowed() -> None:
@@ -100,14 +103,46 @@ def test_a_counter_stays_within_its_bounds() -> None:
     assert names(check_counter(wrong)) == ["out-of-bounds"]
 
 
-def test_a_queue_loses_nothing_and_delivers_once() -> None:
-    good = [("enqueue", 1, 1), ("enqueue", 2, 2), ("dequeue", None, 1), ("drain", None, [2])]
-    assert check_queue(one_after_the_other(*good)).valid is True
-    lost = one_after_the_other(*good[:2], ("drain", None, [1]))
-    assert names(check_queue(lost)) == ["lost"]
-    twice = one_after_the_other(*good, ("dequeue", None, 1))
-    assert names(check_queue(twice)) == ["duplicate"]
-    assert check_queue(one_after_the_other(*good[:2])).valid == "unknown"
+PUT, TAKE = ("enqueue", 1, 1), ("dequeue", None, 1)
+EMPTY: tuple[str, None, list[int]] = ("drain", None, [])
+
+
+@pytest.mark.req("J3", "J4")
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([PUT, ("enqueue", 2, 2), TAKE, ("drain", None, [2])], []),
+        ([PUT, ("enqueue", 2, 2), ("drain", None, [1])], ["lost"]),
+        ([PUT, ("drain", None, [1]), TAKE], ["duplicate"]),
+        # A value may be there several times, and is then to be taken as often.
+        ([PUT, PUT, TAKE, ("drain", None, [1])], []),
+        ([PUT, PUT, TAKE, EMPTY], ["lost"]),
+        ([PUT, PUT, ("drain", None, [1, 1, 1])], ["duplicate"]),
+        # Nobody knows of one whether it was put in: it may be taken, and need not.
+        ([PUT, ("enqueue", 1, 1, "info"), TAKE, EMPTY], []),
+        ([PUT, ("enqueue", 1, 1, "info"), TAKE, TAKE, EMPTY], []),
+        ([PUT, ("enqueue", 1, 1, "info"), TAKE, TAKE, TAKE, EMPTY], ["duplicate"]),
+        ([("enqueue", 1, 1, "fail"), TAKE, EMPTY], ["unexpected"]),
+        ([TAKE, EMPTY], ["unexpected"]),
+        ([TAKE, PUT, EMPTY], ["unexpected"]),
+        ([PUT, TAKE, TAKE, PUT, EMPTY], ["unexpected"]),
+        # What came after the last drain may still be inside.
+        ([PUT, ("drain", None, [1]), ("enqueue", 2, 2)], []),
+        ([PUT, ("dequeue", None, None), ("drain", None, [1])], []),
+    ],
+)
+def test_a_queue_loses_nothing_and_delivers_as_often_as_was_put_in(
+    operations: list[Any], expected: list[str]
+) -> None:
+    verdict = check_queue(one_after_the_other(*operations))
+    assert names(verdict) == expected
+    assert verdict.valid is (not expected)
+
+
+def test_what_is_lost_of_a_queue_only_a_drain_shows() -> None:
+    assert check_queue(one_after_the_other(PUT)).valid == "unknown"
+    failed = ("drain", None, [1], "fail")
+    assert check_queue(one_after_the_other(PUT, failed)).valid == "unknown"
 
 
 def test_tokens_of_a_lock_only_rise() -> None:
@@ -138,15 +173,33 @@ def test_two_holders_of_a_lock_are_noted() -> None:
     assert [note.name for note in verdict.notes] == ["held-by-two"]
 
 
-def test_money_is_neither_made_nor_lost() -> None:
+@pytest.mark.req("J3", "J4")
+@pytest.mark.parametrize(
+    ("balances", "expected"),
+    [
+        ({"a": 4, "b": 6}, []),
+        ({"a": 4, "b": 5}, ["wrong-total"]),
+        ({"a": 11, "b": -1}, ["negative-balance"]),
+        ({"a": 12, "b": -1}, ["negative-balance", "wrong-total"]),
+        ({"a": 10}, ["wrong-accounts"]),
+        ({"a": 10, "b": 0, "c": 0}, ["wrong-accounts"]),
+        ({"a": 10, "b": None}, ["nil-balance"]),
+        ({}, ["wrong-accounts"]),
+        (None, ["wrong-accounts"]),
+    ],
+)
+def test_money_is_neither_made_nor_lost(balances: Any, expected: list[str]) -> None:
     good = ("read", None, {"a": 10, "b": 0})
-    assert check_bank(one_after_the_other(good, ("read", None, {"a": 4, "b": 6}))).valid is True
-    for wrong, name in (
-        ({"a": 4, "b": 5}, "wrong-total"),
-        ({"a": 11, "b": -1}, "negative-balance"),
-        ({"a": 10}, "wrong-accounts"),
-    ):
-        assert names(check_bank(one_after_the_other(good, ("read", None, wrong)))) == [name]
+    verdict = check_bank(one_after_the_other(good, ("read", None, balances)))
+    assert names(verdict) == expected
+    early = check_bank(one_after_the_other(("read", None, balances), good))
+    assert early.valid is (not expected)
+
+
+def test_a_bank_of_which_nothing_was_read_is_unknown() -> None:
+    transfer = ("transfer", {"from": "a", "to": "b", "amount": 1}, None)
+    assert check_bank(one_after_the_other(transfer)).valid == "unknown"
+    assert check_bank(one_after_the_other(transfer, ("read", None, {}))).valid == "unknown"
 
 
 def test_no_half_of_a_transfer_that_failed_is_read() -> None:

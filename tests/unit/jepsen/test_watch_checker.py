@@ -70,6 +70,37 @@ def test_a_watch_misses_nothing_and_repeats_nothing(
 
 
 @pytest.mark.req("J4")
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (events(0, *CHANGES), []),
+        # The newest key that was there is b: what was removed is in no list.
+        (events(0, *CHANGES[:2]), []),
+        (events(0, CHANGES[0]), ["missed"]),
+        (events(0), ["missed", "missed"]),
+        (events(4), ["missed"]),
+        (events(5), []),
+    ],
+)
+def test_a_drain_comes_to_the_newest_key_that_there_was_when_it_began(
+    seen: dict[str, Any], expected: list[str]
+) -> None:
+    drain = call("drain", None, seen, process=1)
+    assert found(*written(*CHANGES), *drain) == expected
+    # Of what began later nothing is known.
+    assert (
+        found(
+            *written(*CHANGES[:1]),
+            *call("drain", None, events(0, CHANGES[0])),
+            *written(CHANGES[1]),
+        )
+        == []
+    )
+    unknown = call("delete", [None, "b", None], None, "info", 3)
+    assert found(*written(CHANGES[1]), *unknown, *call("drain", None, events(0))) == []
+
+
+@pytest.mark.req("J4")
 def test_what_one_watcher_saw_no_other_may_miss() -> None:
     lines = [
         *call("put", [None, "a", 1], None, "info", 3),
