@@ -96,7 +96,7 @@ SIMULATION_MUTANTS = (
     node_mutant(
         "blocks_of_producer_ids_share_one",
         "the next block of producer ids begins with the last id of the one before",
-        ("no_producer_id_is_given_twice",),
+        ("producer_ids_are_granted_by_the_log", "no_producer_id_is_given_twice"),
         edited(
             "controller.quorum_controller:allocate_producer_ids",
             "request.broker_epoch, first + block)",
@@ -124,5 +124,27 @@ SIMULATION_MUTANTS = (
             "elif True:",
         ),
         scenario="administrators_change_everything",
+    ),
+    node_mutant(
+        "snapshot_of_the_newest_voters",
+        "a snapshot names the voters of now, not those of the records that it stands for",
+        ("snapshot_names_the_voters_at_its_end",),
+        edited(
+            "server.snapshots:Snapshotter._begin",
+            "self._driver.core.voters_at(id_of(image).offset)",
+            "self._driver.core.voters",
+        ),
+        scenario="changes_compete",
+    ),
+    node_mutant(
+        "snapshot_without_its_last_record",
+        "a snapshot lacks its last record",
+        ("snapshot_is_the_image_at_its_end", "images_agree"),
+        edited(
+            "server.snapshots:pack_image",
+            "image.records_after_topics()",
+            "list(image.records_after_topics())[:-1]",
+        ),
+        scenario="locks_stay_safe",
     ),
 )

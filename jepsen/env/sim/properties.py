@@ -1,7 +1,7 @@
 """Runs all properties of a whole cluster as views of its nodes come in.
 
-The properties are in `jepsen.env.sim.invariants`, `jepsen.env.sim.partition_invariants` and
-`jepsen.env.sim.producer_id_invariants`; the first that does not hold ends the run, by its name.
+The properties are in the modules `..._invariants` and `outcomes` beside this one; the first that
+does not hold ends the run, by its name.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from jepsen.env.sim.partition_invariants import (
     every_replica_has_all_committed,
 )
 from jepsen.env.sim.producer_id_invariants import PRODUCER_ID_PROPERTIES, ProducerIdHistory
+from jepsen.env.sim.snapshot_invariants import (
+    snapshot_is_the_image_at_its_end,
+    snapshot_names_the_voters_at_its_end,
+)
 
 if TYPE_CHECKING:
     from jepsen.env.sim.invariants import (
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from jepsen.env.sim.partition_invariants import PartitionChange
     from jepsen.env.sim.producer_id_invariants import ProducerIdsView
     from jepsen.env.sim.recorder import Recorder
+    from jepsen.env.sim.snapshot_invariants import SnapshotView
 
 
 class Violation(AssertionError):
@@ -96,6 +101,14 @@ class Properties:
         self.checks += 1
         for holds in PRODUCER_ID_PROPERTIES:
             _raise_if(holds.__name__, holds(self.producer_ids, view))
+
+    def snapshot_found(self, view: SnapshotView) -> None:
+        """A disk has another whole snapshot of metadata."""
+        self.checks += 1
+        complaint = snapshot_is_the_image_at_its_end(self.images, view)
+        _raise_if(snapshot_is_the_image_at_its_end.__name__, complaint)
+        complaint = snapshot_names_the_voters_at_its_end(self.quorum, view)
+        _raise_if(snapshot_names_the_voters_at_its_end.__name__, complaint)
 
     def come_to_rest(self) -> None:
         """All nodes live, nothing goes wrong any more, and the last write is long ago."""

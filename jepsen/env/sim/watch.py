@@ -24,6 +24,7 @@ from jepsen.env.sim.invariants import (
 )
 from jepsen.env.sim.partition_invariants import PartitionChange, PartitionView
 from jepsen.env.sim.producer_id_invariants import BrokerLife, ProducerIdsView
+from jepsen.env.sim.snapshot_invariants import SnapshotReader
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
@@ -158,6 +159,8 @@ class Watcher:
         self._voters: VoterSet | None = None
         self._voter_keys: tuple[VoterKey, ...] = ()
         self._image: MetadataImage | None = None
+        directory = f"{node.config.metadata_directory}/{METADATA_LOG_NAME}"
+        self._snapshots = SnapshotReader(self._id, disk, directory)
         self._producer_ids = (range(0), range(0))
         self._partitions: dict[Any, tuple[_PartitionState, PartitionView]] = {}
 
@@ -175,6 +178,8 @@ class Watcher:
             self._image = loader.image
             if self._image.offset >= 0:
                 self._properties.image_published(self._image_view(self._image, driver))
+                for snapshot in self._snapshots.new():
+                    self._properties.snapshot_found(snapshot)
         if node.broker is not None:
             # Another plug-in than ours may have no replicas.
             replicas = getattr(node.broker, "replicas", None)
