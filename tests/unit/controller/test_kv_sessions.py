@@ -74,3 +74,17 @@ def test_what_was_closed_leaves_nothing_behind() -> None:
         sessions.look(now_ms)
         assert sessions.next_expired(now_ms) is None
         assert len(sessions._deadlines._heap) < 20
+
+
+def test_a_controller_that_was_held_up_gives_every_session_its_whole_timeout() -> None:
+    """It heard nobody while it stood still, and nobody is to blame."""
+    sessions, silent = KvSessions(), UUID(int=1)
+    sessions.open(silent, 5_000, 0)
+    woken_ms = 20_000
+    sessions.look(woken_ms)
+    assert sessions.next_expired(woken_ms) is None
+    for now_ms in range(woken_ms, woken_ms + 5_000, LOOK_MS):
+        sessions.look(now_ms)
+        assert sessions.next_expired(now_ms) is None
+    sessions.look(woken_ms + 5_000)
+    assert sessions.next_expired(woken_ms + 5_000) == silent

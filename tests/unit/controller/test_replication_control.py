@@ -90,6 +90,8 @@ def test_epochs(cluster: Cluster) -> None:
 
 def test_only_the_leader_may_ask(cluster: Cluster) -> None:
     assert refused(cluster, cluster.item("a", 1), sender=3) == ErrorCode.INVALID_REQUEST
+    in_sync = cluster.item("a", 1, 2)
+    assert refused(cluster, in_sync, sender=2) == ErrorCode.INVALID_REQUEST
 
 
 def test_members_must_be_replicas_and_the_leader_among_them(cluster: Cluster) -> None:

@@ -28,6 +28,8 @@ def test_a_silent_broker_expires_at_its_timeout_while_the_others_live() -> None:
     assert looked_at(sessions, until_ms=1_000) == []
     sessions.touch(2, 5, 1_000)
     assert looked_at(sessions, until_ms=TIMEOUT_MS - 1) == []
+    assert sessions.lives(1, TIMEOUT_MS - 1)
+    assert not sessions.lives(1, TIMEOUT_MS), "as soon as it may be fenced"
     assert looked_at(sessions, until_ms=TIMEOUT_MS) == [1]
     assert sessions.lives(2, TIMEOUT_MS)
 

@@ -11,6 +11,7 @@ from raftctl.errors import ErrorCode
 from raftctl.raft.batch import Batch
 from raftctl.raft.events import AppendToLog, Reply
 from raftctl.raft.messages import (
+    NO_NODE,
     AddVoterRequest,
     ChangeVotersRequest,
     ChangeVotersResponse,
@@ -19,6 +20,7 @@ from raftctl.raft.messages import (
     RemoveVoterRequest,
     UpdateVoterRequest,
     Voter,
+    VoteResponse,
 )
 from raftctl.raft.voters import NOT_IN_LOG, VoterHistory, VoterSet, decode_voters, encode_voters
 from tests.unit.raft.harness import (
@@ -147,6 +149,46 @@ def test_no_change_before_the_leaders_own_epoch_has_a_commit() -> None:
     node = Node()
     node.become_leader()
     assert asked(node, RemoveVoterRequest(key(3, 3))) is ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.req("Q7")
+def test_no_change_before_the_own_epoch_has_a_commit_though_that_of_the_voters_is_known() -> None:
+    node = Node(epoch=1)
+    node.core._replica.local = key(1, 1)
+    fetch = node.become_follower(epoch=2)
+    known = fetch_answer(fetch, record(0, 1, 2, 3), batch_at(1, 2))
+    node.answer(2, replace(known, high_watermark=Offset(2)))
+    node.flushed()
+    assert node.core.high_watermark == 2
+    node.wait()
+    node.answer(2, VoteResponse(node.core.epoch, NO_NODE, True, True, key(2, 2)))
+    node.persisted()
+    node.answer(2, VoteResponse(node.core.epoch, NO_NODE, True, False, key(2, 2)))
+    node.persisted()
+    assert node.core.is_leader
+    node.flushed()
+    epoch = node.core.epoch
+    for node_id in (2, 3):
+        request = fetch_request(node_id, 2, 2, epoch, known=2)
+        node.ask(replace(request, replica=key(node_id, node_id)))
+    assert asked(node, RemoveVoterRequest(key(3, 3))) is ErrorCode.REQUEST_TIMED_OUT
+    request = fetch_request(2, 3, epoch, epoch, known=2)
+    node.ask(replace(request, replica=key(2, 2)))
+    assert node.core.high_watermark == 3
+    assert asked(node, RemoveVoterRequest(key(3, 3))) is None
+
+
+@pytest.mark.req("Q7")
+def test_a_change_that_waits_for_its_voter_is_not_given_up_for_another() -> None:
+    node = leader()
+    assert asked(node, AddVoterRequest(voter(4))) is None
+    assert asked(node, RemoveVoterRequest(key(3, 3))) is ErrorCode.REQUEST_TIMED_OUT
+    fetched(node, 4, 1)
+    assert node.core.voters.ids == (1, 2, 3, 4)
+    node.flushed()
+    fetched(node, 2, 2)
+    fetched(node, 4, 2)
+    assert answers(node) == [ErrorCode.NONE]
 
 
 @pytest.mark.req("Q7")

@@ -133,6 +133,7 @@ def test_a_log_is_never_cut_below_the_high_watermark() -> None:
     node.answer(2, replace(fetch_answer(again), diverging=position(2, 2)))
     assert only(TruncateLog, node.effects) == []
     assert "all below 3 is committed here" in only(Warned, node.effects)[0].why
+    assert node.sent() == [], "not at once: the leader would say the same"
     node.wait(CONFIG.retry_backoff_ms)
     assert fetch_of(node).fetch_from == position(3, 2), "it asks on, in case the leader changes"
 
@@ -226,6 +227,19 @@ def test_a_slow_disk_is_not_held_against_the_leader() -> None:
     assert node.core.role == "follower"
     node.flushed()
     assert node.core.deadline_ms() == node.now_ms + CONFIG.fetch_timeout_ms
+
+
+@pytest.mark.req("Q2")
+def test_a_disk_that_writes_slowly_does_not_make_a_silent_leader_heard() -> None:
+    node = Node()
+    fetch = node.become_follower()
+    node.answer(2, fetch_answer(fetch, batch_at(0, 1), batch_at(1, 1)))
+    node.wait(CONFIG.fetch_timeout_ms // 2)
+    node.flushed(1)
+    node.wait(CONFIG.fetch_timeout_ms // 2)
+    answer = node.ask(vote_request(3, 1, (2, 1), pre_vote=True))
+    assert isinstance(answer, VoteResponse)
+    assert answer.granted, "the leader was last heard a fetch timeout ago"
 
 
 def test_a_former_leader_flushes_its_own_records_before_it_fetches() -> None:

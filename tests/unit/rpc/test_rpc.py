@@ -357,6 +357,42 @@ async def test_a_silent_connection_is_given_up(world: World) -> None:
     assert "peer_unreachable" in world.events()
 
 
+async def test_each_call_ends_at_its_own_deadline_on_a_connection_that_lives(world: World) -> None:
+    def some(peer: int, request: VoteRequest) -> object:
+        return never(peer, request) if request.pre_vote else ids(1)
+
+    await world.serve({VoteRequest: some})
+    client, loop = world.client(), asyncio.get_running_loop()
+    answered = replace(vote(), pre_vote=False)
+    ended: dict[int, float] = {}
+
+    async def call(timeout_ms: int) -> None:
+        with pytest.raises(RpcTimedOut):
+            await client.call(vote(), timeout_ms)
+        ended[timeout_ms] = loop.time() - began
+
+    await client.call(answered, 5000)
+    began = loop.time()
+    calls = [asyncio.create_task(call(timeout_ms)) for timeout_ms in (60, 120, 240)]
+    await asyncio.sleep(0.02)
+    # Something is heard, so the connection is not taken for dead.
+    await client.call(answered, 5000)
+    await asyncio.wait_for(asyncio.gather(*calls), 5)
+    assert list(ended) == [60, 120, 240]
+    assert all(took >= timeout_ms / 1000 - 0.05 for timeout_ms, took in ended.items())
+    assert "peer_unreachable" not in world.events()
+
+
+async def test_who_has_answered_is_soon_asked_again_after_a_loss(world: World) -> None:
+    """Pauses grow from loss to loss, but only as long as nobody answers in between."""
+    client = world.client(port=1)
+    for _ in range(10):
+        client._back_off()
+    client.answered()
+    client._back_off()
+    assert client._not_before - asyncio.get_running_loop().time() <= client_module.BACKOFF_S
+
+
 async def test_nobody_there_is_unreachable_soon_and_told_once(world: World) -> None:
     await world.serve({})
     assert world.runner is not None

@@ -241,7 +241,15 @@ def _file(offset: int, size: int, timestamp_ms: int) -> SnapshotFile:
 @pytest.mark.req("Q6")
 @pytest.mark.parametrize(
     ("max_bytes", "max_ms", "gone"),
-    [(-1, -1, 0), (10_000, -1, 0), (150, -1, 1), (0, -1, 2), (-1, 1_000, 0), (-1, 799, 1)],
+    [
+        (-1, -1, 0),
+        (10_000, -1, 0),
+        (125, -1, 1),
+        (150, -1, 1),
+        (0, -1, 2),
+        (-1, 1_000, 0),
+        (-1, 799, 1),
+    ],
 )
 def test_retention_deletes_the_oldest_and_never_the_newest(
     max_bytes: int, max_ms: int, gone: int

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.raft.messages import Offset
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
+from raftctl.storage.record_log import RecordLog
 from tests.fakes.disk import Crash, FakeDisk, StepWorker
 from tests.unit.storage.logs import DIRECTORY, batch, contents, open_log, written
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from raftctl.raft.batch import Batch
     from raftctl.runtime.api import Buffer
-    from raftctl.storage.record_log import RecordLog
     from tests.fakes.disk import FakeFile
 
 BEFORE = [batch(n, size=60) for n in range(2)]
@@ -153,3 +153,31 @@ async def test_a_truncation_that_was_flushed_is_not_undone(
     assert flushed.exception() is None
     found = contents(open_log(disk.after_crash(Random(seed)), SEGMENT_BYTES))
     assert found == [*WHOLE[:CUT_AT], *appended]
+
+
+@pytest.mark.req("Q6", "Q12")
+async def test_power_may_go_between_any_two_steps_of_the_removal_of_a_prefix() -> None:
+    """What is left opens from the snapshot on, and never with a gap below it."""
+    start = OffsetAndEpoch(Offset(10), Epoch(1))
+    operations = 0
+    while True:
+        disk = FakeDisk()
+        (await written(disk, WHOLE, SEGMENT_BYTES)).close()
+        log, worker = open_log(disk, SEGMENT_BYTES), StepWorker()
+        bases = [int(name.partition(".")[0]) for name in sorted(disk.names(DIRECTORY))[:-1]]
+        disk.operations_left = operations
+        log.delete_prefix(start)
+        flushed = log.flush(worker)
+        await worker.run_all()
+        for seed in CRASHES:
+            left = disk.after_crash(Random(seed))
+            segments = [name for name in sorted(left.names(DIRECTORY)) if name.endswith(".log")]
+            kept = [int(name.partition(".")[0]) for name in segments]
+            assert kept == bases[-len(kept) :], f"a gap after {operations} operations"
+            again = RecordLog.open(left, DIRECTORY, segment_bytes=SEGMENT_BYTES, start=start)
+            assert contents(again) == WHOLE[start.offset :]
+        if flushed.exception() is None:
+            assert operations > 2 * 2, "the prefix has segments"
+            return
+        assert isinstance(flushed.exception(), Crash)
+        operations += 1
