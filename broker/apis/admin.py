@@ -8,6 +8,7 @@ committed anyway.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from raftctl.errors import ErrorCode, KafkaError
@@ -77,18 +78,21 @@ def refused(error: KafkaError, items: Sequence[dict[str, Any]]) -> list[dict[str
 async def handle_create_partitions(context: ApiContext, request: Request) -> Answer:
     """Adds partitions to topics, each on its own (row C3)."""
     body = request.body
-    wanted = tuple(map(_new_partitions, body["topics"]))
+    named = Counter(topic["name"] for topic in body["topics"])
+    wanted = tuple(_new_partitions(one) for one in body["topics"] if named[one["name"]] == 1)
     create = CreatePartitionsRequest(wanted, body["validate_only"])
     outcomes = await change(context, create, body["timeout_ms"])
     pairs = zip(wanted, outcomes, strict=True)
-    return {"results": [{"name": topic.name} | told(outcome) for topic, outcome in pairs]}
+    results = [{"name": topic.name} | told(outcome) for topic, outcome in pairs]
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
+    twice = [{"name": name} for name, count in named.items() if count > 1]
+    return {"results": [*results, *refused(error, twice)]}
 
 
 def refuse_create_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The same error for each topic."""
-    return {
-        "results": refused(error, [{"name": topic["name"]} for topic in request.body["topics"]])
-    }
+    names = dict.fromkeys(topic["name"] for topic in request.body["topics"])
+    return {"results": refused(error, [{"name": name} for name in names])}
 
 
 def _new_partitions(topic: dict[str, Any]) -> NewPartitions:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
+OPERATIONS_NOT_ASKED = -(2**31)
 ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 """Read, write, create, delete, alter, describe, describe and alter configs."""
 

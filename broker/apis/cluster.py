@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.brokers import ALL_CLUSTER_OPERATIONS, controller_id
+from broker.apis.brokers import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, controller_id
 from broker.apis.context import ApiContext, Encoded
 from broker.protocol.codec import encode_response_body
 from broker.protocol.versions import ApiKey, advertised
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from broker.apis.context import Answer
     from broker.protocol.codec import Request
 
-_OPERATIONS_NOT_ASKED = -(2**31)
 _BROKERS = 1
 _CONTROLLERS = 2
 _SOFTWARE = re.compile("[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -92,7 +91,7 @@ def handle_describe_cluster(context: ApiContext, request: Request) -> Answer:
         "controller_id": controller_id(context),
         "brokers": _brokers(context, fenced_too=fenced_too),
         "cluster_authorized_operations": (
-            ALL_CLUSTER_OPERATIONS if operations else _OPERATIONS_NOT_ASKED
+            ALL_CLUSTER_OPERATIONS if operations else OPERATIONS_NOT_ASKED
         ),
     }
 

@@ -38,6 +38,7 @@ _FIRST_VERSION_BY_ID = 13
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 """These answers name no aborted transactions, not even to who reads what is not committed."""
 _UNKNOWN_ID = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
+_NEGATIVE_BYTES = FetchResult(ErrorCode.INVALID_REQUEST)
 
 
 def handle(context: ApiContext, request: Request) -> Answer | Pending:
@@ -54,14 +55,14 @@ def handle(context: ApiContext, request: Request) -> Answer | Pending:
     if turn.error:
         return {"error_code": turn.error, "responses": ()}
     asked = [_resolve(context, key, wanted) for key, wanted in turn.partitions]
-    known = [partition for partition in asked if partition is not None]
+    known = [one for one in asked if isinstance(one, FetchPartition)]
     count = len(known)
     params = _params(context, request.body, turn.first)
     results = context.replicas.fetch(params, known, turn.news)
 
     def shape(results: list[FetchResult]) -> Answer:
         found = iter(results)
-        whole = [_UNKNOWN_ID if a is None else next(found) for a in asked]
+        whole = [one if isinstance(one, FetchResult) else next(found) for one in asked]
         return _answer(context, turn, [*whole, *found], [one.key for one in known[count:]])
 
     return shape(results) if isinstance(results, list) else Pending(results, shape)
@@ -120,7 +121,8 @@ def _topic(topic: dict[str, Any]) -> str | UUID | None:
 
 def _replica_id(body: dict[str, Any]) -> int:
     replica_id: int = body.get("replica_id", body.get("replica_state", _NO_REPLICA)["replica_id"])
-    return replica_id
+    # Tools that look into logs call themselves -2: they read what is committed, as all consumers.
+    return CONSUMER if replica_id < 0 else replica_id
 
 
 def _replica_epoch(body: dict[str, Any]) -> int:
@@ -149,14 +151,18 @@ def _leader_only(context: ApiContext, body: dict[str, Any]) -> bool:
     return _replica_id(body) != CONSUMER or "rack_id" not in body or not selects
 
 
-def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | None:
-    """None where nobody knows the topic id."""
+def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | FetchResult:
+    """What to read; or the answer, where nobody knows the topic id or less than nothing is asked
+    for.
+    """
     name, topic_id = key.topic, None
     if not isinstance(name, str):
         found = None if name is None else context.metadata.image.topics.by_id(name)
         if found is None:
-            return None
+            return _UNKNOWN_ID
         name, topic_id = found.name, found.topic_id
+    if wanted.max_bytes < 0:
+        return _NEGATIVE_BYTES
     return FetchPartition(TopicPartition(name, key.partition), topic_id, *wanted)
 
 

@@ -119,7 +119,8 @@ def handle_leave(context: ApiContext, request: Request) -> Pending:
     body = request.body
     batched = request.version >= _LEAVES_IN_BATCHES
     callers = tuple(map(caller, body["members"] if batched else [body]))
-    pending = ask(context, Leave(body["group_id"], callers), body["group_id"])
+    leave = Leave(body["group_id"], callers, context.metadata.image.topics)
+    pending = ask(context, leave, body["group_id"])
     if batched:
         return pending
     return Pending(

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.brokers import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, controller_id
+from broker.apis.brokers import (
+    ALL_CLUSTER_OPERATIONS,
+    ALL_TOPIC_OPERATIONS,
+    OPERATIONS_NOT_ASKED,
+    controller_id,
+)
 from broker.apis.context import ApiContext, Encoded
 from broker.coordinator.internal_topics import new_topic as new_internal_topic
 from broker.protocol.codec import encode_response_body
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     from broker.protocol.codec import Request
     from raftctl.metadata.image import PartitionImage, TopicImage
 
-_OPERATIONS_NOT_ASKED = -(2**31)
 _AUTO_CREATE_TIMEOUT_MS = 5_000
 _NAMES_CACHED_MAX = 64
 _IDS_FROM = 12
@@ -38,8 +42,9 @@ Key = tuple[str | None, "UUID | None"]
 def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
     """Answers at once, unless topics must be created first.
 
-    KafkaError(INVALID_REQUEST) of a topic without a name, or with an id, where the version has no
-    ids yet (KIP-516: the fields are there from version 10 on, their meaning from 12 on).
+    KafkaError(INVALID_REQUEST) of a topic without name and id; and of one without a name, or with
+    an id, where the version has no ids yet (KIP-516: the fields are there from version 10 on, their
+    meaning from 12 on).
     """
     keys = _keys(context, request)
     if request.version < _IDS_FROM and any(
@@ -47,6 +52,10 @@ def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any
     ):
         text = f"version {request.version} asks for topics by their names only"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if (None, None) in (keys or ()):
+        text = "a topic is asked for by its name or by its id"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    keys = None if keys is None else list(dict.fromkeys(keys))
     missing = [name for name, _ in keys or () if name is not None and _may_come(context, name)]
     may_create = request.body.get("allow_auto_topic_creation", True)
     if missing and may_create and context.config.auto_create_topics_enable:
@@ -61,7 +70,7 @@ def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
         "brokers": (),
         "cluster_id": None,
         "controller_id": -1,
-        "topics": [_unknown(key, error.code) for key in keys],
+        "topics": [_unknown(key, error.code) | {"name": key[0] or ""} for key in keys],
         "error_code": error.code,
     }
 
@@ -185,7 +194,7 @@ def _message(context: ApiContext, request: Request, topics: list[dict[str, Any]]
         "controller_id": controller_id(context),
         "topics": topics,
         "cluster_authorized_operations": (
-            ALL_CLUSTER_OPERATIONS if all_operations else _OPERATIONS_NOT_ASKED
+            ALL_CLUSTER_OPERATIONS if all_operations else OPERATIONS_NOT_ASKED
         ),
     }
 
@@ -198,7 +207,7 @@ def _known(topic: TopicImage, live: Collection[int], *, all_operations: bool) ->
         "is_internal": is_internal(topic.name),
         "partitions": [partition_message(i, image, live) for i, image in topic.items()],
         "topic_authorized_operations": (
-            ALL_TOPIC_OPERATIONS if all_operations else _OPERATIONS_NOT_ASKED
+            ALL_TOPIC_OPERATIONS if all_operations else OPERATIONS_NOT_ASKED
         ),
     }
 
@@ -208,7 +217,7 @@ def _unknown(key: Key, error: ErrorCode) -> dict[str, Any]:
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else unknown_name(name)
     return {
         "error_code": error or unknown,
-        "name": name or "",
+        "name": name,
         "topic_id": topic_id,
         "partitions": (),
     }

@@ -11,7 +11,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.brokers import ALL_TOPIC_OPERATIONS
+from broker.apis.brokers import ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED
 from broker.apis.configs import topic_config_entries
 from broker.apis.metadata import is_internal, partition_message, unknown_name
 from broker.coordinator.internal_topics import filled
@@ -53,7 +53,7 @@ async def handle_create(context: ApiContext, request: Request) -> Answer:
 
 def refuse_create(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The same error for each topic."""
-    names = [topic["name"] for topic in request.body["topics"]]
+    names = dict.fromkeys(topic["name"] for topic in request.body["topics"])
     return {"topics": [_failed(name, error) for name in names]}
 
 
@@ -144,7 +144,8 @@ def _created(
 def _deleted(result: TopicResult) -> dict[str, Any]:
     message = (result.message or result.error.text) if result.error else None
     return {
-        "name": result.name or None,
+        # By id it has none. A name that nobody can have is told as it came.
+        "name": result.name if result.topic_id is None else result.name or None,
         "topic_id": result.topic_id,
         "error_code": result.error,
         "error_message": message,
@@ -219,7 +220,12 @@ def _check_cursor(cursor: dict[str, Any], names: list[str]) -> None:
 def refuse_describe_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     """The same error for each topic."""
     names = [topic["name"] for topic in request.body["topics"]]
-    return {"topics": [_missing(name, error.code) for name in names]}
+    return {
+        "topics": [
+            _missing(name, error.code) | {"topic_authorized_operations": OPERATIONS_NOT_ASKED}
+            for name in names
+        ]
+    }
 
 
 def _described(

@@ -16,6 +16,7 @@ from broker.protocol.encoder import EncodedArray
 from broker.replication.hosted import ALL_IN_SYNC
 from broker.types import CONSUMER_OFFSETS, EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.topic_names import name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -203,8 +204,14 @@ def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> A
 def handle_producers(context: ApiContext, request: Request) -> Answer:
     """Who writes to the partitions that this broker leads, and which transactions are open."""
     body = request.body
-    found = {one: context.replicas.producers(one) for one in _asked(body)}
+    found = {one: _known(context, one) for one in _asked(body)}
     return _producers(body, found)
+
+
+def _known(context: ApiContext, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
+    if name_problem(partition.topic) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, []
+    return context.replicas.producers(partition)
 
 
 def refuse_producers(_context: ApiContext, request: Request, error: KafkaError) -> Answer:

@@ -80,7 +80,15 @@ async def handle_add_partitions(context: ApiContext, request: Request) -> Answer
         patient=True,
     )
     errors = _not_of_clients(asked.partitions) or await _add(context, asked)
-    return {"results_by_topic_v3_and_below": _by_topic(errors, request.version)}
+    return {"results_by_topic_v3_and_below": _told(request, errors)}
+
+
+def _told(request: Request, errors: dict[TopicPartition, ErrorCode]) -> list[dict[str, Any]]:
+    """Topics of which no partition was named are told, too."""
+    named = {topic["name"] for topic in request.body["v3_and_below_topics"]}
+    empty = sorted(named - {one.topic for one in errors})
+    results = _by_topic(errors, request.version)
+    return [*results, *({"name": name, "results_by_partition": ()} for name in empty)]
 
 
 def _not_of_clients(
@@ -100,7 +108,7 @@ def refuse_add_partitions(_context: ApiContext, request: Request, error: KafkaEr
         return {"error_code": error.code, "results_by_transaction": ()}
     partitions = _partitions(request.body["v3_and_below_topics"])
     errors = dict.fromkeys(partitions, error.code)
-    return {"results_by_topic_v3_and_below": _by_topic(errors, request.version)}
+    return {"results_by_topic_v3_and_below": _told(request, errors)}
 
 
 async def _added_of(context: ApiContext, one: dict[str, Any]) -> dict[str, Any]:

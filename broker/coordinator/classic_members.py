@@ -125,10 +125,8 @@ class ClassicMembers:
         group = self._groups.groups[group_id]
         member_id = caller.member_id or group.statics.get(caller.instance_id or "", "")
         try:
-            member = member_of(group, member_id, caller.instance_id)
-            if member.classic is None:
-                raise unknown_member(member_id, group_id)
-            self._groups.remove(group, member)
+            # Also one of KIP-848: administrators have no other way to make it leave.
+            self._groups.remove(group, member_of(group, member_id, caller.instance_id))
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE

@@ -118,8 +118,9 @@ def member_message(
         "client_id": member.client_id,
         "client_host": member.client_host,
         "subscribed_topic_names": member.topic_names,
-        "subscribed_topic_regex": member.topic_regex,
-        "assignment": _named(member.assigned, topics),
+        "subscribed_topic_regex": member.topic_regex or "",
+        # Also what it has yet to let go of: nobody else has that.
+        "assignment": _named(member.holds, topics),
         "target_assignment": _named(target, topics),
         "member_type": _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     }

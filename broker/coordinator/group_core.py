@@ -223,6 +223,8 @@ class GroupCore:
         if consumers is not None and consumers.members:
             settled = not isinstance(request, Heartbeat)
             self._answer(ticket, self._handle_mixed(request), settled=settled)
+            if isinstance(request, Leave):
+                self._downgrade(request.group_id, request.topics)
             return
         match request:
             case Join():

@@ -72,6 +72,8 @@ class Leave:
 
     group_id: str
     callers: tuple[Caller, ...]
+    topics: TopicsImage = EMPTY_IMAGE.topics
+    """As in `Join`."""
 
 
 @dataclass(frozen=True, slots=True)

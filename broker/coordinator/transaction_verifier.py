@@ -48,6 +48,8 @@ class Check(NamedTuple):
     partition: TopicPartition
     sender: Sender
     guard: Guard
+    adds: bool
+    """Whether the producer is of transaction version 2."""
 
 
 class TransactionVerifier:
@@ -81,7 +83,7 @@ class TransactionVerifier:
         if hosted is None or not (adds or self._config.transaction_partition_verification_enable):
             return None
         guard = hosted.begin_check(sender)
-        return None if guard is None else Check(partition, sender, guard)
+        return None if guard is None else Check(partition, sender, guard, adds)
 
     async def ask(self, transactional_id: str, checks: Sequence[Check], *, adds: bool) -> Errors:
         """Why a partition does not belong to the transaction: NONE if it does, NOT_ENOUGH_REPLICAS
@@ -106,7 +108,7 @@ class TransactionVerifier:
         """See `HostedPartition.end_check`, of what `ask` has found nothing wrong with."""
         hosted = self._hosted.get(check.partition)
         if hosted is not None:
-            hosted.end_check(check.sender, check.guard)
+            hosted.end_check(check.sender, check.guard, own_epoch=check.adds)
 
     def _drop(self, check: Check) -> None:
         hosted = self._hosted.get(check.partition)

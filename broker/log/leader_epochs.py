@@ -69,7 +69,7 @@ class LeaderEpochs:
 
         A newer epoch than any known is unknown too, since whoever asks has what this log has not.
         """
-        if epoch < 0 or epoch > self.latest:
+        if not self._epochs or epoch == UNKNOWN.leader_epoch or epoch > self.latest:
             return UNKNOWN
         if epoch == self.latest:
             return EpochEndOffset(epoch, log_end_offset)

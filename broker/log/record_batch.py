@@ -145,9 +145,14 @@ def check_produced(
     claimed = header.size
     if HEADER_BYTES <= claimed < size:
         raise NotOneBatchError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
+    if claimed > size:
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "less than one batch for a partition")
     if claimed != size or not crc_matches(batch, header):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "length or CRC32C of the batch is wrong")
     _check_fields(header)
+    if header.base_offset != 0:
+        text = f"the batch begins at offset {header.base_offset}: brokers give offsets, send 0"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
     if is_sequenced and header.producer_id >= 0 and header.base_sequence < 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id without sequence")
     return header

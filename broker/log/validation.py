@@ -102,9 +102,6 @@ def _header(batch: Buffer, config: TopicConfig, *, is_sequenced: bool) -> BatchH
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
     if header.attributes & DELETE_HORIZON:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not set a delete horizon")
-    if config.message_timestamp_type != _BROKER_TIME and header.attributes & LOG_APPEND_TIME:
-        text = "only the broker may put its own time in"
-        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
     return header
 
 
@@ -158,7 +155,9 @@ def _changes_codec(header: BatchHeader, config: TopicConfig) -> bool:
 def _stored(
     batch: Buffer, sent: BatchHeader, records: Buffer, config: TopicConfig, max_timestamp: int
 ) -> Prepared:
-    header = sent._replace(max_timestamp=max_timestamp)
+    # Whose time the records bear is the topic's to say.
+    attributes = sent.attributes & ~LOG_APPEND_TIME
+    header = sent._replace(max_timestamp=max_timestamp, attributes=attributes)
     if _changes_codec(header, config):
         batch, header = _packed_anew(header, records, config)
         if header.size > config.max_message_bytes:
@@ -166,7 +165,7 @@ def _stored(
             wanted = config.compression_type
             text = f"the batch has {header.size} bytes as {wanted}, over max.message.bytes"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
-    elif max_timestamp != sent.max_timestamp and config.message_timestamp_type != _BROKER_TIME:
+    elif header != sent and config.message_timestamp_type != _BROKER_TIME:
         batch, header = record_batch.assembled(header, memoryview(batch)[HEADER_BYTES:])
     if header.size > config.segment_bytes:
         text = f"the batch has {header.size} bytes, over segment.bytes, {config.segment_bytes}"

@@ -145,11 +145,13 @@ class HostedPartition:
             return None
         return self.guards.begin(sender, self.rules.leader_epoch)
 
-    def end_check(self, sender: Sender, guard: Guard) -> None:
+    def end_check(self, sender: Sender, guard: Guard, *, own_epoch: bool = False) -> None:
         """Whether the batch may be appended, in this turn, that the coordinator has agreed to.
 
+        `own_epoch`: the transaction has its epoch for itself, so that its sequence begins at 0.
         Raises KafkaError: NOT_ENOUGH_REPLICAS if what it said may not hold any more, or
-        OUT_OF_ORDER_SEQUENCE_NUMBER if an earlier batch still waits. Both are sent again.
+        OUT_OF_ORDER_SEQUENCE_NUMBER if an earlier batch still waits, or is missing. The first two
+        are sent again.
         """
         if self.has_open(sender):
             return
@@ -157,6 +159,9 @@ class HostedPartition:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction may have ended")
         if sender.sequence > guard.lowest_sequence:
             text = f"sequence {sender.sequence}, but {guard.lowest_sequence} waits before it"
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        if own_epoch and sender.sequence > 0 and self.log.producers.get(sender.producer_id) is None:
+            text = f"sequence {sender.sequence} is the transaction's first here, 0 is expected"
             raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
         self.guards.drop(sender)
 

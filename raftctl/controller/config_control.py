@@ -55,9 +55,9 @@ def alter_configs(
 ) -> ControllerResult:
     """Changes the configs of each resource on its own.
 
-    Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED, INVALID_CONFIG,
-    INVALID_REQUEST if it is named twice, has no configs, or a key cannot change, REQUEST_TIMED_OUT
-    if partitions have yet to follow another change.
+    Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST if it is named
+    twice, has no configs, is a broker that is not registered, or a broker's key cannot change or
+    takes no such value, REQUEST_TIMED_OUT if partitions have yet to follow another change.
     """
     named = Counter((one.resource_type, one.resource_name) for one in request.resources)
     records: list[Record] = []
@@ -117,8 +117,7 @@ def _check_resource(image: MetadataImage, resource: ConfigAlteration) -> None:
             message = f"{name!r} is no broker id; all brokers are meant by an empty name"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         if name and int(name) not in image.brokers:
-            message = f"Broker {name} is not registered"
-            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {name} is not registered")
     elif kind == GROUP_RESOURCE:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A group has a name")
@@ -140,9 +139,17 @@ def _validate(
     if resource.resource_type == TOPIC_RESOURCE:
         validate_topic_overrides(overrides, image.config(BROKER_RESOURCE, ""), defaults)
     elif resource.resource_type == BROKER_RESOURCE:
-        validate_broker_config(overrides, one_broker=bool(resource.resource_name))
+        _validate_of_broker(overrides, one_broker=bool(resource.resource_name))
     else:
         validate_group_config(overrides)
+
+
+def _validate_of_broker(overrides: Mapping[str, str], *, one_broker: bool) -> None:
+    """As clients know it from Apache Kafka's brokers: their configs are INVALID_REQUEST."""
+    try:
+        validate_broker_config(overrides, one_broker=one_broker)
+    except KafkaError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
 
 
 # --- operations -----------------------------------------------------------------------------------

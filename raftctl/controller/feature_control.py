@@ -60,8 +60,7 @@ def update_features(
 ) -> ControllerResult:
     """Changes the levels, all or none: one that cannot be changed is the error for all.
 
-    Errors: INVALID_UPDATE_VERSION; INVALID_REQUEST if a feature is named twice or the type of the
-    update is not known.
+    Errors: INVALID_UPDATE_VERSION; INVALID_REQUEST if a feature is named twice.
     """
     named = Counter(one.feature for one in request.updates)
     records: list[Record] = []
@@ -111,8 +110,7 @@ def _check(
     if not low <= update.level <= high:
         raise _refused(f"The level of {update.feature} must be {low} to {high}, not {update.level}")
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
-        message = f"upgrade_type must be 1 to 3, not {update.upgrade_type}"
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        raise _refused(f"upgrade_type must be 1 to 3, not {update.upgrade_type}")
     present = level_of(image, update.feature)
     if update.level < present and update.upgrade_type == UPGRADE:
         raise _refused(f"{update.feature} is {present}: to lower it, ask for a safe downgrade")

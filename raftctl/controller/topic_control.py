@@ -66,7 +66,7 @@ class TopicControl:
         room = self._config.request_partitions_max
         records: list[Record] = []
         results = []
-        for topic in request.topics:
+        for topic in {one.name: one for one in request.topics}.values():
             try:
                 if names[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
@@ -184,22 +184,27 @@ class TopicControl:
         """Deletes each topic on its own, named by name or by id.
 
         Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED,
-        INVALID_REQUEST if it is named twice, or by both or neither.
+        INVALID_REQUEST, once, if it is named twice, or if by both or neither.
         """
         records: list[Record] = []
         results = []
-        named: set[UUID] = set()
+        named: Counter[UUID] = Counter()
+        found: dict[UUID, TopicImage] = {}
         for name, topic_id in request.topics:
             try:
                 topic = self._find(image, name, topic_id)
-                if topic.topic_id in named:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
             except KafkaError as error:
                 results.append(TopicResult(name or "", error.code, error.message, topic_id))
                 continue
-            named.add(topic.topic_id)
-            records.append(RemoveTopicRecord(topic.topic_id))
-            results.append(TopicResult(topic.name, ErrorCode.NONE, topic_id=topic.topic_id))
+            named[topic.topic_id] += 1
+            found[topic.topic_id] = topic
+        for topic_id, topic in found.items():
+            if named[topic_id] > 1:
+                code, text = ErrorCode.INVALID_REQUEST, "The topic is named twice"
+                results.append(TopicResult(topic.name, code, text, topic_id))
+                continue
+            records.append(RemoveTopicRecord(topic_id))
+            results.append(TopicResult(topic.name, ErrorCode.NONE, topic_id=topic_id))
         response = DeleteTopicsResponse(ErrorCode.NONE, tuple(results))
         return ControllerResult(tuple(records), response, lost=lost_with(records))
 

@@ -40,6 +40,12 @@ FIRST_EPOCH = "$epoch"
 """By this name the first epoch that a member of KIP-848 is given is kept."""
 EPOCHS = {"member_epoch", "group_epoch", "assignment_epoch"}
 """Of groups: told as so many more than the first that a member was given."""
+ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE.name
+ABORTABLE_SINCE = {ApiKey.PRODUCE: 11, ApiKey.TXN_OFFSET_COMMIT: 4}
+"""Versions before do not know that error and are told INVALID_TXN_STATE. Apache Kafka sometimes
+tells them the newer one: it asks a coordinator for several requests at once, and answers all of
+them as the version of one has it.
+"""
 DAY_MS = 86_400_000
 TRIVIAL: tuple[Any, ...] = (None, "", -1, 0)
 
@@ -63,9 +69,11 @@ class Symbols:
         return self._seen.setdefault((kind, value), f"<{kind} {number}>")
 
 
-def normal(api: ApiKey, answer: Mapping[str, Any], said: Any, symbols: Symbols) -> Any:
+def normal(
+    api: ApiKey, version: int, answer: Mapping[str, Any], said: Any, symbols: Symbols
+) -> Any:
     """The answer as it is compared; `said` is the body of the request."""
-    shaper = _Shaper(api, set(_leaves(said)), symbols)
+    shaper = _Shaper(api, version, set(_leaves(said)), symbols)
     return shaper.shaped("", shaper.ordered(answer))
 
 
@@ -100,6 +108,7 @@ def _leaves(value: Any) -> list[Any]:
 @dataclass
 class _Shaper:
     api: ApiKey
+    version: int
     said: set[Any]
     symbols: Symbols
 
@@ -119,10 +128,16 @@ class _Shaper:
         if key == "records":
             return [] if value is None else batches(value, self.symbols)
         if key.endswith("error_code"):
-            return error_name(value)
+            return self._error(value)
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value).hex()
         return self._leaf(key, value)
+
+    def _error(self, code: int) -> str:
+        name = error_name(code)
+        if name == ABORTABLE and self.version < ABORTABLE_SINCE.get(self.api, 0):
+            return ErrorCode.INVALID_TXN_STATE.name
+        return name
 
     def _leaf(self, key: str, value: Any) -> Any:
         if key in TEXTS:

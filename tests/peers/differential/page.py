@@ -42,7 +42,7 @@ def section() -> str:
         "",
         "| requests | difference and reason |",
         "|---|---|",
-        *(f"| {entry.requests} | {entry.reason} |" for entry in entries),
+        *(f"| {entry.requests} | {entry.reason} |" for entry in entries if entry.requests),
         "",
         END,
     ]

@@ -249,7 +249,7 @@ class Player:
         if step.counts:
             key = f"{self.script.name}: {pending.name}"
             assert key not in self.answers, f"two requests are named {key}"
-            self.answers[key] = normal(step.api, told, pending.body, self.symbols)
+            self.answers[key] = normal(step.api, pending.version, told, pending.body, self.symbols)
         if step.api in CHANGES and _has_changed(step.api, pending.body, told):
             await self.barrier.passed()
 

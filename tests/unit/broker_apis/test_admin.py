@@ -312,7 +312,9 @@ async def test_a_page_does_not_begin_where_nothing_was_asked_for(
     cursor = {"topic_name": topic, "partition_index": partition}
     request = {"topics": [{"name": "t"}], "response_partition_limit": 2, "cursor": cursor}
     answer = await ask(broker, 75, 0, request)
-    assert [one["error_code"] for one in answer["topics"]] == [ErrorCode.INVALID_REQUEST]
+    (refused,) = answer["topics"]
+    assert refused["error_code"] == ErrorCode.INVALID_REQUEST
+    assert refused["topic_authorized_operations"] == -(2**31)
     everything = request | {"topics": [], "cursor": {"topic_name": "a", "partition_index": 0}}
     assert [one["name"] for one in (await ask(broker, 75, 0, everything))["topics"]] == ["t"]
 
@@ -321,3 +323,13 @@ async def test_a_name_that_no_topic_can_have_is_not_described(broker: FakeBroker
     request = {"topics": [{"name": "a/b"}], "response_partition_limit": 2, "cursor": None}
     (topic,) = (await ask(broker, 75, 0, request))["topics"]
     assert topic["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+    producers = {"topics": [{"name": "a/b", "partition_indexes": [0]}]}
+    (topic,) = (await ask(broker, 61, 0, producers))["topics"]
+    (partition,) = topic["partitions"]
+    assert partition["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_a_name_is_told_as_it_came_though_it_is_empty(broker: FakeBroker) -> None:
+    topics = [{"name": "", "topic_id": None}]
+    (told,) = (await ask(broker, 20, 6, {"topics": topics, "timeout_ms": 1000}))["responses"]
+    assert (told["name"], told["topic_id"]) == ("", None)

@@ -94,7 +94,21 @@ async def test_metadata_by_topic_id(broker: FakeBroker) -> None:
     }
     known, unknown = (await ask(broker, 3, 12, request))["topics"]
     assert known["name"] == "t"
-    assert unknown["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
+    assert (unknown["name"], unknown["error_code"]) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+    request["topics"] *= 2
+    assert len((await ask(broker, 3, 12, request))["topics"]) == 2
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_a_topic_that_is_named_twice_is_told_once(broker: FakeBroker, version: int) -> None:
+    request = metadata_request("t", "t")
+    assert [one["name"] for one in (await ask(broker, 3, version, request))["topics"]] == ["t"]
+
+
+async def test_a_topic_without_name_and_id_is_none(broker: FakeBroker) -> None:
+    request = metadata_request() | {"topics": [{"name": None, "topic_id": None}]}
+    answer = await ask(broker, 3, 13, request)
+    assert (answer["error_code"], answer["brokers"]) == (ErrorCode.INVALID_REQUEST, [])
 
 
 async def test_a_reserved_topic_is_not_created_because_a_client_names_it() -> None:

@@ -39,6 +39,15 @@ async def test_partitions_are_added(version: int) -> None:
     assert result["error_message"] == "The topic has 2 partition(s): the new count must be above 2"
 
 
+async def test_a_topic_that_is_named_twice_is_answered_once_and_stays() -> None:
+    broker = ControlledBroker()
+    broker.cluster.assign("t", (1, 2))
+    twice = request("t", 2)
+    (result,) = (await ask(broker, 37, 3, twice | {"topics": twice["topics"] * 2}))["results"]
+    assert (result["name"], result["error_code"]) == ("t", ErrorCode.INVALID_REQUEST)
+    assert len(broker.cluster.topic("t").partitions) == 1
+
+
 async def test_a_controller_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     from raftctl.errors import KafkaError
 

@@ -73,6 +73,18 @@ async def test_partitions_are_added_all_or_none(broker: FakeBroker, version: int
 
 
 @pytest.mark.req("T2")
+@pytest.mark.parametrize("version", range(4))
+async def test_a_topic_without_partitions_is_told(broker: FakeBroker, version: int) -> None:
+    who = await begin(broker)
+    body = {f"v3_and_below_{key}": value for key, value in who.items()}
+    empty = {"name": "t", "partitions": []}
+    answer = await ask(broker, 24, version, body | {"v3_and_below_topics": [empty]})
+    (told,) = answer["results_by_topic_v3_and_below"]
+    assert (told["name"], told["results_by_partition"]) == ("t", [])
+    await broker.transactions.stop()
+
+
+@pytest.mark.req("T2")
 async def test_clients_name_no_partitions_of_the_brokers_own_topics(broker: FakeBroker) -> None:
     who = await begin(broker)
     own = [{"name": "__transaction_state", "partitions": [0]}, *TOPICS]

@@ -29,7 +29,8 @@ def test_each_bad_batch_gets_kafkas_error() -> None:
     flipped = bytearray(good)
     flipped[-1] ^= 1
     assert refused(bytes(flipped)) is ErrorCode.CORRUPT_MESSAGE
-    assert refused(good[:-1]) is ErrorCode.CORRUPT_MESSAGE
+    assert refused(good[:-1]) is ErrorCode.INVALID_RECORD
+    assert refused(bytes(7) + b"\x01" + good[8:]) is ErrorCode.INVALID_RECORD
     assert refused(good[:20]) is ErrorCode.INVALID_RECORD
     assert refused(b"") is ErrorCode.INVALID_RECORD
     assert refused(good + good) is ErrorCode.INVALID_RECORD

@@ -116,9 +116,9 @@ def test_records_too_far_from_the_brokers_time_are_refused() -> None:
     assert parse_header(stored(at(5), broker_time)).max_timestamp == NOW
 
 
-def test_only_the_broker_says_that_the_time_is_its_own() -> None:
-    batch = make_batch([b"v"], attributes=LOG_APPEND_TIME)
-    assert refusal(batch, TopicConfig()) is ErrorCode.INVALID_TIMESTAMP
+def test_only_the_topic_says_whose_time_records_bear() -> None:
+    plain = stored(make_batch([b"v"]), TopicConfig())
+    assert stored(make_batch([b"v"], attributes=LOG_APPEND_TIME), TopicConfig()) == plain
 
 
 def test_only_compaction_sets_a_delete_horizon() -> None:

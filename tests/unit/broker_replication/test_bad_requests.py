@@ -53,8 +53,8 @@ BAD_BATCHES = {
     "control batch": (make_batch([b"a"], attributes=0x20), ErrorCode.INVALID_RECORD),
     "oversized": (make_batch([b"x" * 2_000]), ErrorCode.MESSAGE_TOO_LARGE),
     "length negative": (patched(GOOD, _LENGTH_AT, ">i", -1), ErrorCode.CORRUPT_MESSAGE),
-    "length too long": (patched(GOOD, _LENGTH_AT, ">i", 2**31 - 1), ErrorCode.CORRUPT_MESSAGE),
-    "cut short": (GOOD[:-3], ErrorCode.CORRUPT_MESSAGE),
+    "length too long": (patched(GOOD, _LENGTH_AT, ">i", 2**31 - 1), ErrorCode.INVALID_RECORD),
+    "cut short": (GOOD[:-3], ErrorCode.INVALID_RECORD),
     "less than a header": (GOOD[:60], ErrorCode.INVALID_RECORD),
     "empty": (b"", ErrorCode.INVALID_RECORD),
     "sequence gap": (sequenced(5), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
@@ -124,7 +124,8 @@ async def test_the_records_to_blame_are_named() -> None:
 
 def _says_little(bad: str, error: ErrorCode) -> bool:
     """What Apache Kafka refuses before it looks at the log, or for another reason than its own."""
-    is_none = bad.startswith("magic") or bad in ("several batches", "less than a header", "empty")
+    none = ("several batches", "less than a header", "empty", "length too long", "cut short")
+    is_none = bad.startswith("magic") or bad in none
     return is_none or error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
 
 
@@ -155,7 +156,9 @@ def fetch_of(offset: int, **fields: Any) -> dict[str, Any]:
         (fetch_of(0, partition=7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (fetch_of(0, partition=-7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (fetch_of(0, replica_state={"replica_id": 9, "replica_epoch": 1}), ErrorCode(6)),
-        (fetch_of(0, max_bytes=-1, partition_max_bytes=-1), ErrorCode.NONE),
+        (fetch_of(0, max_bytes=-1, partition_max_bytes=0), ErrorCode.NONE),
+        (fetch_of(0, partition_max_bytes=-1), ErrorCode.INVALID_REQUEST),
+        (fetch_of(0, replica_state={"replica_id": -2, "replica_epoch": -1}), ErrorCode.NONE),
         (fetch_of(0, max_wait_ms=-1, min_bytes=-1), ErrorCode.NONE),
     ],
 )
@@ -182,12 +185,13 @@ async def test_bad_lookups_get_their_errors() -> None:
             answer = await client.ask(LIST_OFFSETS, 7, message)
             (found,) = answer["topics"][0]["partitions"]
             assert (found["error_code"], found["offset"]) == (error, -1)
-        for epoch in (-1, 7, -(2**31)):
+        older = (-(2**31), 0)
+        for epoch, end in ((-1, (-1, -1)), (7, (-1, -1)), (-(2**31), older)):
             asked = {"partition": 0, "leader_epoch": epoch, "current_leader_epoch": -1}
             message = {"replica_id": -1, "topics": [{"topic": "t", "partitions": [asked]}]}
             answer = await client.ask(END_OFFSETS, 4, message)
             (found,) = answer["topics"][0]["partitions"]
-            assert (found["leader_epoch"], found["end_offset"]) == (-1, -1)
+            assert (found["leader_epoch"], found["end_offset"]) == end
         assert await lives(client)
         assert node.failures == []
 

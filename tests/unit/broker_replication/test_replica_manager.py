@@ -173,7 +173,7 @@ async def test_bad_batches_are_refused_and_good_ones_of_the_request_kept() -> No
         entries = [(P0, BATCH[:-1]), (TopicPartition("t", 1), BATCH)]
         done = world.nodes[1].replicas.append(1, 0, entries)
         assert isinstance(done, list)
-        assert [r.error for r in done] == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
+        assert [r.error for r in done] == [ErrorCode.INVALID_RECORD, ErrorCode.NONE]
 
 
 @pytest.mark.req("T1")

@@ -278,6 +278,22 @@ async def test_a_batch_does_not_overtake_one_that_waits() -> None:
         assert hosted.begin_check(second) is None
 
 
+async def test_a_transaction_with_its_own_epoch_begins_with_sequence_0() -> None:
+    async with World(1) as world:
+        world.create_topic()
+        hosted, later, first = world.nodes[1].hosted(), Sender(9, 0, 5), Sender(9, 0, 0)
+        guard = hosted.begin_check(later)
+        assert guard is not None
+        with pytest.raises(KafkaError) as refused:
+            hosted.end_check(later, guard, own_epoch=True)
+        assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        # Before version 2 the records that came before may have been deleted.
+        hosted.end_check(later, guard)
+        guard = hosted.begin_check(first)
+        assert guard is not None
+        hosted.end_check(first, guard, own_epoch=True)
+
+
 def test_guards_are_of_one_leader_epoch_and_bounded() -> None:
     guards, sender = TransactionGuards(), Sender(9, 0, 0)
     guard = guards.begin(sender, 4)

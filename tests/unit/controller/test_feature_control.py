@@ -79,7 +79,7 @@ def test_a_level_is_raised_and_lowered(cluster: Cluster) -> None:
             ErrorCode.INVALID_UPDATE_VERSION,
             FeatureUpdate(METADATA_VERSION_FEATURE, 0, SAFE_DOWNGRADE),
         ),
-        (ErrorCode.INVALID_REQUEST, FeatureUpdate(ELR_FEATURE, 1, 4)),
+        (ErrorCode.INVALID_UPDATE_VERSION, FeatureUpdate(ELR_FEATURE, 1, 4)),
     ],
 )
 def test_bad_updates_change_nothing_of_the_request(

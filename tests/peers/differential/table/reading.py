@@ -101,6 +101,7 @@ def _fetch() -> Script:
         "negative wait": fetched(part(offset=6), min_bytes=1, max_wait_ms=-1),
         "cluster id": fetched(cluster_id="other"),
         "debugging replica": fetched(replica_id=-2, replica_state={"replica_id": -2}),
+        "replica -3": fetched(replica_id=-3, replica_state={"replica_id": -3}),
         "unknown replica": fetched(replica_id=7, replica_state={"replica_id": 7}),
         "itself as replica": fetched(replica_id=1, replica_state={"replica_id": 1}),
     }
@@ -214,6 +215,7 @@ def _epochs() -> Script:
         "epoch ahead": asked(5),
         "epoch -1": asked(-1),
         "epoch -2": asked(-2),
+        "epoch -7": asked(-7),
         "current 0": asked(0, 0),
         "current ahead": asked(0, 3),
         "unknown partition": asked(0, partition=7),
