@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 DEFAULT_STORE = "store"
 LATEST, CURRENT = "latest", "current"
 TEST_FILE = "test.json"
+HISTORY_FILE = "history.jsonl"
 MATRICES = "test-all"
 CRASHED = "crashed"
 ENDING_FILE, WHY_FILE = "ending.json", "why.txt"
@@ -128,11 +129,11 @@ class RunFolder:
 
     def writer(self) -> HistoryWriter:
         """Of the history, which must not be there yet."""
-        return HistoryWriter(self.path / "history.jsonl")
+        return HistoryWriter(self.path / HISTORY_FILE)
 
     def history(self) -> list[Op]:
         """What was written so far."""
-        path = self.path / "history.jsonl"
+        path = self.path / HISTORY_FILE
         return list(read_history(path)) if path.exists() else []
 
     def write_parquet(self) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,26 +25,40 @@ from jepsen.cli.output import (
     say_json,
     tell,
 )
+from jepsen.core import judge
 from jepsen.errors import InputError
 from jepsen.formats import Format, detect, read_text
 from jepsen.history import HistoryError
 from jepsen.parquet import is_parquet, read_parquet
+from jepsen.store import HISTORY_FILE, TEST_FILE, RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from jepsen.checkers.verdict import Checker
     from jepsen.history import Op
 
 FAILURES = ("auto", "observe", "ignore")
 MIB = 1 << 20
+PATIENCE_S = 1.0
+"""How much longer than its time limit a check may take before it is cut short."""
+
+Histories = Annotated[
+    list[str],
+    typer.Argument(metavar="HISTORY...", help="Files with histories, or folders of runs."),
+]
+CheckerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(CHECKER_NAMES),
+        help="Checker to apply. Default: those of a run's test, for other files linearizable.",
+    ),
+]
 
 
 def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files with histories.")],
-    checker: Annotated[
-        str, typer.Option(metavar="|".join(CHECKER_NAMES), help="Checker to apply.")
-    ] = LINEARIZABLE,
+    files: Histories,
+    checker: CheckerOption = None,
     model: Annotated[
         str,
         typer.Option(
@@ -78,11 +95,12 @@ def check(
 ) -> None:
     """Judges histories: JSON lines, Parquet, EDN, Jepsen's log, told apart by what is in them.
 
-    Prints `FILE valid`, `FILE invalid` or `FILE unknown` for each; what was found goes to stderr,
-    or with `--output json` all into one document. Exit status 0 all valid, 1 some invalid, else 2
-    some unknown, 254 bad arguments.
+    Prints `HISTORY valid`, `HISTORY invalid` or `HISTORY unknown` for each; what was found goes to
+    stderr, or with `--output json` all into one document. Exit status 0 all valid, 1 some invalid,
+    else 2 some unknown, 254 bad arguments.
     """
-    one_of("--checker", checker, CHECKER_NAMES)
+    named = checker or LINEARIZABLE
+    one_of("--checker", named, CHECKER_NAMES)
     one_of("--failures", failures, FAILURES)
     one_of("--consistency", consistency, CONSISTENCY)
     name, initial = model_option(model)
@@ -90,22 +108,34 @@ def check(
     def budget() -> Budget:
         return Budget(memory * MIB, time.monotonic() + time_limit, time.monotonic)
 
-    options = _options(checker, consistency, ww_deps=ww_deps)
+    options = _options(named, consistency, ww_deps=ww_deps)
 
     def checker_of(lenient: bool) -> Checker:
         lenient = failures == "ignore" or (failures == "auto" and lenient)
         held_against = model_named(name, lenient=lenient, initial=initial)
-        return checker_named(checker, held_against, budget, **options)
+        return checker_named(named, held_against, budget, **options)
 
-    sources = {file: source_of(file) for file in files}
+    choose = _chosen(checker_of, own=checker is None)
     verdicts = {}
-    for file, source in sources.items():
-        verdicts[file] = _judge(file, source, form, checker_of)
+    for file, source in {file: source_of(file) for file in files}.items():
+        verdicts[file] = _judge(file, source, form, choose(Path(file)), time_limit)
         if output is Output.TABLE:
             show(file, verdicts[file])
     if output is Output.JSON:
         say_json([{"file": file, **verdict_document(one)} for file, one in verdicts.items()])
     raise typer.Exit(exit_status(merge_valid(one.valid for one in verdicts.values())))
+
+
+def _chosen(
+    checker_of: Callable[[bool], Checker], *, own: bool
+) -> Callable[[Path], Callable[[bool], Checker]]:
+    """By path: with `own`, all that the test of a run looks for; else what was asked for."""
+
+    def choose(path: Path) -> Callable[[bool], Checker]:
+        run = run_of(path) if own else None
+        return run_checker(run) if run else checker_of
+
+    return choose
 
 
 def _options(checker: str, consistency: str, *, ww_deps: bool) -> dict[str, Any]:
@@ -118,11 +148,15 @@ def _options(checker: str, consistency: str, *, ww_deps: bool) -> dict[str, Any]
 
 
 def _judge(
-    file: str, source: str | Path, form: Format, checker_of: Callable[[bool], Checker]
+    file: str,
+    source: str | Path,
+    form: Format,
+    checker_of: Callable[[bool], Checker],
+    time_limit: float,
 ) -> Verdict:
     try:
         history, lenient = history_of(source, form)
-        verdict: Verdict = checker_of(lenient)(history)
+        return within(time_limit, partial(checker_of(lenient), history))
     except HistoryError as error:
         raise InputError(f"{file}: {error}") from None
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
@@ -130,7 +164,62 @@ def _judge(
         raise InputError(
             f"{file}: no history for this checker ({error}): choose another --checker or --model"
         ) from None
-    return verdict
+
+
+class _TimeIsUp(BaseException):
+    """Not an Exception, so that nobody takes it for a fault of the history."""
+
+
+def within(seconds: float, check: Callable[[], Verdict]) -> Verdict:
+    """What the check says; unknown if it takes longer, unless it has found something.
+
+    In the main thread it is cut short. Elsewhere, and between two looks at the clock, it goes on.
+    """
+    begun = time.monotonic()
+    late = Verdict("unknown", why_unknown=f"it took longer than --time-limit {seconds:g}")
+
+    def ring(*_: object) -> None:
+        raise _TimeIsUp
+
+    may_ring = threading.current_thread() is threading.main_thread() and seconds > 0
+    before = signal.signal(signal.SIGALRM, ring) if may_ring else None
+    try:
+        if may_ring:
+            # What looks at the clock itself says more of why it does not know.
+            signal.setitimer(signal.ITIMER_REAL, seconds + PATIENCE_S)
+        verdict = check()
+    except _TimeIsUp:
+        return late
+    finally:
+        if may_ring:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+    return late if verdict.valid is True and time.monotonic() - begun > seconds else verdict
+
+
+def run_of(path: Path) -> RunFolder | None:
+    """The run whose folder, or whose history, the path is."""
+    folder = path if path.is_dir() else path.parent
+    is_run = path.is_dir() or path.name == HISTORY_FILE
+    return RunFolder.open(folder) if is_run and (folder / TEST_FILE).is_file() else None
+
+
+def run_checker(run: RunFolder) -> Callable[[bool], Checker]:
+    """All that the run's test looks for, as one checker."""
+
+    def check(history: Sequence[Op]) -> Verdict:
+        found = judge(run.spec, history)
+        unknown = [f"{name}: {one.why_unknown}" for name, one in found.items() if one.why_unknown]
+        valid = merge_valid(one.valid for one in found.values())
+        return Verdict(
+            valid,
+            tuple(anomaly for one in found.values() for anomaly in one.anomalies),
+            tuple(note for one in found.values() for note in one.notes),
+            {name: dict(one.statistics) for name, one in found.items()},
+            "; ".join(unknown) if valid == "unknown" else "",
+        )
+
+    return lambda lenient: check
 
 
 def show(file: str, verdict: Verdict) -> None:
@@ -150,11 +239,16 @@ def history_of(source: str | Path, form: Format) -> tuple[list[Op], bool]:
 
 
 def source_of(file: str) -> str | Path:
-    """The text of a file; of Parquet the path. InputError."""
+    """The text of a file, or of the history in a run's folder; of Parquet the path. InputError."""
+    path = Path(file)
+    if path.is_dir():
+        if not (path / HISTORY_FILE).is_file():
+            raise InputError(f"{file}: no run: name a folder with {HISTORY_FILE}, or a file")
+        path = path / HISTORY_FILE
     try:
-        if is_parquet(Path(file)):
-            return Path(file)
-        return Path(file).read_text(encoding="utf-8")
+        if is_parquet(path):
+            return path
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.checkers.verdict import Anomaly, judge
+from jepsen.cli.check import within
 from jepsen.cli.main import run
+from jepsen.core import RunSpec
 from jepsen.history import to_json, write_edn
+from jepsen.store import RunFolder
 from tests.unit.jepsen.histories import KNOWN, history, known
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from jepsen.checkers.verdict import Verdict
 
 STALE = history(
     (0, "invoke", "write", 1),
@@ -103,3 +110,76 @@ def test_known_histories_get_their_verdicts(
         run(["check", *files, "--model", model, "--output", "json"])
         found |= {one["file"]: one["valid"] for one in json.loads(capsys.readouterr().out)}
     assert found == wanted
+
+
+def lost_run(tmp_path: Path) -> Path:
+    """A run of a queue in which a value is polled that nobody sent, as `jepsen test` keeps it."""
+    folder = RunFolder.create(tmp_path / "store", RunSpec("queue", rate_min=0.0), "jepsen test")
+    lines = history(
+        (0, "invoke", "send", [["send", "0", 1]]),
+        (0, "ok", "send", [["send", "0", [0, 1]]]),
+        (1, "invoke", "poll", [["poll"]]),
+        (1, "ok", "poll", [["poll", {"0": [[0, 1], [1, 2]]}]]),
+    )
+    with folder.writer() as writer:
+        for op in lines:
+            writer.append(op)
+    return folder.path
+
+
+def test_a_run_is_judged_by_what_its_test_looks_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = lost_run(tmp_path)
+    for path in (folder, folder / "history.jsonl"):
+        assert run(["check", str(path)]) == 1
+        said = capsys.readouterr()
+        assert f"{path} invalid" in said.out
+        assert "unexpected" in said.err
+    assert run(["check", str(folder), "--checker", "availability"]) == 0
+    assert run(["check", str(tmp_path)]) == 254
+    assert "no run: name a folder with history.jsonl" in capsys.readouterr().err
+
+
+def test_a_damaged_line_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "damaged.jsonl"
+    for damaged, why in (("garbage", "Expecting value at column 1"), ('{"index":1}', "has no")):
+        path.write_text(f"{to_json(STALE[0])}\n{damaged}\n{to_json(STALE[1])}\n")
+        assert run(["check", str(path)]) == 254
+        said = capsys.readouterr().err
+        assert f"{path}: line 2: no operation: {damaged!r}" in said
+        assert why in said
+
+
+@pytest.mark.parametrize("checker", ["linearizable", "set", "counter"])
+def test_a_check_that_takes_too_long_is_unknown(
+    tmp_path: Path, checker: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read: list[int] | int = [1] if checker == "set" else 1
+    f = "write" if checker == "linearizable" else "add"
+    path = tmp_path / "history.jsonl"
+    lines = history(
+        (0, "invoke", f, 1), (0, "ok", f, 1), (1, "invoke", "read", None), (1, "ok", "read", read)
+    )
+    path.write_text("".join(f"{to_json(op)}\n" for op in lines))
+    assert run(["check", str(path), "--checker", checker, "--time-limit", "0"]) == 2
+    assert "longer than --time-limit 0" in capsys.readouterr().err
+
+
+def test_a_check_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jepsen.cli.check.PATIENCE_S", 0.0)
+    ended = []
+
+    def endless() -> Verdict:
+        while True:
+            ended.append(time.monotonic())
+
+    verdict = within(0.01, endless)
+    assert verdict.valid == "unknown"
+    assert ended
+
+
+def test_what_was_found_in_time_or_not_stands() -> None:
+    found = judge([Anomaly("lost")])
+    assert within(0.0, lambda: found) is found
+    assert within(60.0, lambda: judge(())).valid is True
