@@ -15,6 +15,7 @@ from tests.simulation.admin_chaos import AdminChaos
 from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import (
     chaos,
+    controllers_are_cut_off_for_long,
     controllers_disks_fail,
     controllers_restart_amid_elections,
 )
@@ -43,7 +44,11 @@ from tests.simulation.rig import TIMEOUT_S, Rig
 from tests.simulation.static_to_dynamic import changes
 from tests.simulation.transaction_scenarios import transactions_survive_faults
 from tests.simulation.voter_chaos import VoterChaos
-from tests.simulation.voter_scenarios import changes_compete, removed_voter_is_the_fastest
+from tests.simulation.voter_scenarios import (
+    changes_compete,
+    removed_voter_is_the_fastest,
+    wiped_voter_counts_for_nothing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -210,6 +215,7 @@ SCENARIOS: dict[str, Scenario] = {
     one.__name__: one
     for one in (
         chaos,
+        controllers_are_cut_off_for_long,
         controllers_disks_fail,
         controllers_restart_amid_elections,
         consumers_go_on,
@@ -230,6 +236,7 @@ SCENARIOS: dict[str, Scenario] = {
         syncs_fail_before_the_power,
         syncs_fail_before_a_restart_and_the_power,
         removed_voter_is_the_fastest,
+        wiped_voter_counts_for_nothing,
         voters_change_in_chaos,
         configured_voters_become_dynamic,
         administrators_change_everything,

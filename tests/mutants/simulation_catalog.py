@@ -147,4 +147,27 @@ SIMULATION_MUTANTS = (
         ),
         scenario="locks_stay_safe",
     ),
+    node_mutant(
+        "one_follower_keeps_a_leader",
+        "a leader of five stays while any one follower fetches from it",
+        ("nobody_leads_without_a_majority",),
+        edited("raft.leader:Leader.check_quorum_deadline_ms", "[needed - 1]", "[0]"),
+        scenario="controllers_are_cut_off_for_long",
+    ),
+    node_mutant(
+        "voter_without_its_disk_votes",
+        "a vote counts for a voter's node id, whatever disk the voter has now",
+        ("vote_is_durable_before_it_counts",),
+        edited(
+            "raft.core:RaftCore._vote_response", "response.voter in self._replica.voters and ", ""
+        ),
+        scenario="changes_compete",
+    ),
+    node_mutant(
+        "voter_without_its_disk_has_what_it_had",
+        "what another disk has counts as if the voter of this node id had it",
+        ("committed_is_durable_on_a_majority", "new_leader_has_all_committed"),
+        edited("raft.leader:Leader._progress", " and key in self._replica.voters", ""),
+        scenario="wiped_voter_counts_for_nothing",
+    ),
 )

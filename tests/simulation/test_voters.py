@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 MODULE = "tests.simulation.voter_scenarios"
 STORIES = (
     "three_become_five_and_the_first_leave",
+    "wiped_voter_counts_for_nothing",
     "changes_compete",
     "removed_voter_is_the_fastest",
     "static_voters_become_dynamic",

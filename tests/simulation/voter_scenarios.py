@@ -165,6 +165,29 @@ async def _restart(story: _Story, names: Sequence[str]) -> None:
     await until(lambda: story.leader() is not None)
 
 
+async def wiped_voter_counts_for_nothing(world: World) -> None:
+    """A follower is away and the other has lost its disk: whatever that fetches, it is no voter.
+
+    Later it leaves as the voter that it was, and joins as the one that it is.
+    """
+    story = _Story(world)
+    await story.begin()
+    leader = story.leader()
+    assert leader is not None, "the broker was active just now"
+    leading = f"controller-{leader.leader_id}"
+    wiped, away = world.random.sample([name for name in FIRST if name != leading], 2)
+    for name in (leading, wiped):
+        world.partition(away, name)
+    world.kill(wiped)
+    story.cluster.wipe(wiped)
+    story.cluster.start(wiped)
+    await asyncio.sleep(world.random.uniform(0.5, 4))
+    world.heal()
+    await story.goes_on()
+    await story.change(("remove", wiped), ("add", wiped))
+    await story.end()
+
+
 async def changes_compete(world: World) -> None:
     """Operators who do not know of each other; leaders die, and everything restarts."""
     story = _Story(world)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import aiohttp
 
 from jepsen.env.sim.disk_faults import DiskFaults
-from jepsen.env.sim.properties import Properties
+from jepsen.env.sim.leaks import check_left_behind
+from jepsen.env.sim.properties import Properties, Violation
 from jepsen.env.sim.watch import Watcher, quorum_history
 from jepsen.env.sim.world import World
 from raftctl.config import make_config
@@ -31,6 +33,7 @@ from raftctl.storage.meta_properties import MetaProperties
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jepsen.env.sim.process import Process
     from jepsen.env.sim.runtime import SimRuntime
 
 CONTROLLER_PORT = 9093
@@ -131,6 +134,13 @@ class SimCluster:
             await node.run()
 
         process = self.world.start(name, main)
+        process.on_exit = partial(self._look_after_exit, process)
+
+    def _look_after_exit(self, process: Process) -> None:
+        try:
+            check_left_behind(process)
+        except Violation as violation:
+            self.world.accuse(process.node.name, violation)
 
     def power_off(self, name: str) -> None:
         """The machine of a node loses power."""

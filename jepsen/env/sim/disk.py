@@ -98,6 +98,7 @@ class SimFile:
         self.path = path
         self._content = content
         self._closed = False
+        disk.open_files[self] = None
         self.cuts = 0
         """How often the file was made shorter."""
 
@@ -157,6 +158,7 @@ class SimFile:
     def close(self) -> None:
         """Releases the file."""
         self._closed = True
+        self._disk.open_files.pop(self, None)
 
     def _use(self, operation: str) -> None:
         if self._closed:
@@ -205,6 +207,8 @@ class SimDisk:
         self._root = _Directory()
         self._unsynced: list[_Naming] = []
         self._locks: dict[str, SimLock] = {}
+        self.open_files: dict[SimFile, None] = {}
+        """Of the process that runs."""
         self._cost_s = 0.0
         self.slowness = 1.0
         """How many times longer a sync takes than usual."""
@@ -369,9 +373,15 @@ class SimDisk:
             self.off = True
             raise PowerCut(path)
 
+    @property
+    def locked(self) -> list[str]:
+        """The directories whose locks are held."""
+        return list(self._locks)
+
     def release_locks(self) -> None:
-        """The process that held them is dead."""
+        """The process that held them is dead; nor has it any file open."""
         self._locks.clear()
+        self.open_files.clear()
 
     def crash(self) -> None:
         """The power fails: programs now see what is durable, and some of what was not."""

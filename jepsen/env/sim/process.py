@@ -68,6 +68,8 @@ class Process:
         """Whether it was asked to end; that it does is then no failure."""
         self.watch: Callable[[], None] | None = None
         """Called by the loop after each handle of this process; it may look, and raise."""
+        self.on_exit: Callable[[], None] | None = None
+        """Called when its main coroutine has ended well, or as it was asked to; it may look."""
         self._held: list[asyncio.Handle] = []
         self._buried: list[object] = []
 

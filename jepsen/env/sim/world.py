@@ -246,6 +246,8 @@ class World:
             process.done.set_exception(error)
         else:
             process.done.set_result(task.result())
+        if process.on_exit is not None and (error is None or process.terminating):
+            process.on_exit()
         self._end(process, "exit", silent=False)
 
     def _end(self, process: Process, kind: str, *, silent: bool) -> None:
