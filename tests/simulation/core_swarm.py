@@ -53,6 +53,8 @@ KINDS = (
     "hang",
     "cut",
     "split",
+    "lag",
+    "behead",
     "resign",
     "transfer",
     "snapshot",
@@ -69,6 +71,7 @@ ELECTION_TIMEOUTS_MS = (100, 200, 200, 400)
 CHAOS_MS = 12_000
 STRAGGLING_MS_MAX = 2_500
 PAUSE_MS_MAX = 1_000
+DOWN_MS_MAX = 1_500
 HANG_MS_MAX = 3_000
 BUSY_LEAST = 8
 """Of `Swarm.busy`, the least load."""
@@ -92,6 +95,8 @@ class Swarm:
     fault_rate: float
     busy: int
     """How many times longer the pauses between proposals are."""
+    burst: int
+    """How many proposals or reads come at once at times."""
     changed_ms: int = -FORGET_MS
     wiped_ms: int = -FORGET_MS
     eager: bool = False
@@ -130,7 +135,9 @@ def draw(seed: int) -> Swarm:
         seed, voters, observers, dynamic=dynamic, rates=rates, config=draw_config(chance)
     )
     # The configuration of a static voter names no directory: with a new disk it votes again.
-    kinds = [k for k in KINDS if chance.random() < 0.5 and (dynamic or k != "wipe")]
+    # Half of the kinds, or few: what one needs again and again is seldom where there are many.
+    share = chance.choice((0.5, 0.5, 0.12))
+    kinds = [k for k in KINDS if chance.random() < share and (dynamic or k != "wipe")]
     world.faults = Faults(
         loss=chance.choice((0.0, 0.0, 0.02, 0.15)),
         repetition=chance.choice((0.0, 0.0, 0.05, 0.3)),
@@ -144,9 +151,10 @@ def draw(seed: int) -> Swarm:
     )
     return Swarm(
         world,
-        tuple(kinds) or ("crash",),
+        tuple(kinds) or (chance.choice(("crash", "lag", "behead")),),
         chance.choice((0.05, 0.15, 0.4)),
         chance.choice((2, 4, BUSY_LEAST)),
+        chance.choice((1, 1, 5, 20)),
     )
 
 
@@ -173,10 +181,18 @@ def step(swarm: Swarm) -> None:
     judge(world)
     if swarm.eager:
         change_voters(swarm, chance.choice(("add", "remove")))
-    world.propose()
-    for machine in world.leaders():
-        world.read(machine.node_id)
+    load(swarm)
     world.read(chance.choice(list(world.machines)))
+
+
+def load(swarm: Swarm) -> None:
+    """Proposals, of which many are more than one answer to a Fetch holds, and reads."""
+    world, chance = swarm.world, swarm.chance
+    for _ in range(chance.choice((1, swarm.burst))):
+        world.propose()
+    for machine in world.leaders():
+        for _ in range(chance.choice((0, 0, 1, swarm.burst))):
+            world.read(machine.node_id)
 
 
 def judge(world: QuorumWorld) -> None:
@@ -202,7 +218,7 @@ def inject(swarm: Swarm, kind: str) -> None:
     match kind:
         case "crash":
             world.crash(node_id)
-            world.after(chance.randint(1, 1_500), partial(world.start, node_id))
+            world.after(chance.randint(1, DOWN_MS_MAX), partial(world.start, node_id))
         case "blackout":
             for one in world.machines:
                 world.crash(one)
@@ -217,13 +233,15 @@ def inject(swarm: Swarm, kind: str) -> None:
         case "transfer":
             world.transfer(node_id, chance.choice(list(world.machines)))
         case "snapshot" | "expire":
-            world.take_snapshot(node_id, expire=kind == "expire")
-        case "cut" | "split" | "wipe":
-            {"cut": cut, "split": split, "wipe": wipe}[kind](swarm, node_id)
+            behind = chance.choice((0, 0, 1, 2, 5))
+            for one in {node_id, *(m.node_id for m in world.leaders())}:
+                world.take_snapshot(one, expire=kind == "expire", without=behind)
         case "eager":
             swarm.eager = not swarm.eager
-        case _:
+        case "add" | "remove" | "update":
             change_voters(swarm, kind)
+        case _:
+            LONGER[kind](swarm, node_id)
 
 
 def cut(swarm: Swarm, node_id: NodeId) -> None:
@@ -249,6 +267,65 @@ def split(swarm: Swarm, node_id: NodeId) -> None:
         links |= {(b, a) for a, b in links}
     world.cut |= links
     world.after(chance.randint(200, 4_000), partial(world.cut.difference_update, links))
+
+
+def lag(swarm: Swarm, node_id: NodeId) -> None:
+    """What others send to a node comes late for a while, and perhaps nothing of it to them.
+
+    Often to one that has just been elected, and by about as much as it takes to elect another.
+    """
+    world, chance = swarm.world, swarm.chance
+    late_ms = chance.randint(100, STRAGGLING_MS_MAX)
+    if chance.random() < 0.7:
+        for machine in world.leaders():
+            world.resign(machine.node_id)
+        await_leader(swarm)
+        node_id = next((machine.node_id for machine in world.leaders()), node_id)
+        late_ms = world.config.fetch_timeout_ms * chance.randint(80, 160) // 100
+    for _ in range(chance.randint(0, 3)):
+        # What is under way at the cut lets the others send one more Fetch, which is late.
+        load(swarm)
+        world.run_until(world.now_ms + chance.randint(0, 3 * min(world.faults.delay_ms, 60)))
+    others = [other for other in world.machines if other != node_id]
+    slow = {(other, node_id): late_ms for other in others}
+    world.late_ms = {**world.late_ms, **slow}
+    mute = {(node_id, other) for other in others} if chance.random() < 0.7 else set()
+    world.cut |= mute
+
+    def end() -> None:
+        world.late_ms = {link: ms for link, ms in world.late_ms.items() if link not in slow}
+        world.cut -= mute
+
+    world.after(chance.randint(200, 4_000), end)
+    # Whether it answers questions after another has committed shows only if it is asked just then.
+    rate, end_ms = chance.choice((0.05, 0.2, 1.0)), world.now_ms + 2 * late_ms
+    while world.now_ms < end_ms:
+        world.run_until(world.now_ms + chance.randint(5, 30))
+        world.propose()
+        for _ in range(chance.choice((1, swarm.burst)) if chance.random() < rate else 0):
+            world.read(node_id)
+
+
+def behead(swarm: Swarm, node_id: NodeId) -> None:
+    """Whoever leads gets proposals and crashes when some have them: logs part ways (figure 8)."""
+    world, chance = swarm.world, swarm.chance
+    for _ in range(chance.choice((1, 3, 8))):
+        await_leader(swarm)
+        world.run_until(world.now_ms + chance.choice((0, 0, 50, 200)))
+        for _ in range(chance.choice((1, 20, 40))):
+            # More than an answer to a Fetch holds: a follower gets older epochs first.
+            world.propose()
+        world.run_until(world.now_ms + chance.randint(0, 60))
+        for machine in world.leaders():
+            world.crash(machine.node_id)
+            world.after(chance.randint(1, DOWN_MS_MAX), partial(world.start, machine.node_id))
+    world.read(node_id)
+
+
+def await_leader(swarm: Swarm) -> None:
+    """Until somebody leads, if it is not too long."""
+    world = swarm.world
+    world.run_until(world.now_ms + 2 * world.config.fetch_timeout_ms, lambda: bool(world.leaders()))
 
 
 # --- disks and voters -----------------------------------------------------------------------------
@@ -282,6 +359,9 @@ def wipe(swarm: Swarm, node_id: NodeId) -> None:
     swarm.wiped_ms = world.now_ms
     world.wipe(node_id)
     world.after(swarm.chance.randint(1, 500), partial(world.start, node_id))
+
+
+LONGER = {"cut": cut, "split": split, "lag": lag, "behead": behead, "wipe": wipe}
 
 
 def change_voters(swarm: Swarm, kind: str) -> None:
@@ -319,23 +399,31 @@ def a_majority_gets_on(swarm: Swarm) -> None:
     The others are as useless as can be, yet none of them can make the majority elect once more.
     """
     world, chance = swarm.world, swarm.chance
+    for machine in world.machines.values():
+        if machine.core is not None and machine.core.is_changing_voters:
+            # Else the record could follow later, and make another majority necessary.
+            world.crash(machine.node_id)
+            world.after(chance.randint(1, DOWN_MS_MAX), partial(world.start, machine.node_id))
     members = set(world.machines)
     for node_id in chance.sample(sorted(members), len(members)):
         if decide(world, members - {node_id}) and chance.random() < 0.8:
             members.remove(node_id)
-    swarm.eager, swarm.busy = False, BUSY_LEAST
+    swarm.eager, swarm.busy, swarm.burst = False, BUSY_LEAST, 1
     world.cut.clear()
+    world.late_ms = {}
     world.calm = frozenset(members)
     for node_id in members:
         world.resume(node_id)
         world.start(node_id)
     away = {n: chance.choice(AWAY) for n in world.machines if n not in members}
-    for node_id, what in away.items():
-        send_away(world, node_id, what)
-    # What is under way from before may still come; and whoever restarts or resumes has its time.
-    quiet_ms = world.now_ms + STRAGGLING_MS_MAX + PAUSE_MS_MAX
-    while world.now_ms < quiet_ms:
-        step(swarm)
+    # Some of them are yet to restart or resume. What is under way from before comes after that,
+    # and those that stay have their time.
+    for quiet_ms in (DOWN_MS_MAX, STRAGGLING_MS_MAX + PAUSE_MS_MAX):
+        for node_id, what in away.items():
+            send_away(world, node_id, what)
+        until_ms = world.now_ms + quiet_ms
+        while world.now_ms < until_ms:
+            step(swarm)
     committed, deadline_ms = len(world.checker.committed), world.now_ms + patience_ms(world)
     while len(world.checker.committed) == committed:
         complaint = f"{sorted(members)} are a majority, connected, and commit nothing; {away}"

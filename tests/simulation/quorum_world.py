@@ -353,18 +353,22 @@ class QuorumWorld:
         machine.snapshots[chunk.snapshot_id] = batches
         self.handle(machine, SnapshotSaved(voters if voters.dynamic else None))
 
-    def take_snapshot(self, node_id: NodeId, *, expire: bool) -> None:
-        """The node writes what is committed as a snapshot, and perhaps forgets what is before."""
+    def take_snapshot(self, node_id: NodeId, *, expire: bool, without: int = 0) -> None:
+        """The node writes what is committed as a snapshot, and perhaps forgets what is before.
+
+        `without` so many of the last batches: a snapshot may be behind what is committed.
+        """
         machine = self.machines[node_id]
         core = machine.core
         if core is None or machine.paused:
             return
-        if machine.snapshot_id and core.high_watermark <= machine.snapshot_id.offset:
-            return
         batches = [b for b in machine.history if b.end_offset <= core.high_watermark]
+        batches = batches[: len(batches) - without]
         if not batches:
             return
         snapshot_id = end_of(batches)
+        if machine.snapshot_id and snapshot_id.offset <= machine.snapshot_id.offset:
+            return
         self.checker.snapshot(snapshot_id, batches)
         machine.snapshots[snapshot_id] = batches
         self.handle(machine, SnapshotTaken(snapshot_id))
@@ -483,7 +487,7 @@ class QuorumWorld:
             if not lost and (source, destination) not in self.cut:
                 late_ms = self.late_ms.get((source, destination), 0)
                 if faults.straggling and self.random.random() < faults.straggling:
-                    late_ms += self.random.randint(0, faults.straggling_ms)
+                    late_ms = max(late_ms, self.random.randint(0, faults.straggling_ms))
                 self.after(late_ms + self.random.randint(1, faults.delay_ms), deliver)
 
     # --- for scenarios --------------------------------------------------------------------------
