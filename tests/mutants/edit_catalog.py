@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants import (
     controller_edits,
+    core_swarm_edits,
     lease_edits,
     node_edits,
     quorum_edits,
@@ -12,6 +13,7 @@ from tests.mutants import (
 
 EDITS = (
     *quorum_edits.EDITS,
+    *core_swarm_edits.EDITS,
     *storage_edits.EDITS,
     *node_edits.EDITS,
     *controller_edits.EDITS,
