@@ -194,13 +194,85 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
+class UnorderedQueue:
+    """A bag: `enqueue`, `dequeue` (result: any value that is inside; nil if none is).
+
+    Nobody knows what a `dequeue` of unknown outcome took, so a set of bags is one state here.
+    """
+
+    initial: frozenset[frozenset[tuple[Any, int]]] = frozenset({frozenset()})
+    """A bag is (value, how often) pairs."""
+    observed_failures: tuple[str, ...] = ()
+
+    def only_reads(self, call: Call) -> bool:
+        """See `Model`."""
+        return False  # that it is empty tells which of several states it is
+
+    def overwrites(self, call: Call) -> bool:
+        """See `Model`."""
+        return False
+
+    def step(self, state: Any, call: Call) -> Any:
+        """See `Model`."""
+        match call.f:
+            case "enqueue":
+                return frozenset(_put(bag, call.argument, 1) for bag in state)
+            case "dequeue" if call.type is OpType.INFO:
+                # In an empty one it has no effect.
+                return frozenset(_put(bag, value, -1) for bag in state for value, _ in bag) or state
+            case "dequeue" if call.result is None:
+                return frozenset(bag for bag in state if not bag) or ILLEGAL
+            case "dequeue":
+                held = (bag for bag in state if call.result in dict(bag))
+                return frozenset(_put(bag, call.result, -1) for bag in held) or ILLEGAL
+        raise ValueError(f"a queue has no {call.f}")
+
+
+def _put(bag: frozenset[tuple[Any, int]], value: Any, count: int) -> frozenset[tuple[Any, int]]:
+    counts = dict(bag)
+    counts[value] = counts.get(value, 0) + count
+    return frozenset((one, many) for one, many in counts.items() if many)
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingSet:
+    """A set: `add` of an element, `read` (result: all elements, each once)."""
+
+    initial: frozenset[Any] = frozenset()
+    observed_failures: tuple[str, ...] = ()
+
+    def only_reads(self, call: Call) -> bool:
+        """See `Model`."""
+        return call.f == "read"
+
+    def overwrites(self, call: Call) -> bool:
+        """See `Model`."""
+        return False
+
+    def step(self, state: Any, call: Call) -> Any:
+        """See `Model`."""
+        match call.f:
+            case "add":
+                return state | {call.argument}
+            case "read" if call.type is OpType.INFO:
+                return state
+            case "read":
+                seen = call.result
+                is_all = seen is not None and len(seen) == len(state) and frozenset(seen) == state
+                return state if is_all else ILLEGAL
+        raise ValueError(f"a set has no {call.f}")
+
+
+@dataclass(frozen=True, slots=True)
 class MultiRegister:
     """Several registers, read and written together: `txn` of (read | write, register, value).
 
-    A read of nil means that the value is not known. `initial` is (register, value) pairs, sorted.
+    `nil_read_matches`: a read of nil means that the value is not known, not that it is nil.
+    `initial` is (register, value) pairs, sorted.
     """
 
     initial: tuple[tuple[Any, Any], ...] = ()
+    nil_read_matches: bool = False
     observed_failures: tuple[str, ...] = ()
 
     def only_reads(self, call: Call) -> bool:
@@ -219,6 +291,9 @@ class MultiRegister:
         for what, register, value in call.argument if call.result is None else call.result:
             if what == "write":
                 values[register] = value
-            elif call.type is not OpType.INFO and value not in (None, values.get(register)):
+            elif not (call.type is OpType.INFO or self._matches(value, values.get(register))):
                 return ILLEGAL
         return hashable(values)
+
+    def _matches(self, read: Any, value: Any) -> bool:
+        return read == value or (read is None and self.nil_read_matches)

@@ -11,7 +11,16 @@ from jepsen.checkers.group import check_group
 from jepsen.checkers.kafka.check import check_kafka
 from jepsen.checkers.linearizable import Budget, check_linearizable, nonlinearizable
 from jepsen.checkers.list_append import check_list_append
-from jepsen.checkers.models import Model, MultiRegister, Mutex, Queue, Register, StringValue
+from jepsen.checkers.models import (
+    GrowingSet,
+    Model,
+    MultiRegister,
+    Mutex,
+    Queue,
+    Register,
+    StringValue,
+    UnorderedQueue,
+)
 from jepsen.checkers.set_full import check_set_full
 from jepsen.checkers.simple import (
     check_availability,
@@ -36,6 +45,8 @@ MODELS: Mapping[str, Model] = {
     "multi-register": MultiRegister(),
     "mutex": Mutex(),
     "fifo-queue": Queue(),
+    "unordered-queue": UnorderedQueue(),
+    "set": GrowingSet(),
     "kv": StringValue(),
 }
 """A failed `cas` without an error was compared and found another value."""
@@ -73,8 +84,9 @@ def model_named(name: str, *, lenient: bool = False, initial: Any = None) -> Mod
             failed_cas_observes=not lenient,
             nil_read_matches=lenient,
         )
-    if isinstance(model, MultiRegister) and isinstance(initial, dict):
-        return MultiRegister(tuple(sorted(initial.items())))
+    if isinstance(model, MultiRegister):
+        first = tuple(sorted(initial.items())) if isinstance(initial, dict) else ()
+        return MultiRegister(first, nil_read_matches=lenient)
     return model
 
 

@@ -54,7 +54,7 @@ def check_queue(history: Sequence[Op]) -> Verdict:
 
     Of each value no more is dequeued than was enqueued, and none before that began; after the last
     drain no less than was acknowledged before it. Order is not judged. Without a drain that
-    succeeded nothing can be called lost.
+    succeeded nothing can be called lost; nor can what came after the last one and is still inside.
     Source: Jepsen's `total-queue`; a refused enqueue is none here.
     """
     mine = operations(history)
@@ -71,7 +71,7 @@ def check_queue(history: Sequence[Op]) -> Verdict:
     drains = [one for one in mine if one.invoke.f == "drain" and one.type is OpType.OK]
     drained = max((one.invoke.index for one in drains), default=-1)
     found: list[Anomaly] = []
-    recovered = 0
+    recovered = left = 0
     for value, lines in shown.items():
         found += _impossible(value, lines, enqueues.get(value, []))
     for value, tries in enqueues.items():
@@ -80,11 +80,15 @@ def check_queue(history: Sequence[Op]) -> Verdict:
         for line in acknowledged[taken:]:
             found.append(Anomaly("lost", {"value": value}, (line,)))
         certain = sum(one.type is OpType.OK for one in tries)
-        unknown = sum(one.type is OpType.INFO for one in tries)
-        recovered += min(max(taken - certain, 0), unknown)
+        left += max(certain - max(taken, len(acknowledged)), 0)
+        loose = sum(one.type is OpType.INFO for one in tries)
+        recovered += min(max(taken - certain, 0), loose)
+    unknown = "" if drains else "no drain has succeeded"
+    if drains and left:
+        unknown = f"{left} came in after the last drain had begun and never out"
     return judge(
         found,
-        why_unknown="" if drains else "no drain has succeeded",
+        why_unknown=unknown,
         enqueued=sum(map(len, enqueues.values())),
         recovered=recovered,
     )

@@ -21,7 +21,7 @@ MODELS: dict[str, Model] = {
     "kv_string_append_per_key": StringValue(),
     "cas-register(0)": Register(0, nil_read_matches=True),
     "mutex(false)": Mutex(),
-    "multi-register({x 0,y 0})": MultiRegister((("x", 0), ("y", 0))),
+    "multi-register({x 0,y 0})": MultiRegister((("x", 0), ("y", 0)), nil_read_matches=True),
 }
 
 
