@@ -115,6 +115,7 @@ bench-check: setup
 docs: setup
 	$(BIN)/python -m raftctl.cli.reference
 	$(BIN)/python -m tests.jepsen_reference
+	$(BIN)/python -m tests.checkers_reference
 	$(BIN)/python -m tests.requirements
 	$(BIN)/python -m tests.peers.differential.page
 

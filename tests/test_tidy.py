@@ -199,6 +199,7 @@ def test_one_title_a_page(page: str) -> None:
     [
         "raftctl.cli.reference",
         "tests.jepsen_reference",
+        "tests.checkers_reference",
         "tests.requirements",
         "tests.peers.differential.page",
     ],

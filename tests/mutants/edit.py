@@ -30,7 +30,7 @@ class Edit:
 
     name: str
     function: str
-    """`module:Class.method` or `module:function`, below `raftctl`."""
+    """`module:Class.method` or `module:function`, below `raftctl` unless it is of `jepsen.`"""
     old: str
     new: str
     test: str
@@ -40,7 +40,8 @@ class Edit:
     def target(self) -> FunctionType:
         """The function of the product."""
         module, path = self.function.split(":")
-        found: object = importlib.import_module(f"raftctl.{module}")
+        within = "" if module.startswith("jepsen.") else "raftctl."
+        found: object = importlib.import_module(f"{within}{module}")
         for part in path.split("."):
             found = inspect.getattr_static(found, part)
         if isinstance(found, property):
