@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check check-types check-rules test test-peers sim sim-cores sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
+.PHONY: setup demo fmt check check-types check-rules test test-peers test-suites sim sim-cores sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -39,10 +39,14 @@ check-rules: setup
 
 # make test HISTORIES=DIR also judges real histories with known verdicts.
 test: setup
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests --ignore=tests/peers $(if $(HISTORIES),--histories=$(HISTORIES))
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests --ignore=tests/peers --ignore=tests/suites $(if $(HISTORIES),--histories=$(HISTORIES))
 
 test-peers: setup
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/peers
+
+# Other projects' own suites that take half an hour.
+test-suites: setup
+	$(BIN)/python -m pytest -q tests/suites
 
 SCENARIO ?= tests.simulation.cluster_chaos:chaos
 COVERAGE := tests/simulation/cluster_coverage.txt

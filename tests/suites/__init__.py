@@ -1,0 +1,1 @@
+"""Other projects' own test suites, too long for every run: `make test-suites`."""
