@@ -35,4 +35,18 @@ EDITS = (
         "self.newest",
         f"{_SEED}[0]",
     ),
+    Edit(
+        "swarm_snapshot_of_any_log_fits",
+        "raft.log:ReplicaLog.contains",
+        "self.divergence(end) is None",
+        "True",
+        f"{_SEED}[19]",
+    ),
+    Edit(
+        "swarm_cut_amid_a_batch_of_another_epoch",
+        "raft.log:ReplicaLog.truncation_point",
+        "min(ours.offset, diverging.offset) if same_epoch else ours.offset",
+        "min(ours.offset, diverging.offset)",
+        f"{_SEED}[55]",
+    ),
 )
