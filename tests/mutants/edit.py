@@ -30,7 +30,7 @@ class Edit:
 
     name: str
     function: str
-    """`module:Class.method` or `module:function`, below `raftctl` unless it is of `jepsen.`"""
+    """`module:Class.method` or `module:function`, below `raftctl` unless in another package."""
     old: str
     new: str
     test: str
@@ -40,7 +40,7 @@ class Edit:
     def target(self) -> FunctionType:
         """The function of the product."""
         module, path = self.function.split(":")
-        within = "" if module.startswith("jepsen.") else "raftctl."
+        within = "" if module.startswith(("broker.", "jepsen.")) else "raftctl."
         found: object = importlib.import_module(f"{within}{module}")
         for part in path.split("."):
             found = inspect.getattr_static(found, part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants import (
+    broker_edits,
     controller_edits,
     core_swarm_edits,
     lease_edits,
@@ -18,4 +19,5 @@ EDITS = (
     *node_edits.EDITS,
     *controller_edits.EDITS,
     *lease_edits.EDITS,
+    *broker_edits.EDITS,
 )
