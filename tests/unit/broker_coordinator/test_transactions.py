@@ -17,6 +17,7 @@ from broker.coordinator.transactions import (
     ProducerGoesOn,
     Settings,
 )
+from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_coordinator.transaction_rig import COORDINATOR_EPOCH, P0, P1, Rig
 
@@ -237,6 +238,37 @@ def test_what_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
     assert not asked.commit
     assert refused(lambda: rig.end(producer, commit=True)) is ErrorCode.PRODUCER_FENCED
     assert state(rig) is TransactionState.COMPLETE_ABORT
+
+
+@pytest.mark.req("T3")
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_producer_that_goes_on_adding_partitions_has_no_more_time(version: int) -> None:
+    rig = Rig()
+    producer = rig.init(timeout_ms=25_000)
+    if version:
+        producer = rig.end(producer, commit=False, version=version)
+        rig.write_markers()
+    for number in range(3):
+        rig.add(producer, TopicPartition("t", number))
+        rig.pass_time(10_000)
+    assert state(rig) is TransactionState.PREPARE_ABORT
+    (asked,) = rig.write_markers()
+    assert not asked.commit
+
+
+@pytest.mark.req("T3")
+def test_the_epoch_that_is_kept_for_fencing_is_told_to_nobody() -> None:
+    rig = Rig()
+    last = ProducerGoesOn(rig.init().producer_id, EPOCH_MAX - 1)
+    exhausted = Transaction(*last, 5_000, TransactionState.EMPTY, frozenset(), 0)
+    rig.append([transaction_records.written("x", exhausted)])
+    rig.add(last)
+    rig.pass_time(10_000)
+    rig.write_markers()
+    assert rig.core.known["x"].producer_epoch == EPOCH_MAX
+    for commit in (False, True):
+        ask = partial(rig.end, last, commit=commit, version=2)
+        assert refused(ask) is ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.req("T3")

@@ -116,3 +116,15 @@ def test_taking_back_equals_never_having_noted(seed: int, cut: int, settled: int
     assert whole.truncate_to(cut)
     assert [whole.get(p) for p in sequences] == [part.get(p) for p in sequences]
     assert len(whole) == len(part)
+
+
+@pytest.mark.req("T1")
+def test_who_has_a_batch_that_may_be_taken_back_does_not_expire() -> None:
+    states = ProducerStates()
+    send(states, header(0))
+    send(states, header(1, offset=1))
+    states.settle(1)
+    assert states.expire(10**15) == 0
+    assert states.truncate_to(1)
+    assert refused(states, header(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.expire(10**15) == 1

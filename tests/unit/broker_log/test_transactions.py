@@ -146,6 +146,18 @@ def test_markers_of_older_producers_and_coordinators_are_refused() -> None:
 
 
 @pytest.mark.req("T3")
+def test_a_batch_between_two_markers_lets_no_older_coordinator_in() -> None:
+    log = new_log(FakeFiles())
+    send(log, 1)
+    end(log, 1, COMMIT)
+    for sequence in (1, 2):
+        send(log, 1, sequence)
+        assert refused(log, 0, by=2) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    send(log, 1, epoch=1)
+    assert refused(log, 1, by=2) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+@pytest.mark.req("T3")
 def test_a_marker_of_a_later_epoch_fences_whoever_wrote_before_it() -> None:
     log = new_log(FakeFiles())
     send(log, 1)

@@ -324,3 +324,55 @@ def test_a_change_of_replicas_in_the_same_epoch_keeps_what_is_known() -> None:
     assert not rules.become_leader(change, log_end_offset=5, now_ms=0)
     assert rules.followers[2].log_end_offset == 5
     assert (rules.knows(3), rules.knows(4)) == (False, True)
+
+
+@pytest.mark.req("R6")
+def test_a_change_of_replicas_in_the_same_epoch_does_not_move_the_epochs_start() -> None:
+    rules = leading(image(isr=(1, 2), epoch=1), end=5)
+    for end in (8, 13):
+        change = image(replicas=(1, 2, end), isr=(1, 2), epoch=1, version=end)
+        assert not rules.become_leader(change, log_end_offset=end, now_ms=0)
+        assert rules.epoch_start_offset == 5
+
+
+@pytest.mark.req("R3")
+@given(missing=st.integers(1, 5), end=st.integers(5, 20))
+def test_who_misses_any_record_for_too_long_leaves(missing: int, end: int) -> None:
+    rules = leading(image(isr=(1, 2)))
+    fetched(rules, 2, end - missing, end=end, now_ms=LAG)
+    fetched(rules, 2, end - missing, end=end, now_ms=LAG + 1)
+    proposal = rules.propose_shrinking(end, 2 * LAG)
+    assert proposal == IsrProposal(0, 0, ((1, -1),))
+
+
+@pytest.mark.req("R2")
+@given(high=st.integers(0, 9), cut=st.integers(0, 9))
+def test_nothing_is_committed_beyond_where_the_log_was_cut(high: int, cut: int) -> None:
+    rules = Rules(high_watermark=high)
+    rules.become_follower(image(leader=2))
+    rules.truncated(cut)
+    assert rules.high_watermark == min(high, cut)
+
+
+@pytest.mark.req("R3")
+def test_an_isr_that_was_changed_since_is_not_taken_for_the_newest() -> None:
+    rules = leading(image(isr=(1, 2), version=3))
+    rules.isr_committed(0, 2, (1, 2, 3))
+    assert (rules.isr, rules.partition_epoch) == ((1, 2), 3)
+
+
+@pytest.mark.req("R3")
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.REQUEST_TIMED_OUT])
+def test_a_late_refusal_ends_no_later_proposal(error: ErrorCode) -> None:
+    """What the controller makes of the later one is not known: who may join still counts."""
+    rules = leading(image(isr=(1,)))
+    fetched(rules, 2, 0, end=0)
+    first = rules.propose_expansion(2)
+    assert first is not None
+    rules.isr_committed(0, 1, (1, 2))
+    fetched(rules, 3, 0, end=0)
+    second = rules.propose_expansion(3)
+    assert second is not None
+    assert not rules.proposal_refused(first, error)
+    assert rules.proposal is second
+    assert rules.maximal_isr == (1, 2, 3)
