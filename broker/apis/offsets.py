@@ -17,11 +17,21 @@ if TYPE_CHECKING:
 
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
-_KNOWN_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_EARLIEST_PENDING_UPLOAD = -6
+_KNOWN_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
 """A timestamp below 0 to the first version in which it has a meaning."""
 _NEVER = 1 << 15
-_WITHOUT_TIERS = {_EARLIEST_LOCAL: EARLIEST, _LATEST_TIERED: EARLIEST}
-"""Without tiered storage all is local. Whether the partition answers is looked up in any case."""
+_OF_TIERS = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
+"""Without tiered storage there is no such offset, and all is local."""
+_WITHOUT_TIERS = dict.fromkeys((_EARLIEST_LOCAL, *_OF_TIERS), EARLIEST)
+"""Whether the partition answers is looked up in any case."""
 _ISOLATION_LEVELS = (0, 1)
 _READ_COMMITTED = 1
 _UNKNOWN = EpochEndOffset(-1, -1)
@@ -54,7 +64,7 @@ def handle_list_offsets(context: ApiContext, request: Request) -> Answer | Pendi
     def shape(results: list[OffsetResult]) -> Answer:
         told = {one: OffsetResult(code) for one, code in refused.items()}
         for lookup, result in zip(lookups, results, strict=True):
-            is_tiered = asked[lookup.partition][0]["timestamp"] == _LATEST_TIERED
+            is_tiered = asked[lookup.partition][0]["timestamp"] in _OF_TIERS
             told[lookup.partition] = OffsetResult(result.error) if is_tiered else result
         return _listed({one: told[one] for one in asked})
 

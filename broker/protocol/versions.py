@@ -74,7 +74,7 @@ class ApiKey(enum.IntEnum):
 SERVED: dict[int, range] = {
     ApiKey.PRODUCE: range(3, 13),
     ApiKey.FETCH: range(4, 18),
-    ApiKey.LIST_OFFSETS: range(1, 11),
+    ApiKey.LIST_OFFSETS: range(1, 12),
     ApiKey.METADATA: range(14),
     ApiKey.OFFSET_COMMIT: range(2, 11),
     ApiKey.OFFSET_FETCH: range(1, 11),
@@ -103,7 +103,7 @@ SERVED: dict[int, range] = {
     ApiKey.DESCRIBE_CONFIGS: range(1, 5),
     ApiKey.ALTER_CONFIGS: range(3),
     ApiKey.ALTER_REPLICA_LOG_DIRS: range(1, 3),
-    ApiKey.DESCRIBE_LOG_DIRS: range(1, 5),
+    ApiKey.DESCRIBE_LOG_DIRS: range(1, 6),
     ApiKey.SASL_AUTHENTICATE: range(3),
     ApiKey.CREATE_PARTITIONS: range(4),
     ApiKey.DELETE_GROUPS: range(3),

@@ -519,7 +519,7 @@ async def test_a_time_that_the_version_does_not_know_is_refused(
     await ask(broker, 0, 9, produce_message("t", batch(4)))
     asked = [{"partition_index": one, "timestamp": timestamp} for one in (0, 7)]
     found, unknown = await listed(broker, version, asked)
-    if version < {-3: 7, -4: 8, -5: 9}.get(timestamp, 100):
+    if version < {-3: 7, -4: 8, -5: 9, -6: 11}.get(timestamp, 100):
         refused = (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
         for one in (found, unknown):
             assert (one["error_code"], one["offset"], one["timestamp"]) == refused
@@ -528,9 +528,9 @@ async def test_a_time_that_the_version_does_not_know_is_refused(
     assert found["error_code"] == ErrorCode.NONE
     # Nothing is tiered; the earliest local record is the earliest one.
     if timestamp != -3:
-        epoch = {-4: 0, -5: -1}[timestamp]
-        assert (found["offset"], found["timestamp"]) == ({-4: 0, -5: -1}[timestamp], -1)
-        assert found["leader_epoch"] == epoch
+        first = {-4: 0, -5: -1, -6: -1}[timestamp]
+        assert (found["offset"], found["timestamp"]) == (first, -1)
+        assert found["leader_epoch"] == first
 
 
 @pytest.mark.parametrize("version", SERVED[ApiKey.LIST_OFFSETS])
