@@ -267,6 +267,7 @@ class Chaos:
             overrides=overrides,
             timeouts=self.swarm.timeouts,
             dynamic=self.swarm.dynamic,
+            asked_by_brokers=self.swarm.asked_by_brokers,
             log_directories=self.directories,
         )
 

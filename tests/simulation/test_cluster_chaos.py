@@ -92,6 +92,8 @@ def test_every_fault_and_shape_is_drawn_by_some_seed_of_continuous_integration()
     assert set(shapes) == {(voters, dynamic) for voters in VOTERS for dynamic in (True, False)}
     assert {one.election_timeout_ms for one in swarms} == set(ELECTION_TIMEOUTS_MS)
     assert {one.draws.ms_max for one in swarms} == set(LASTING_MS)
+    asked = {(one.dynamic, one.asked_by_brokers) for one in swarms}
+    assert asked >= {(dynamic, some) for dynamic in (True, False) for some in (0, 1, 2, 3)}
 
 
 @pytest.mark.req("J1")

@@ -72,6 +72,10 @@ class SimCluster:
     watch: bool = True
     dynamic: bool = True
     spares: int = 0
+    asked_by_brokers: int = 0
+    """How many controllers are the bootstrap servers of each broker; 0 if brokers are configured
+    as controllers are. Brokers may have them though the voters are static.
+    """
     log_directories: tuple[str, ...] = (DATA,)
     """Of each broker. The metadata log is always in `DATA`."""
     features: dict[str, tuple[FeatureRange, ...]] = field(default_factory=dict, init=False)
@@ -251,6 +255,10 @@ class SimCluster:
         }
         if self.dynamic:
             servers = ",".join(f"{one}:{CONTROLLER_PORT}" for one in self.controller_names)
+            voters = {"controller.quorum.bootstrap.servers": servers}
+        if role == "broker" and self.asked_by_brokers:
+            asked = self.controller_names[: self.asked_by_brokers]
+            servers = ",".join(f"{one}:{CONTROLLER_PORT}" for one in asked)
             voters = {"controller.quorum.bootstrap.servers": servers}
         return {
             "process.roles": role,

@@ -25,6 +25,8 @@ LASTING_MS = {1_000: 1, FAULT_MS_MAX: 2, 9_000: 1}
 """The longest that a fault may last, with weights. The last is longer than a connected majority may
 go without a commit.
 """
+BOOTSTRAP_SHARE = 0.5
+"""In this share of the seeds brokers have bootstrap servers of their own: some of the voters."""
 ELECTION_TIMEOUTS_MS = {250: 1, 500: 3, 1_500: 1}
 """With weights; the fetch timeout is twice as long."""
 
@@ -37,10 +39,14 @@ class Swarm:
     dynamic: bool
     election_timeout_ms: int
     draws: Draws
+    asked_by_brokers: int = 0
+    """How many controllers brokers have as bootstrap servers; 0 if as controllers have."""
 
     def __str__(self) -> str:
         voters = f"{self.voters} {'dynamic' if self.dynamic else 'static'} voters"
         kinds = " ".join(sorted(self.draws.kinds)) or "nothing"
+        if self.asked_by_brokers:
+            voters += f", brokers with {self.asked_by_brokers} bootstrap servers"
         return (
             f"{voters}, elections of {self.election_timeout_ms} ms, "
             f"faults of up to {self.draws.ms_max} ms: {kinds}"
@@ -62,12 +68,16 @@ def draw(seed: int) -> Swarm:
     def one_of(weights: Mapping[int, int]) -> int:
         return source.choices(list(weights), list(weights.values()))[0]
 
+    voters = one_of(VOTERS)
+    brokers = stream(seed, "bootstrap servers")
+    own = brokers.random() < BOOTSTRAP_SHARE
     return Swarm(
-        voters=one_of(VOTERS),
+        voters=voters,
         dynamic=source.random() >= STATIC_SHARE,
         election_timeout_ms=one_of(ELECTION_TIMEOUTS_MS),
         draws=Draws(
             frozenset(kind for kind in ALL_KINDS if source.random() < ON_SHARE),
             one_of(LASTING_MS),
         ),
+        asked_by_brokers=brokers.randint(1, voters) if own else 0,
     )
