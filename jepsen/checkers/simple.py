@@ -75,10 +75,15 @@ def check_queue(history: Sequence[Op]) -> Verdict:
     for value, lines in shown.items():
         found += _impossible(value, lines, enqueues.get(value, []))
     for value, tries in enqueues.items():
-        acknowledged = [int(_end(one)) for one in tries if _end(one) < drained]
+        acknowledged = [one for one in tries if _end(one) < drained]
         taken = len(shown.get(value, ()))
-        for line in acknowledged[taken:]:
-            found.append(Anomaly("lost", {"value": value}, (line,)))
+        free = sorted(shown.get(value, ()))
+        for one in sorted(acknowledged, key=lambda one: one.invoke.index, reverse=True):
+            # What was taken before it began was another.
+            if free and free[-1] > one.invoke.index:
+                free.pop()
+            else:
+                found.append(Anomaly("lost", {"value": value}, (int(_end(one)),)))
         certain = sum(one.type is OpType.OK for one in tries)
         left += max(certain - max(taken, len(acknowledged)), 0)
         loose = sum(one.type is OpType.INFO for one in tries)

@@ -124,8 +124,8 @@ EMPTY: tuple[str, None, list[int]] = ("drain", None, [])
         ([PUT, ("enqueue", 1, 1, "info"), TAKE, TAKE, TAKE, EMPTY], ["duplicate"]),
         ([("enqueue", 1, 1, "fail"), TAKE, EMPTY], ["unexpected"]),
         ([TAKE, EMPTY], ["unexpected"]),
-        ([TAKE, PUT, EMPTY], ["unexpected"]),
-        ([PUT, TAKE, TAKE, PUT, EMPTY], ["unexpected"]),
+        ([TAKE, PUT, EMPTY], ["lost", "unexpected"]),
+        ([PUT, TAKE, TAKE, PUT, EMPTY], ["lost", "unexpected"]),
         ([PUT, ("dequeue", None, None), ("drain", None, [1])], []),
     ],
 )

@@ -6,12 +6,14 @@ What a thing does is written down once more here, with plain lists, and every or
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.registry import MODELS, model_named
+from jepsen.checkers.simple import check_queue
 from jepsen.history import OpType, operations
 from tests.unit.jepsen.histories import history
 
@@ -86,6 +88,13 @@ def bag(inside: Any, one: Outcome) -> list[Any]:
     return [[*inside[:at], *inside[at + 1 :]] for at in taken]
 
 
+def drained(inside: Any, one: Outcome) -> list[Any]:
+    """As `bag`, with a drain that takes all; a dequeue of nil says nothing."""
+    if one.f == "drain":
+        return [[]] if sorted(one.result) == sorted(inside or []) else []
+    return [inside] if one.known and one.result is None else bag(inside, one)
+
+
 def registers(values: Any, one: Outcome) -> list[Any]:
     """As `register`."""
     values = dict(values or {})
@@ -106,6 +115,7 @@ DEFINITIONS: dict[str, Callable[[Any, Outcome], list[Any]]] = {
     "fifo-queue": queue,
     "unordered-queue": bag,
     "multi-register": registers,
+    "total-queue": drained,
 }
 
 
@@ -146,6 +156,9 @@ def call(name: str, rng: random.Random) -> Call:
         case "set":
             seen = rng.choice(([], [1], [2], [2, 1], [1, 1]))
             return rng.choice((("add", value, value), ("read", None, seen)))
+        case "total-queue":
+            puts = [("enqueue", value, value)] * 2
+            return rng.choice((*puts, ("dequeue", None, rng.choice((1, 2, None)))))
         case "multi-register":
             asked = [[rng.choice(("read", "write")), key, value] for key in rng.choice(("x", "xy"))]
             blank = [[what, key, value if what == "write" else None] for what, key, value in asked]
@@ -190,6 +203,25 @@ def test_a_model_says_what_trying_every_order_says(name: str) -> None:
     assert min(said.values()) > 50
 
 
+def test_what_no_queue_does_is_not_valid() -> None:
+    """Nor is what an unknown dequeue took, which is lost as in Jepsen."""
+    rng = random.Random(1)
+    said = {True: 0, False: 0}
+    for _ in range(1500):
+        end = rng.choice(([], [1], [2], [1, 1], [1, 2]))
+        lines = tiny("total-queue", rng)
+        drain = [(9, "invoke", "drain", None), (9, "ok", "drain", end)]
+        lines += [replace(op, index=len(lines) + op.index) for op in history(*drain)]
+        right = fits(
+            "total-queue", [one for one in operations(lines) if one.type is not OpType.FAIL]
+        )
+        took = any(op.f == "dequeue" and op.type is OpType.INFO for op in lines)
+        valid = check_queue(lines).valid
+        said[right] += 1
+        assert valid is right or (took and right and valid is False), lines
+    assert min(said.values()) > 100
+
+
 def test_nil_of_registers_is_a_value_unless_the_form_of_the_history_says_otherwise() -> None:
     written = [(0, kind, "txn", [["write", "x", 1]]) for kind in ("invoke", "ok")]
     read = [(0, kind, "txn", [["read", "x", None]]) for kind in ("invoke", "ok")]
@@ -204,7 +236,7 @@ def test_bags_and_sets_have_no_order() -> None:
     lines = history(*put, *take)
     assert check_linearizable(lines, model_named("unordered-queue")).valid is True
     assert check_linearizable(lines, model_named("fifo-queue")).valid is False
-    assert set(DEFINITIONS) == set(MODELS)
+    assert set(DEFINITIONS) == {*MODELS, "total-queue"}
     added = [(0, kind, "add", value) for value in (1, 2) for kind in ("invoke", "ok")]
     for seen, valid in (([2, 1], True), ([1], False), ([1, 2, 3], False), (None, False)):
         read = [(0, "invoke", "read", None), (0, "ok", "read", seen)]
