@@ -11,11 +11,15 @@ from jepsen.checkers.registry import CHECKERS, LINEARIZABLE, TRACE, checker_name
 from jepsen.formats import read_text
 from jepsen.history import to_json, write_edn
 from tests.checker_cases import CASES, Case
+from tests.spark_equality import write_table
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jepsen.checkers.verdict import Verdict
     from jepsen.history import Op
+    from tests.checker_cases import Line
 
 pytestmark = pytest.mark.req("J4")
 
@@ -47,3 +51,31 @@ def test_each_checker_has_cases() -> None:
     elsewhere = {"list-append", "availability", TRACE}
     names = {case.checker.partition("(")[0] for case in CASES}
     assert names == {LINEARIZABLE, *CHECKERS} - elsewhere
+
+
+@pytest.mark.timeout(600)
+def test_spark_says_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="needs raftctl[spark]")
+    from jepsen.spark.check import Question, check
+    from tests.spark_sessions import quick_session
+
+    by_question: dict[tuple[str, str], dict[str, tuple[Line, ...]]] = {}
+    for case in CASES:
+        name = case.checker.partition("(")[0]
+        name = "kafka-log" if name == "kafka" else name
+        mine = by_question.setdefault((name, case.model), {})
+        mine[f"{case.anomaly}-has"], mine[f"{case.anomaly}-near"] = case.lines, case.near
+    with quick_session("local[2]") as spark:
+        for (name, model), mine in by_question.items():
+            folder = tmp_path / f"{name}-{model}"
+            folder.mkdir()
+            table = folder / "cases.parquet"
+            write_table({one: history(*lines) for one, lines in mine.items()}, table)
+            question = Question(name, model=model or "register")
+            found = check(spark, [str(table)], "auto", question, folder / "out", folder / "scratch")
+            for one in mine:
+                verdict = found[f"{table}:{one}"]
+                anomaly, _, kind = one.rpartition("-")
+                assert verdict.valid is (kind == "near"), (name, model, one, verdict)
+                names = {anomaly.name for anomaly in verdict.anomalies}
+                assert (anomaly in names) is (kind == "has")
