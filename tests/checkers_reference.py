@@ -51,7 +51,7 @@ def _page() -> Iterator[str]:
     yield ""
     yield (
         "Each case is a history that the tests judge, in one process and on Spark. "
-        f"{len(CHECKER_EDITS)} planted bugs, of each rule at least one, are noticed by them."
+        f"{len(CHECKER_EDITS)} planted bugs in the checkers are noticed by them."
     )
     yield from ("", "## list-append: what is inferred", "")
     yield "Elle is the paper of Kingsbury and Alvaro; Adya is his thesis, Weak Consistency."
