@@ -6,6 +6,7 @@ request.
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +170,9 @@ class JudgedCluster(Cluster):
     ) -> None:
         names, active = [topic.name for topic in request.topics], set(active_brokers(before))
         earlier: dict[str, TopicModel] = {}
-        for topic, result in zip(request.topics, response.topics, strict=True):
+        # Of topics named twice there is one answer.
+        asked = {topic.name: topic for topic in request.topics}.values()
+        for topic, result in zip(asked, response.topics, strict=True):
             wrong = self.model.creation(topic, names, earlier, active)
             if not compare(result.error, wrong, topic):
                 continue
@@ -188,19 +191,31 @@ class JudgedCluster(Cluster):
         response: requests.DeleteTopicsResponse,
         _before: MetadataImage,
     ) -> None:
-        names = {topic.topic_id: name for name, topic in self.model.topics.items()}
-        gone: set[str] = set()
-        for (name, topic_id), result in zip(request.topics, response.topics, strict=True):
-            found = name if topic_id is None else names.get(topic_id)
-            unknown = (
-                ErrorCode.UNKNOWN_TOPIC_ID if topic_id else (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            )
-            wrong: Errors = set() if found in self.model.topics else {unknown}
-            if (name is None) == (topic_id is None) or found in gone:
-                wrong = {ErrorCode.INVALID_REQUEST}
-            if compare(result.error, wrong, (name, topic_id)):
-                gone.add(result.name)
-        for name in gone:
+        ids = {name: topic.topic_id for name, topic in self.model.topics.items()}
+        names = {topic_id: name for name, topic_id in ids.items()}
+        refused: list[ErrorCode] = []
+        found: Counter[str] = Counter()
+        for name, topic_id in request.topics:
+            if (name is None) == (topic_id is None):
+                refused.append(ErrorCode.INVALID_REQUEST)
+            elif topic_id is not None and topic_id not in names:
+                refused.append(ErrorCode.UNKNOWN_TOPIC_ID)
+            elif topic_id is None and name not in ids:
+                refused.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                found[names[topic_id] if topic_id is not None else str(name)] += 1
+        # What there is comes last, each once.
+        expected = [
+            *((error, None) for error in refused),
+            *(
+                (ErrorCode.INVALID_REQUEST if count > 1 else ErrorCode.NONE, name)
+                for name, count in found.items()
+            ),
+        ]
+        for (error, name), result in zip(expected, response.topics, strict=True):
+            assert result.error is error, f"{result}: {request}"
+            assert name in (None, result.name)
+        for name in (one for one, count in found.items() if count == 1):
             del self.model.topics[name]
             self.model.set_configs((2, name), {})
 

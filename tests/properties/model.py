@@ -223,9 +223,10 @@ class Model:
         after = {} if resource.replace else dict(self.configs.get(owner, {}))
         for change in resource.changes:
             wrong |= _config_change(owner[0], change, after)
-        for key, value in after.items():
-            wrong |= values.config_errors(*owner, key, value)
-        return wrong, after
+        bad = {one for item in after.items() for one in values.config_errors(*owner, *item)}
+        if owner[0] == BROKER and bad:
+            bad = {ErrorCode.INVALID_REQUEST}
+        return wrong | bad, after
 
     def _owner_errors(self, kind: int, name: str) -> Errors:
         if kind == TOPIC:
@@ -234,7 +235,7 @@ class Model:
             if name and not name.isdecimal():
                 return {ErrorCode.INVALID_REQUEST}
             known = not name or int(name) in self.brokers
-            return set() if known else {ErrorCode.BROKER_ID_NOT_REGISTERED}
+            return set() if known else {ErrorCode.INVALID_REQUEST}
         return set() if kind == GROUP and name else {ErrorCode.INVALID_REQUEST}
 
     # --- security -----------------------------------------------------------------------------
@@ -299,7 +300,9 @@ class Model:
             or (lowered and lost)
         ):
             wrong.add(ErrorCode.INVALID_UPDATE_VERSION)
-        if named.count(update.feature) > 1 or update.upgrade_type not in (1, 2, 3):
+        if update.upgrade_type not in (1, 2, 3):
+            wrong.add(ErrorCode.INVALID_UPDATE_VERSION)
+        if named.count(update.feature) > 1:
             wrong.add(ErrorCode.INVALID_REQUEST)
         return wrong
 
