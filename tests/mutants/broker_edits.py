@@ -440,6 +440,13 @@ EDITS = (
         "unit/broker_coordinator/test_transactions.py::test_an_outcome_is_told_to_every_partition_and_then_complete[True]",
     ),
     Edit(
+        "transaction_begins_with_the_one_before",
+        "broker.coordinator.transaction_state:Transaction.joined",
+        "self.started_ms if is_open else now_ms",
+        "self.started_ms",
+        "unit/broker_coordinator/test_transactions.py::test_each_transaction_has_the_whole_time_from_its_first_partition_on",
+    ),
+    Edit(
         "transaction_begins_anew_with_each_partition",
         "broker.coordinator.transaction_state:Transaction.joined",
         "self.started_ms if is_open else now_ms",

@@ -138,7 +138,7 @@ VOTES = (
     _core(
         "minority_elects",
         "a vote less than a majority is enough",
-        ("election safety",),
+        ("election safety", "a leader without a majority's votes"),
         Patch(Campaign, "won", _one_vote_is_enough),
     ),
     _core(

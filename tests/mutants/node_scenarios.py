@@ -260,6 +260,7 @@ COMPLAINTS = {
     "the stale token": "stale_token_is_refused",
     "a watch missed": "watch_misses_nothing",
     "of sessions that are over": "ephemeral_key_goes_with_its_session",
+    "names the unknown session": "ephemeral_key_goes_with_its_session",
     "has two owners": "partition_has_one_owner",
     "the committed offset of": "committed_offset_stays",
     ", acknowledged ": "acknowledged_record_stays",

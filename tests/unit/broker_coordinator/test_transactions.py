@@ -257,6 +257,20 @@ def test_a_producer_that_goes_on_adding_partitions_has_no_more_time(version: int
 
 
 @pytest.mark.req("T3")
+def test_each_transaction_has_the_whole_time_from_its_first_partition_on() -> None:
+    rig = Rig()
+    producer = rig.init(timeout_ms=25_000)
+    for _ in range(3):
+        rig.pass_time(40_000)
+        rig.add(producer, P0)
+        rig.pass_time(20_000)
+        assert state(rig) is TransactionState.ONGOING
+        rig.end(producer, commit=True)
+        rig.write_markers()
+    assert rig.errands == []
+
+
+@pytest.mark.req("T3")
 def test_the_epoch_that_is_kept_for_fencing_is_told_to_nobody() -> None:
     rig = Rig()
     last = ProducerGoesOn(rig.init().producer_id, EPOCH_MAX - 1)
