@@ -90,6 +90,13 @@ EDITS = (
         "unit/storage/test_log_damage.py::test_a_missing_or_shortened_segment_stops",
     ),
     Edit(
+        "durable_tail_cut_as_torn",
+        "storage.segment:why_not_torn",
+        "recovery_point is not None and end_offset < recovery_point",
+        "False",
+        "unit/storage/test_log_damage.py::test_a_shortened_tail_that_was_durable_stops",
+    ),
+    Edit(
         "durable_batches_cut_as_torn",
         "storage.segment:why_not_torn",
         "end_offset < recovery_point",

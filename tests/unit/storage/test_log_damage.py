@@ -200,6 +200,21 @@ async def test_a_missing_or_shortened_segment_stops() -> None:
 
 
 @pytest.mark.req("Q12")
+async def test_a_shortened_tail_that_was_durable_stops() -> None:
+    """What was promised is not cut as if a write had ended early."""
+    disk = FakeDisk()
+    (await written(disk, [batch(offset, size=20) for offset in range(3)])).close()
+    assert read_recovery_point(disk, DIRECTORY) == 3
+    path = f"{DIRECTORY}/{0:020}.log"
+    content = disk.files[path].durable
+    for kept in range(2 * SIZE + 1, 3 * SIZE):
+        copy = damaged(disk, path, content[:kept])
+        with pytest.raises(CorruptLogError, match="all below offset 3 was durable"):
+            open_log(copy)
+        assert copy.open(path).size() == kept, "what is left may help whoever restores it"
+
+
+@pytest.mark.req("Q12")
 async def test_batches_out_of_order_stop() -> None:
     disk = FakeDisk()
     await written(disk, [batch(0, epoch=3)])
