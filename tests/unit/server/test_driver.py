@@ -26,7 +26,7 @@ from raftctl.raft.messages import (
 )
 from raftctl.server import appends
 from raftctl.server import driver as driver_module
-from tests.unit.server.parts import Member
+from tests.unit.server.parts import PATIENCE_S, Member
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -341,8 +341,9 @@ async def test_a_truncation_between_a_flush_and_its_report_is_heeded() -> None:
     member = Member(voters=3)
     await _follow(member)
     _answer(member, diverging=OffsetAndEpoch(Offset(20), Epoch(2)))
-    while len(member.peers[2].calls) < 3:
-        await member.turn()
+    async with asyncio.timeout(PATIENCE_S):
+        while len(member.peers[2].calls) < 3:
+            await member.turn()
     assert member.log.end_offset == 20
     [cut] = member.worker.calls
     member.worker.calls.clear()
