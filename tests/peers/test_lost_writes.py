@@ -97,6 +97,8 @@ class Harness:
     def __init__(self, bootstrap: str, topic: str, store: Path, *words: str) -> None:
         command = [sys.executable, "-m", "jepsen.cli.main", "test", "queue", "--env", "external"]
         where = ["--bootstrap-servers", bootstrap, "--topic", topic, "--keys", "1"]
+        # The topic is there. Of the brokers one may just have been started again.
+        where += ["--replication", "1"]
         shape = ["--time-limit", "600", "--rate", "40", "--concurrency", "4"]
         kept = ["--store", str(store), "--output", "json"]
         self._history = store / "current" / "history.jsonl"
