@@ -33,6 +33,7 @@ from jepsen.env.sim.faults import (
     POWER_CUT_OPERATIONS_MAX,
     PROCESS_KINDS,
     SLOW_DISK_TIMES_MAX,
+    WAIT_KINDS,
     Fault,
     Nemesis,
     plan_directory_faults,
@@ -81,7 +82,7 @@ OFTEN_FLUSHED = {
     "log.segment.bytes": "2000",
 }
 """So that a disk that fails is soon noticed, at every kind of call."""
-HARMLESS = ("slow", "slow_disk", "clock")
+HARMLESS = ("slow", "slow_disk", "clock", "clock_rate")
 """Faults that no record can be lost by, together with a loss of power."""
 PATIENCE_S = (30.0, 1.5)
 """How long each writer waits for acknowledgements before it begins a new life."""
@@ -459,7 +460,7 @@ class Chaos:
         if fault.kind not in ("power_off", "power_cut", "wipe") or not fault.touches(brokers):
             return True
         troubled = any(
-            one.kind in (*LINK_KINDS, *PROCESS_KINDS, *ON_DISKS)
+            one.kind in (*LINK_KINDS, *PROCESS_KINDS, *WAIT_KINDS, *ON_DISKS)
             for one in self._nemesis.active.values()
         )
         safe = (

@@ -7,6 +7,7 @@ held up while answers of before are on their way.
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from tests.simulation.rig import Rig
 from tests.unit.broker_server.fakes import Client
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
 
@@ -142,6 +145,20 @@ async def a_deposed_controller_keeps_no_session(world: World) -> None:
 
 async def a_broker_that_is_held_up_keeps_no_session(world: World) -> None:
     """Answers to a broker are late; then it stands still, is cut off, or both, and is fenced."""
+    await _held_up(world, HOLD_UP_KINDS)
+
+
+async def a_broker_that_is_suspended_keeps_no_session(world: World) -> None:
+    """The same, but its machine is suspended: its monotonic clock stands still."""
+    await _held_up(world, ("suspended", "suspended and cut off"))
+
+
+async def a_broker_that_stalls_keeps_no_session(world: World) -> None:
+    """The same, but its event loop is held up; answers of before are read first when it goes on."""
+    await _held_up(world, ("stalled", "stalled and cut off"))
+
+
+async def _held_up(world: World, kinds: Sequence[str]) -> None:
     rig = Rig(world)
     await rig.begin()
     await rig.until(rig.whole, "all replicas are in sync")
@@ -160,23 +177,32 @@ async def a_broker_that_is_held_up_keeps_no_session(world: World) -> None:
     for _ in range(HOLD_UPS):
         await rig.until(rig.all_active, "all brokers are active")
         name = world.random.choice(rig.cluster.broker_names)
-        held_up = world.random.choice(HOLD_UP_KINDS)
+        held_up = world.random.choice(kinds)
         world.trace.add(name, "held up", held_up)
         for controller in rig.cluster.controller_names:
             rig.delay(controller, name, world.random.uniform(0.3, 1.0) * LATE_ANSWERS_MS)
         await go_by(world.random.uniform(1, 3) * LATE_ANSWERS_MS / 1_000)
-        if held_up != "paused":
+        if "cut off" in held_up:
             rig.isolate(name)
-        if held_up != "cut off":
-            world.pause(name)
+        _hold_up(world, name, held_up)
         fenced = partial(has_refused, leases.refused + 1)
         await rig.until(fenced, f"{name} is fenced, and not sure of its session")
         await go_by(world.random.uniform(0, 1))
-        world.resume(name)
+        for let_go in (world.resume, world.unstall, world.wake):
+            let_go(name)
         await go_by(world.random.uniform(0, 1))
         world.heal()
         world.network.restore_links()
     await rig.end()
+
+
+def _hold_up(world: World, name: str, how: str) -> None:
+    if how.startswith("paused"):
+        world.pause(name)
+    elif how.startswith("suspended"):
+        world.suspend(name)
+    elif how.startswith("stalled"):
+        world.stall(name, math.inf)
 
 
 def cut_off(rig: Rig, heard: str, controller: str, leader: str) -> None:

@@ -8,6 +8,7 @@ they believed at which time, paused or not, and by the events of the log.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ from raftctl.runtime.lease_clock import lease_time
 from tests.simulation.kv_scenarios import FAULTS, break_and_heal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
+    from typing import Any
 
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
@@ -47,6 +49,8 @@ class Judge:
     """What workers believed and did."""
 
     def __init__(self) -> None:
+        self._minds: dict[str, contextvars.Context] = {}
+        """Where each of them believes it: by its own clock."""
         self.believers: dict[str, Lock] = {}
         """Who was told that it holds the lock, and has not given it back: paused or not."""
         self.acquired = 0
@@ -60,6 +64,7 @@ class Judge:
     def enters(self, worker: str, lock: Lock) -> None:
         """A worker is told that it holds the lock."""
         self.believers[worker] = lock
+        self._minds[worker] = contextvars.copy_context()
         self.acquired += 1
         self.at_most_one_is_sure()
 
@@ -68,7 +73,7 @@ class Judge:
         sure = [
             f"{worker} ({lock.token})"
             for worker, lock in self.believers.items()
-            if lock.session.is_open()
+            if self._minds[worker].copy().run(lock.session.is_open)
         ]
         assert len(sure) <= 1, f"{' and '.join(sure)} are sure to hold the lock"
 
@@ -96,9 +101,21 @@ class Judge:
 
 async def locks_stay_safe(world: World) -> None:
     """Leaders and holders are broken; then all heals and everybody gets the lock again."""
+    await _locks_stay_safe(world, world.pause, world.resume)
+
+
+async def locks_stay_safe_on_suspended_machines(world: World) -> None:
+    """As `locks_stay_safe`, but machines of holders are suspended: their monotonic clock stands."""
+    await _locks_stay_safe(world, world.suspend, world.wake)
+
+
+async def _locks_stay_safe(
+    world: World, hold_up: Callable[[str], None], let_go: Callable[[str], None]
+) -> None:
     cluster = SimCluster(world, controllers=3, brokers=0, overrides=SMALL_SNAPSHOTS)
     cluster.start_all()
     judge = Judge()
+    pausing = partial(pause_holders, world, cluster, hold_up, let_go)
     stop = asyncio.Event()
 
     async def operator(runtime: SimRuntime) -> None:
@@ -120,9 +137,9 @@ async def locks_stay_safe(world: World) -> None:
                     break_and_heal(world, cluster, fault, leader, runtime.random.uniform(0.5, 3))
                 )
                 await asyncio.sleep(runtime.random.uniform(0, 1))
-                await pause_holders(world, cluster, judge, runtime)
+                await pausing(judge, runtime)
                 await breaking
-            await a_stale_token_is_tried(world, cluster, judge, runtime)
+            await a_stale_token_is_tried(judge, partial(pausing, judge, runtime))
             enough = judge.acquired + LATE_ACQUISITIONS
             await until(lambda: judge.acquired >= enough, "the lock goes round after all is healed")
             stop.set()
@@ -149,6 +166,8 @@ def client_of(cluster: SimCluster, runtime: SimRuntime) -> Client:
 async def pause_holders(
     world: World,
     cluster: SimCluster,
+    hold_up: Callable[[str], None],
+    let_go: Callable[[str], None],
     judge: Judge,
     runtime: SimRuntime,
     *,
@@ -167,24 +186,24 @@ async def pause_holders(
                 link.latency_min_ms = Link().latency_min_ms + LATE_ANSWERS_MS
             await asyncio.sleep(runtime.random.uniform(0.5, 3) * LATE_ANSWERS_MS / 1000)
         if holder in judge.believers:
-            world.pause(holder)
+            hold_up(holder)
             more = judge.acquired + 1
             await asyncio.sleep(runtime.random.uniform(0.8, 3) * SESSION_S)
             if until_another:
                 await until(partial(judge.has_given, more), "another is given the lock")
-            world.resume(holder)
+            let_go(holder)
         for name in cluster.controller_names if late else ():
             link = world.network.link(name, holder)
             link.latency_min_ms = Link().latency_min_ms
 
 
 async def a_stale_token_is_tried(
-    world: World, cluster: SimCluster, judge: Judge, runtime: SimRuntime
+    judge: Judge, pausing: Callable[..., Coroutine[Any, Any, None]]
 ) -> None:
     """Now that all is healed: a holder is held up until another has the lock, and writes on."""
     async with asyncio.timeout(PATIENCE_S):
         while not judge.tried:
-            await pause_holders(world, cluster, judge, runtime, until_another=True)
+            await pausing(until_another=True)
             await asyncio.sleep(POLL_S)
 
 

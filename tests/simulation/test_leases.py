@@ -10,7 +10,12 @@ if TYPE_CHECKING:
     from jepsen.env.sim.warm import WarmInterpreters
 
 MODULE = "tests.simulation.lease_scenarios"
-SCENARIOS = ("a_deposed_controller_keeps_no_session", "a_broker_that_is_held_up_keeps_no_session")
+SCENARIOS = (
+    "a_deposed_controller_keeps_no_session",
+    "a_broker_that_is_held_up_keeps_no_session",
+    "a_broker_that_is_suspended_keeps_no_session",
+    "a_broker_that_stalls_keeps_no_session",
+)
 
 
 @pytest.mark.req("C2", "R6", "J1")

@@ -10,10 +10,18 @@ if TYPE_CHECKING:
     from jepsen.env.sim.warm import WarmInterpreters
 
 TARGET = "tests.simulation.lock_scenarios:locks_stay_safe"
+SUSPENDED = "tests.simulation.lock_scenarios:locks_stay_safe_on_suspended_machines"
 
 
 @pytest.mark.req("Q10", "Q11", "J1")
 @pytest.mark.parametrize("seed", [1, 2, 18])
 def test_locks_stay_safe(simulator: WarmInterpreters, seed: int) -> None:
     result = simulator.run(TARGET, seed)
+    assert result.ok, result.output
+
+
+@pytest.mark.req("Q10", "Q11", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_locks_stay_safe_on_suspended_machines(simulator: WarmInterpreters, seed: int) -> None:
+    result = simulator.run(SUSPENDED, seed)
     assert result.ok, result.output

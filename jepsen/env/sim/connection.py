@@ -10,11 +10,13 @@ Source: RFC 9293 (segments, reset, half-closed connections), without loss, since
 from __future__ import annotations
 
 import contextvars
+import enum
 import errno
 import functools
 import os
 import zlib
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.process import ProcessState
@@ -42,6 +44,23 @@ def os_error(number: int, what: str = "") -> OSError:
     return OSError(number, f"{text}: {what}" if what else text)
 
 
+class Passage(enum.Enum):
+    """What the network between does with the segments of one connection."""
+
+    OPEN = "open"
+    LOST = "lost"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """A connection ends in the middle of a segment, of which so many bytes still arrive."""
+
+    after_bytes: int
+    tells_sender: bool
+    tells_receiver: bool
+
+
 class Flow:
     """One direction of a connection between two nodes."""
 
@@ -49,17 +68,23 @@ class Flow:
         self.network = network
         self.source = source
         self.target = target
-        self._link = network.link(source.name, target.name)
+        self.link = network.link(source.name, target.name)
         self._arrival_s = 0.0
+        self.owner: Endpoint | None = None
+        """Whose segments these are."""
+        self.passage = Passage.OPEN
+        self._swallowed = False
         self._stalled: deque[Callable[[], object]] = deque()
 
     def send(self, deliver: Callable[[], object], size: int = 0) -> None:
         """Puts a segment of `size` payload bytes on the link; `deliver` runs when it arrives."""
         network = self.network
+        if self._is_forgotten():
+            return
         if self.source is self.target:
-            arrival_s = network.loop.time() + LOOPBACK_LATENCY_S
+            arrival_s = network.loop.now_s + LOOPBACK_LATENCY_S
         else:
-            arrival_s = network.arrival_s(self._link, size + HEADER_BYTES)
+            arrival_s = network.arrival_s(self.link, size + HEADER_BYTES)
         self._arrival_s = max(self._arrival_s, arrival_s)
         network.loop.deliver_at(self._arrival_s, self._arrive, deliver)
 
@@ -72,6 +97,8 @@ class Flow:
 
     def _arrive(self, deliver: Callable[[], object]) -> None:
         # Behind a stalled segment everything waits, or a connection would reorder.
+        if self._is_forgotten():
+            return
         if self._stalled:
             self._stalled.append(deliver)
         elif self._passes:
@@ -80,11 +107,34 @@ class Flow:
             self._stalled.append(deliver)
             self.network.stall(self)
 
+    def forget(self) -> None:
+        """From now on what is sent is lost, as if a firewall between had lost its state."""
+        self.passage = Passage.LOST
+        self._swallowed = bool(self._stalled)
+        self._stalled.clear()
+
+    def refuse(self) -> None:
+        """What was lost is sent again, and what is sent from now on is answered with a reset."""
+        if self.passage is Passage.LOST:
+            self.passage = Passage.REFUSED
+            if self._swallowed and self.owner is not None:
+                self.owner.on_reset()
+
+    def _is_forgotten(self) -> bool:
+        if self.passage is Passage.OPEN:
+            return False
+        self._swallowed = True
+        if self.passage is Passage.REFUSED and self.owner is not None:
+            self.network.loop.deliver_at(
+                self.network.loop.now_s + LOOPBACK_LATENCY_S, Endpoint.on_reset, self.owner
+            )
+        return True
+
     @property
     def _passes(self) -> bool:
         """Whether segments arrive now."""
         target = self.target
-        return target.reachable and (self.source is target or not self._link.blocked)
+        return target.reachable and (self.source is target or not self.link.blocked)
 
 
 class Endpoint:
@@ -117,6 +167,7 @@ class Endpoint:
         self._unannounced_bytes = 0
         self._shut_down = False
         self._waking: asyncio.Handle | None = None
+        flow.owner = self
         if process is not None:
             process.endpoints[serial] = self
 
@@ -140,17 +191,34 @@ class Endpoint:
     def send(self, data: memoryview) -> int:
         """Takes as many bytes as the window has room for and returns their number."""
         peer = self.peer
-        if peer is None or self.closed or self._shut_down:
+        if peer is None or self.closed or self._shut_down or self.error is not None:
             return 0
         left = min(len(data), self._credit_bytes)
         taken = 0
         while taken < left:
             size = min(left - taken, self._flow.network.segment_bytes())
-            segment = bytes(data[taken : taken + size])
+            reset = self._flow.link.resets_within(size)
+            segment = bytes(data[taken : taken + (size if reset is None else reset.after_bytes)])
             self._credit_bytes -= size
             taken += size
-            self._flow.send(functools.partial(peer.on_data, segment), size)
+            self._flow.send(functools.partial(peer.on_data, segment), len(segment))
+            if reset is not None:
+                self._break(reset, peer)
+                break
         return taken
+
+    def _break(self, reset: Reset, peer: Endpoint) -> None:
+        """The network between resets the connection; who is not told learns it by sending."""
+        if reset.tells_receiver:
+            self._flow.send(peer.on_reset)
+        if reset.tells_sender:
+            loop = self._flow.network.loop
+            loop.deliver_at(loop.now_s + LOOPBACK_LATENCY_S, Endpoint.on_reset, self)
+
+    @property
+    def flow(self) -> Flow:
+        """What carries this end's segments to the other."""
+        return self._flow
 
     def receive(self, size_max: int) -> bytes:
         """Takes up to `size_max` waiting bytes and reopens the window by as much."""
@@ -183,7 +251,9 @@ class Endpoint:
         """Gives the connection up; unread bytes or `reset` make it a reset for the peer."""
         if self.closed:
             return
-        if reset or self._unread_bytes:
+        if self.error is not None:
+            pass  # There is no connection any more on which to say goodbye.
+        elif reset or self._unread_bytes:
             self._send_reset()
         else:
             self.shut_down()
@@ -211,7 +281,8 @@ class Endpoint:
         digest = zlib.crc32(segment)
         detail = f"connection={self.serial} bytes={len(segment)} crc={digest:08x}"
         trace.add(self._flow.source.name, "receive" if not self.closed else "stray", detail)
-        if self.closed:
+        if self.closed or self.error is not None:
+            # Behind a reset bytes are missing.
             self._send_reset()
             return
         self._unread.append(segment)

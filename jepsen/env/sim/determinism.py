@@ -204,7 +204,7 @@ def _replace_clocks() -> None:
     def wall() -> float:
         loop = asyncio._get_running_loop()
         if isinstance(loop, SimLoop):
-            return wall_ms(loop.time(), current_process.get()) / 1000
+            return wall_ms(loop.now_s, current_process.get()) / 1000
         return EPOCH_MS / 1000 + START_S
 
     def nanoseconds(clock: Callable[[], float]) -> Callable[[], int]:

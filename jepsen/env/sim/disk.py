@@ -11,6 +11,7 @@ Sources: POSIX fsync; Pillai et al., "All File Systems Are Not Created Equal", O
 from __future__ import annotations
 
 import errno
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 SYNC_MIN_S = 0.000_1
 SYNC_MAX_S = 0.002
 LOCK_NAME = ".lock"
+SLOW_CALL_CHANCE = 0.05
+"""On a disk of which calls are slow, so many are: the others find what they need in memory."""
+HANGING = {
+    "hung_writes": ("write", "sync", "name", "sync_directory"),
+    "hung_disk": ("write", "sync", "name", "sync_directory", "read", "open"),
+}
+"""What hangs, by the kind of fault; reads of what is in memory do not where only writes hang."""
 CHANGES = ("write", "sync", "open", "name", "sync_directory")
 """Operations at which the power may go: those that change a disk, and those recovery begins by."""
 
@@ -123,7 +131,7 @@ class SimFile:
 
     def peek(self, position: int, size: int) -> bytes:
         """Bytes as they are now, whether or not the file is still open."""
-        self._disk.fault("read", self.path)
+        self._disk.step("read", self.path)
         return bytes(self._content.seen[position : position + size])
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -186,6 +194,10 @@ def no_fault(operation: str, path: str) -> None:
     """The healthy disk: every operation passes."""
 
 
+def no_wait(seconds: float) -> None:
+    """Where nobody runs whose event loop could wait."""
+
+
 class SimDisk:
     """The file system of one node; see `raftctl.runtime.api.FileSystem`.
 
@@ -210,8 +222,20 @@ class SimDisk:
         self.open_files: dict[SimFile, None] = {}
         """Of the process that runs."""
         self._cost_s = 0.0
+        self.slow_call_s = 0.0
+        """How long a read or write takes at most that is slow."""
+        self.hanging: tuple[str, ...] = ()
+        """Operations that take until `heal`."""
+        self._hung = False
+        self._waiting: list[Callable[[], None]] = []
+        self.in_thread = False
+        """Whether a worker's thread is calling, and not the event loop."""
+        self.on_wait: Callable[[float], None] = no_wait
+        """Called when the event loop itself has to wait: for so many seconds, or until `heal`."""
         self.slowness = 1.0
         """How many times longer a sync takes than usual."""
+        self.used: set[str] = set()
+        """Which operations were begun; to be cleared by whoever wants to know."""
         self.crashes = 0
         """How often the power has failed."""
         self.failed_syncs = 0
@@ -345,13 +369,54 @@ class SimDisk:
     # The machine
 
     def step(self, operation: str, path: str) -> None:
-        """An operation is about to be done: it may fail, or the power may go before it."""
+        """An operation is about to be done: it may fail or hang, or the power may go before it."""
+        self.used.add(operation)
         if operation in CHANGES:
             if self.off:
                 raise PowerCut(path)
             if self._cut is not None:
                 self._count_down(path)
         self.fault(operation, path)
+        if operation in self.hanging:
+            self._hung = True
+            if not self.in_thread:
+                self.on_wait(math.inf)
+        elif self.slow_call_s and self._random.random() < SLOW_CALL_CHANCE:
+            self._take(self._random.uniform(0, self.slow_call_s))
+
+    def _take(self, seconds: float) -> None:
+        """Whoever calls has to wait so long."""
+        if self.in_thread:
+            self._cost_s += seconds
+        else:
+            self.on_wait(seconds)
+
+    def hang(self, kind: str) -> None:
+        """From now on operations take until `heal`; see `HANGING`."""
+        self.hanging = HANGING[kind]
+
+    def heal(self) -> None:
+        """Calls are quick again, and what hung goes on."""
+        self.hanging = ()
+        self.slow_call_s = 0.0
+        waiting, self._waiting = self._waiting, []
+        for go_on in waiting:
+            go_on()
+
+    def when_healed(self, go_on: Callable[[], None]) -> None:
+        """Calls `go_on` when the disk does not hang any more."""
+        self._waiting.append(go_on)
+
+    def take_hung(self) -> bool:
+        """Whether an operation has hung since the last call of this."""
+        hung, self._hung = self._hung, False
+        return hung
+
+    @property
+    def sound(self) -> bool:
+        """Whether every operation is done, at the usual speed."""
+        quick = self.slowness == 1.0 and not self.slow_call_s and not self.hanging
+        return quick and self.fault is no_fault and not self.off
 
     def cut_within(self, operations: int, cut: Callable[[], bool]) -> None:
         """Calls `cut` when so many operations are done; if it says so, no other is done any more.

@@ -10,13 +10,25 @@ power_off     the machine stops; what was not synced may be lost or torn
 power_cut     the machine stops after so many operations on its disk: in the middle of a call
 stop          the process is asked to end, as by SIGTERM, and killed when its time is over
 pause         the process stands still as by SIGSTOP, its timers and sockets wait
+stall         one step of the process's event loop after the other takes long, as with a collection
+              of garbage; its threads go on, and all that came meanwhile is handled at once
+suspend       the machine is suspended: its monotonic clock stands still, CLOCK_BOOTTIME goes on
 block         what the first node sends does not reach the second
 isolate       the node and all other members do not reach each other
 halves        the named members and the others do not reach each other
 ring          the two do not reach each other, all others do: majorities overlap, but differ
+reset         again and again, in the middle of what the first node sends to the second, the
+              connection is reset; both hear of it, or only one of them
+half_open     the network forgets the connections between the two nodes: neither is told, and
+              what is sent on them is lost; new ones work; when it ends the old ones are refused
+narrow        the first node's link to the second carries only so many bytes a second
 slow          both directions between two nodes get a long latency
 slow_disk     every sync takes many times as long
+slow_io       some reads and writes take long; on the event loop they hold it up
+hung_writes   what the node writes, syncs or names hangs until the fault is over
+hung_disk     so does what it reads
 clock         the node's wall clock is off
+clock_rate    the node's other clocks go faster or slower
 sync_error    an fsync of the node fails, after which its disk forgets what was to be synced
 write_error   the node's disk takes no writes any more
 disk_full     the node's disk is full
@@ -32,16 +44,19 @@ A kill, power_off or pause may strike all members of one role at once.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jepsen.env.sim.disk import HANGING
 from jepsen.env.sim.network import Link
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from jepsen.env.sim.connection import Flow
     from jepsen.env.sim.disk_faults import DiskFaults
     from jepsen.env.sim.world import World
 
@@ -52,24 +67,45 @@ FAULT_MS_MAX = 4_000
 QUIET_MS_MAX = 4_000
 SLOW_MS_MAX = 400.0
 CLOCK_MS_MAX = 120_000
+CLOCK_RATE_ERROR_MAX = 0.05
+"""Two clocks that differ by twice as much still differ by less than leases allow for."""
+STALL_MS_MIN = 5.0
+STALL_MS_MAX = 3_000.0
+RESET_BYTES_MIN = 20
+RESET_BYTES_MAX = 20_000
+NARROW_BYTES_MIN = 30_000.0
+NARROW_BYTES_MAX = 300_000.0
 SLOW_DISK_TIMES_MAX = 400.0
+SLOW_IO_MS_MIN = 1.0
+SLOW_IO_MS_MAX = 500.0
 WHOLE_GROUP_CHANCE = 0.15
 KINDS = {
     "kill": 5,
     "power_off": 3,
     "stop": 3,
     "pause": 4,
+    "stall": 3,
+    "suspend": 3,
     "block": 3,
     "isolate": 4,
     "halves": 2,
     "ring": 2,
+    "reset": 3,
+    "half_open": 2,
+    "narrow": 1,
     "slow": 2,
     "slow_disk": 2,
+    "slow_io": 2,
+    "hung_writes": 2,
+    "hung_disk": 2,
     "clock": 1,
+    "clock_rate": 2,
 }
 """Each kind with its weight."""
-LINK_KINDS = ("block", "isolate", "halves", "ring")
-PROCESS_KINDS = ("kill", "power_off", "stop", "pause")
+LINK_KINDS = ("block", "isolate", "halves", "ring", "reset", "half_open", "narrow")
+PROCESS_KINDS = ("kill", "power_off", "stop", "pause", "stall", "suspend")
+WAIT_KINDS = ("slow_io", *HANGING)
+PAIR_KINDS = ("block", "ring", "slow", "reset", "half_open", "narrow")
 DISK_KINDS = {"sync_error": 3, "write_error": 2, "disk_full": 2, "bit_flip": 4, "wipe": 1}
 """Each kind of fault of disks with its weight; see `jepsen.env.sim.disk_faults`."""
 DISK_FAULTS_MAX = 2
@@ -115,8 +151,8 @@ class Fault:
     for_ms: int
     nodes: tuple[str, ...]
     amount: float = 0.0
-    """Milliseconds of latency or of clock error; how many times slower a disk is; which bit; after
-    how many operations.
+    """Milliseconds of latency, of clock error, of a stall or, at most, of a slow call; how many
+    times slower a disk is; which bit; after how many operations or bytes; bytes a second; a rate.
     """
 
     def __str__(self) -> str:
@@ -205,8 +241,7 @@ def _one_fault(
     if kind is None:
         return None
     for_ms = draws.for_ms(source)
-    amount = 0.0
-    if kind in ("block", "ring", "slow"):
+    if kind in PAIR_KINDS:
         several = [group for group in groups if len(group) > 1]
         pool = source.choice([*several, *several, members])
         nodes = tuple(source.sample(list(pool), 2))
@@ -216,13 +251,33 @@ def _one_fault(
         nodes = tuple(source.choice(groups))
     else:
         nodes = (source.choice(members),)
-    if kind == "slow":
-        amount = source.uniform(10, SLOW_MS_MAX)
-    elif kind == "slow_disk":
-        amount = source.uniform(10, SLOW_DISK_TIMES_MAX)
-    elif kind == "clock":
-        amount = source.uniform(-CLOCK_MS_MAX, CLOCK_MS_MAX)
-    return Fault(kind, at_ms, for_ms, nodes, amount)
+    return Fault(kind, at_ms, for_ms, nodes, _amount(source, kind))
+
+
+def _amount(source: random.Random, kind: str) -> float:
+    match kind:
+        case "slow":
+            return source.uniform(10, SLOW_MS_MAX)
+        case "slow_disk":
+            return source.uniform(10, SLOW_DISK_TIMES_MAX)
+        case "slow_io":
+            return _magnitude(source, SLOW_IO_MS_MIN, SLOW_IO_MS_MAX)
+        case "clock":
+            return source.uniform(-CLOCK_MS_MAX, CLOCK_MS_MAX)
+        case "clock_rate":
+            return source.uniform(1 - CLOCK_RATE_ERROR_MAX, 1 + CLOCK_RATE_ERROR_MAX)
+        case "stall":
+            return _magnitude(source, STALL_MS_MIN, STALL_MS_MAX)
+        case "reset":
+            return round(_magnitude(source, RESET_BYTES_MIN, RESET_BYTES_MAX))
+        case "narrow":
+            return _magnitude(source, NARROW_BYTES_MIN, NARROW_BYTES_MAX)
+    return 0.0
+
+
+def _magnitude(source: random.Random, least: float, most: float) -> float:
+    """Each order of magnitude as often as another."""
+    return math.exp(source.uniform(math.log(least), math.log(most)))
 
 
 def blocked_links(fault: Fault, members: Sequence[str]) -> list[tuple[str, str]]:
@@ -270,6 +325,8 @@ class Nemesis:
         self._disks = disks
         self._states = states
         self._blocked: Counter[tuple[str, str]] = Counter()
+        self._forgotten: dict[int, list[Flow]] = {}
+        """The connections that each fault has made half open."""
         self.active: dict[int, Fault] = {}
         """The faults that were done and are not undone yet, by their place in the plan."""
 
@@ -309,14 +366,39 @@ class Nemesis:
         if self._disks is not None and fault.kind in ON_DISKS:
             self._disks.begin(fault)
         for name in fault.nodes:
-            self._strike(fault, name)
-        if fault.kind == "slow":
-            self._set_latency(fault, fault.amount)
+            self._strike(number, fault, name)
+        self._strike_links(number, fault)
         for link in blocked_links(fault, self._members):
             self._blocked[link] += 1
             self._world.network.block(*link)
 
-    def _strike(self, fault: Fault, name: str) -> None:
+    def _strike_links(self, number: int, fault: Fault) -> None:
+        network = self._world.network
+        match fault.kind:
+            case "slow":
+                self._set_latency(fault, fault.amount)
+            case "reset":
+                network.link(*fault.nodes).reset_every(int(fault.amount))
+            case "half_open":
+                one, other = map(self._world.node, fault.nodes)
+                self._forgotten[number] = network.forget_between(one, other)
+            case "narrow":
+                network.link(*fault.nodes).bytes_per_s = fault.amount
+
+    def _relieve_links(self, number: int, fault: Fault) -> None:
+        network = self._world.network
+        match fault.kind:
+            case "slow":
+                self._set_latency(fault, None)
+            case "reset":
+                network.link(*fault.nodes).reset_every(None)
+            case "half_open":
+                for flow in self._forgotten.pop(number):
+                    flow.refuse()
+            case "narrow":
+                network.link(*fault.nodes).bytes_per_s = None
+
+    def _strike(self, number: int, fault: Fault, name: str) -> None:
         match fault.kind:
             case "kill":
                 self._world.kill(name)
@@ -333,8 +415,14 @@ class Nemesis:
                 self._world.terminate(name)
             case "pause":
                 self._world.pause(name)
-            case "slow_disk":
-                self._world.node(name).disk.slowness = fault.amount
+            case "stall":
+                self._stall(number, fault, name)
+            case "suspend":
+                self._world.suspend(name)
+            case "clock_rate":
+                self._world.set_clock_rate(name, fault.amount)
+            case "slow_disk" | "slow_io" | "hung_writes" | "hung_disk":
+                self._slow_disk(fault, name)
             case "clock":
                 self._world.node(name).clock_offset_ms += round(fault.amount)
 
@@ -347,8 +435,7 @@ class Nemesis:
             self._disks.end(fault)
         for name in fault.nodes:
             self._relieve(fault, name)
-        if fault.kind == "slow":
-            self._set_latency(fault, None)
+        self._relieve_links(number, fault)
         for link in blocked_links(fault, self._members):
             self._blocked[link] -= 1
             if not self._blocked[link]:
@@ -356,10 +443,10 @@ class Nemesis:
 
     def _relieve(self, fault: Fault, name: str) -> None:
         node = self._world.node(name)
-        if fault.kind == "stop" and node.process is not None and node.process.terminating:
-            self._world.kill(name)
         if fault.kind == "power_cut":
             node.disk.spare()
+        if fault.kind == "stop" and node.process is not None and node.process.terminating:
+            self._world.kill(name)
         match fault.kind:
             case "kill" | "power_off" | "power_cut" | "stop":
                 if node.process is None:
@@ -367,10 +454,43 @@ class Nemesis:
             case "pause":
                 if node.process is not None:
                     self._world.resume(name)
-            case "slow_disk":
-                node.disk.slowness = 1.0
+            case "stall":
+                self._world.unstall(name)
+            case "suspend":
+                self._world.wake(name)
+            case "clock_rate":
+                self._world.set_clock_rate(name, 1.0)
+            case "slow_disk" | "slow_io" | "hung_writes" | "hung_disk":
+                self._quicken_disk(fault, name)
             case "clock":
                 node.clock_offset_ms -= round(fault.amount)
+
+    def _slow_disk(self, fault: Fault, name: str) -> None:
+        disk = self._world.node(name).disk
+        if fault.kind == "slow_disk":
+            disk.slowness = fault.amount
+        elif fault.kind == "slow_io":
+            disk.slow_call_s = fault.amount / 1000
+        else:
+            disk.hang(fault.kind)
+
+    def _quicken_disk(self, fault: Fault, name: str) -> None:
+        disk = self._world.node(name).disk
+        if fault.kind == "slow_disk":
+            disk.slowness = 1.0
+        else:
+            disk.heal()
+
+    def _stall(self, number: int, fault: Fault, name: str) -> None:
+        """Holds the process up as long as it may go on afterwards, while the fault lasts."""
+        if self.active.get(number) is not fault:
+            return
+        process = self._world.node(name).process
+        seconds = fault.amount / 1000
+        if process is not None and process.running:
+            self._world.stall(name, seconds)
+        loop = asyncio.get_running_loop()
+        loop.call_later(2 * seconds, self._stall, number, fault, name)
 
     def _set_latency(self, fault: Fault, mean_ms: float | None) -> None:
         for source, target in _both_ways(fault.nodes[:1], fault.nodes[1:]):

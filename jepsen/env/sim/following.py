@@ -87,7 +87,9 @@ def _lost_voters(cluster: SimCluster, voters: VoterSet) -> Iterator[str]:
 
 def _heard_lately(cluster: SimCluster, leader: RaftDriver) -> set[str]:
     """The leader and whoever has fetched from it within the time after which it doubts them."""
-    status = leader.status()
+    process = cluster.world.node(f"controller-{leader.leader_id}").process
+    # By the leader's own clock.
+    status = leader.status() if process is None else process.context.copy().run(leader.status)
     since_ms = status.now_ms - 1000 * cluster.check_quorum_s
     fetching = {
         one.node_id

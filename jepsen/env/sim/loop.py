@@ -19,7 +19,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
 
-from jepsen.env.sim.process import Process, ProcessState, current_process
+from jepsen.env.sim.process import Process, ProcessState, ThreadCall, current_process
 from raftctl.failures import Outcome, outcome_of
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from jepsen.env.sim.network import Network
+    from jepsen.env.sim.process import SimNode
     from jepsen.env.sim.transport import SimServer
 
 T = TypeVar("T")
@@ -108,10 +109,14 @@ class SimLoop(asyncio.BaseEventLoop):
     def __init__(self, random: random.Random, *, handles_max: int) -> None:
         super().__init__()
         self._random = random
-        self._now_s = START_S
+        self.now_s = START_S
+        """The world's time, whatever the clocks of nodes show."""
+        self._clocks_differ = False
+        """Whether the clock of any node was ever changed."""
         self._over = False
         self._queue: deque[tuple[Process | None, asyncio.Handle]] = deque()
-        self._timers: list[tuple[float, int, Process | None, asyncio.Handle]] = []
+        self._timers: list[tuple[float, int, Process | None, Any]] = []
+        """Times of the world; an `asyncio.TimerHandle` each, or a `Delivery` of no process."""
         self._timers_cancelled = 0
         self._serials = itertools.count(1)
         self._handles_max = handles_max
@@ -123,12 +128,25 @@ class SimLoop(asyncio.BaseEventLoop):
     # Time and handles
 
     def time(self) -> float:
-        """Virtual seconds; starts at `START_S`."""
-        return self._now_s
+        """Virtual seconds, by the clock of the node that asks; starts at `START_S`."""
+        process = current_process.get() if self._clocks_differ else None
+        return self.now_s if process is None else process.node.clock.monotonic_s(self.now_s)
 
     def lease_time(self) -> float:
         """See `raftctl.runtime.lease_clock`."""
-        return self._now_s
+        process = current_process.get() if self._clocks_differ else None
+        return self.now_s if process is None else process.node.clock.boottime_s(self.now_s)
+
+    def clock_changed(self, node: SimNode) -> None:
+        """Sets the timers of a node anew, whose clock goes otherwise from now on."""
+        self._clocks_differ = True
+        self._timers = [
+            (node.clock.world_s(handle.when()), serial, process, handle)
+            if process is not None and process.node is node
+            else (when, serial, process, handle)
+            for when, serial, process, handle in self._timers
+        ]
+        heapq.heapify(self._timers)
 
     def call_soon(
         self,
@@ -165,10 +183,12 @@ class SimLoop(asyncio.BaseEventLoop):
         A delay too small to be seen beside the time of the clock still lets time pass: who waits
         for the rest of a pause again and again would else wait for ever.
         """
-        when = self._now_s + delay
-        if delay > 0:
-            when = max(when, math.nextafter(self._now_s, math.inf))
-        return self.call_at(when, callback, *args, context=context)
+        return self.call_at(self._after(delay), callback, *args, context=context)
+
+    def _after(self, delay: float) -> float:
+        now_s = self.time()
+        when = now_s + delay
+        return max(when, math.nextafter(now_s, math.inf)) if delay > 0 else when
 
     def call_at(
         self,
@@ -177,14 +197,37 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        """Queues a callback for the virtual time `when`; equal times keep their order."""
-        if self._over:
-            raise RuntimeError("the world is over")
+        """Queues a callback for the virtual time `when`; equal times keep their order.
+
+        The time is by the clock of the node that the callback's context belongs to.
+        """
         where = contextvars.copy_context() if context is None else context
         handle = asyncio.TimerHandle(when, callback, args, self, where)
-        process = where.get(current_process)
-        heapq.heappush(self._timers, (when, next(self._serials), process, handle))
+        self._set_timer(handle, where.get(current_process))
         return handle
+
+    def call_in_thread(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts
+    ) -> asyncio.TimerHandle:
+        """As `call_later`, in a thread of the process: it goes on while the loop is stalled."""
+        where = contextvars.copy_context()
+        handle = ThreadCall(self._after(delay), callback, args, self, where)
+        self._set_timer(handle, where.get(current_process))
+        return handle
+
+    def run_in_thread_of(self, where: contextvars.Context, callback: Callable[[], object]) -> None:
+        """Queues a callback for now, in a thread of the process of that context."""
+        process = where.get(current_process)
+        handle = ThreadCall(self.now_s, callback, (), self, where)
+        self._queue.append((process, handle))
+
+    def _set_timer(self, handle: asyncio.TimerHandle, process: Process | None) -> None:
+        if self._over:
+            raise RuntimeError("the world is over")
+        when = handle.when()
+        if self._clocks_differ and process is not None:
+            when = process.node.clock.world_s(when)
+        heapq.heappush(self._timers, (when, next(self._serials), process, handle))
 
     def deliver_at(self, when: float, callback: Callable[[T], object], argument: T) -> None:
         """Calls `callback(argument)` for the network at the virtual time `when`, in no process."""
@@ -241,7 +284,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 if process is None:
                     self.handles_run += 1
                     handle._run()
-                elif process.state is not RUNNING:
+                elif process.state is not RUNNING and not process.lets_run(handle):
                     process.hold(handle)
                 else:
                     self.handles_run += 1
@@ -260,10 +303,12 @@ class SimLoop(asyncio.BaseEventLoop):
         if not self._queue:
             if not timers:
                 raise WorldStuck("nothing is left to run: no ready handle and no timer")
-            if timers[0][0] > self._now_s:
-                self._now_s = timers[0][0]
+            if timers[0][0] > self.now_s:
+                if math.isinf(timers[0][0]):
+                    raise WorldStuck("nothing is left to run: all timers are of suspended nodes")
+                self.now_s = timers[0][0]
                 self._handles_at_instant = self.handles_run
-        while timers and timers[0][0] <= self._now_s:
+        while timers and timers[0][0] <= self.now_s:
             _, _, process, handle = heapq.heappop(timers)
             if not handle.cancelled():
                 self.timers_fired += 1
@@ -307,7 +352,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Runs the call inline after a short seeded delay; belongs to the calling process."""
         future: asyncio.Future[T] = self.create_future()
         delay_s = self._random.uniform(0, EXECUTOR_DELAY_MAX_S)
-        self.call_later(delay_s, resolve, future, functools.partial(func, *args))
+        self.call_in_thread(delay_s, resolve, future, functools.partial(func, *args))
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:

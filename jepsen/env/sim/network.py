@@ -24,6 +24,7 @@ from jepsen.env.sim.connection import (
     Endpoint,
     Flow,
     Listener,
+    Reset,
     os_error,
 )
 from jepsen.env.sim.process import Process, current_process
@@ -43,6 +44,8 @@ CONNECT_TIMEOUT_S = 127.0
 RETRANSMIT_MAX_S = 0.2
 SHORT_SEGMENT_CHANCE = 0.02
 LOOPBACK_ADDRESS = "127.0.0.1"
+TOLD = (("sender", "receiver"), ("receiver",), ("sender",))
+"""Who hears of one reset after the other."""
 WILDCARDS = (None, "", "0.0.0.0", "::")
 LOOPBACK_NAMES = ("localhost", LOOPBACK_ADDRESS)
 
@@ -58,6 +61,28 @@ class Link:
     """The chance that a segment is lost, each time it is sent; it arrives late then."""
     blocked: bool = False
     busy_until_s: float = 0.0
+    reset_every_bytes: int | None = None
+    """After so many bytes the connection that carries them is reset."""
+    resets: int = 0
+    """How often that has happened; who is told changes from one to the next."""
+    _until_reset: int = 0
+
+    def resets_within(self, size: int) -> Reset | None:
+        """The reset within the next `size` payload bytes, if there is one."""
+        if self.reset_every_bytes is None:
+            return None
+        left, self._until_reset = self._until_reset, self._until_reset - size
+        if left >= size:
+            return None
+        self._until_reset = self.reset_every_bytes
+        self.resets += 1
+        told = TOLD[self.resets % len(TOLD)]
+        return Reset(left, tells_sender="sender" in told, tells_receiver="receiver" in told)
+
+    def reset_every(self, size: int | None) -> None:
+        """Resets connections after each so many bytes from now on; None for never."""
+        self.reset_every_bytes = size
+        self._until_reset = size or 0
 
 
 class Network:
@@ -83,7 +108,7 @@ class Network:
 
     def arrival_s(self, link: Link, size: int) -> float:
         """When `size` bytes sent now over the link arrive, in virtual seconds."""
-        now_s = self.loop.time()
+        now_s = self.loop.now_s
         if link.bytes_per_s is not None:
             link.busy_until_s = max(now_s, link.busy_until_s) + size / link.bytes_per_s
             now_s = link.busy_until_s
@@ -129,7 +154,7 @@ class Network:
         stalled, self._stalled = self._stalled, {}
         for flow in stalled:
             delay_s = self._random.uniform(0, RETRANSMIT_MAX_S)
-            self.loop.deliver_at(self.loop.time() + delay_s, Flow.drain, flow)
+            self.loop.deliver_at(self.loop.now_s + delay_s, Flow.drain, flow)
 
     def reset_between(self, one: SimNode, other: SimNode) -> None:
         """Resets every connection between two nodes at both ends, at once."""
@@ -138,6 +163,22 @@ class Network:
                 for endpoint in list(here.process.endpoints.values()):
                     if endpoint.remote_node is there:
                         endpoint.on_reset()
+
+    def forget_between(self, one: SimNode, other: SimNode) -> list[Flow]:
+        """Every connection that there is between two nodes is lost, and neither is told of it.
+
+        Returns what is to be refused when the network answers again.
+        """
+        flows = [
+            endpoint.flow
+            for here, there in ((one, other), (other, one))
+            if here.process is not None
+            for endpoint in here.process.endpoints.values()
+            if endpoint.remote_node is there
+        ]
+        for flow in flows:
+            flow.forget()
+        return flows
 
     # Names
 

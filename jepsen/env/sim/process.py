@@ -7,14 +7,16 @@ no process (the network, the scenario) runs with the tag unset.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import ctypes
 import enum
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from jepsen.env.sim.clock import NodeClock
+
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from jepsen.env.sim.connection import Endpoint, Listener
@@ -38,15 +40,23 @@ def keep_forever(remains: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(remains))
 
 
+class ThreadCall(asyncio.TimerHandle):
+    """A call in another thread of a process than that of its event loop."""
+
+    __slots__ = ()
+
+
 class ProcessKilled(Exception):
     """The process was killed before its main coroutine ended."""
 
 
 class ProcessState(enum.Enum):
-    """Running and paused alternate; dead is final."""
+    """Running, paused and stalled alternate; dead is final."""
 
     RUNNING = "running"
     PAUSED = "paused"
+    STALLED = "stalled"
+    """Its event loop is held up by one long step; its other threads go on."""
     DEAD = "dead"
 
 
@@ -70,6 +80,8 @@ class Process:
         """Called by the loop after each handle of this process; it may look, and raise."""
         self.on_exit: Callable[[], None] | None = None
         """Called when its main coroutine has ended well, or as it was asked to; it may look."""
+        self.stalls = 0
+        """How often its event loop was held up."""
         self._held: list[asyncio.Handle] = []
         self._buried: list[object] = []
 
@@ -81,6 +93,10 @@ class Process:
         """Whether its handles may run now."""
         return self.state is ProcessState.RUNNING
 
+    def lets_run(self, handle: asyncio.Handle) -> bool:
+        """Whether a handle's turn may come although the process does not run."""
+        return self.state is ProcessState.STALLED and isinstance(handle, ThreadCall)
+
     def hold(self, handle: asyncio.Handle) -> None:
         """Takes a handle whose turn came while the process could not run."""
         if self.state is ProcessState.DEAD:
@@ -88,9 +104,15 @@ class Process:
         else:
             self._held.append(handle)
 
-    def release(self) -> list[asyncio.Handle]:
-        """Gives back what was held, in the order it came."""
+    def release(self, *, timers_last: bool = False) -> list[asyncio.Handle]:
+        """Gives back what was held, in the order it came.
+
+        With `timers_last` as an event loop goes on after a long step: first what threads and the
+        network have brought, then the timers that are due.
+        """
         held, self._held = self._held, []
+        if timers_last:
+            held.sort(key=lambda handle: isinstance(handle, asyncio.TimerHandle))
         return held
 
     def bury(self, *remains: object) -> None:
@@ -108,6 +130,8 @@ class SimNode:
         self.address = address
         self.disk = disk
         self.clock_offset_ms = 0
+        """How wrong the wall clock is."""
+        self.clock = NodeClock()
         # False while the machine is off or unplugged: nothing reaches it and nobody is told.
         self.reachable = True
         self.process: Process | None = None

@@ -16,7 +16,6 @@ import asyncio
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.disk import no_fault
 from jepsen.env.sim.leases import Leases
 from jepsen.env.sim.network import Link
 from jepsen.env.sim.properties import Violation
@@ -133,9 +132,7 @@ class Progress:
         votes = any(
             key in (None, self._cluster.directory_ids.get(n)) for n, key in keys if n == number
         )
-        disk = node.disk
-        sound = disk.fault is no_fault and disk.slowness == 1.0 and not disk.off
-        return votes and sound and process is not None and not process.terminating
+        return votes and node.disk.sound and process is not None and not process.terminating
 
     def _reach(self, one: int, other: int, *, late: bool = False) -> bool:
         """Whether both run and hear each other, at the usual speed or, with `late`, at any."""

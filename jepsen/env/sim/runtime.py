@@ -6,7 +6,9 @@ it, so one node's draws do not shift another's, and a restarted node does not re
 
 from __future__ import annotations
 
+import contextvars
 import functools
+import math
 import random
 import uuid
 from collections import deque
@@ -16,6 +18,7 @@ import structlog
 
 from jepsen.env.sim.disk import PowerCut
 from jepsen.env.sim.loop import settle
+from jepsen.env.sim.process import current_process
 from jepsen.env.sim.sending import SimSender
 from jepsen.env.sim.transport import SimTransport
 from jepsen.env.sim.wall import wall_ms
@@ -39,6 +42,8 @@ T = TypeVar("T")
 CALLS_MAX = 10_000
 HAND_OVER_MAX_S = 0.000_1
 LOG_LEVEL_DEBUG = 10
+HANGS_AT_ONCE_CHANCE = 0.5
+"""Calls of a disk that hangs do so before their first operation, or after their last."""
 QUICK_DISKS_SHARE = 0.5
 """So many nodes, drawn by seed, run short calls at once; the others hand all to the worker."""
 
@@ -56,7 +61,8 @@ class SimWorker:
     operation of a call (`SimDisk.cut_within`), which then has no end.
 
     With `short_calls` a call runs at once, within `submit`, as long as calls have been short
-    lately: as in `raftctl.runtime.real`, of which the rule is.
+    lately: as in `raftctl.runtime.real`, of which the rule is. One that takes long all the same
+    stalls the event loop.
     """
 
     def __init__(
@@ -68,6 +74,8 @@ class SimWorker:
         self._queue: deque[tuple[asyncio.Future[Any], Callable[[], Any]]] = deque()
         self._busy = False
         self._closed = False
+        self._used: set[str] = set()
+        """What its calls have done to the disk; such as have done nothing never hang."""
         self._short_calls = short_calls
         self._average_s = SHORT_CALL_S * 2
 
@@ -94,34 +102,62 @@ class SimWorker:
     def _pick_up(self) -> None:
         self._busy = bool(self._queue)
         if self._busy:
-            self._loop.call_later(self._random.uniform(0, HAND_OVER_MAX_S), self._run)
+            self._loop.call_in_thread(self._random.uniform(0, HAND_OVER_MAX_S), self._run)
 
     def _run(self) -> None:
+        disk = self._disk
+        if self._used.intersection(disk.hanging) and self._random.random() < HANGS_AT_ONCE_CHANCE:
+            # At its first operation: nothing of it is done before the disk is well.
+            self._wait_for_disk(self._run)
+            return
         future, call = self._queue.popleft()
         outcome, took_s = self._perform(call)
-        if not isinstance(outcome.error, PowerCut):
+        if disk.take_hung():
+            # At its last one.
+            self._wait_for_disk(functools.partial(self._hand_over, future, outcome))
+        elif not isinstance(outcome.error, PowerCut):
             delay_s = took_s + self._random.uniform(0, HAND_OVER_MAX_S)
-            self._loop.call_later(delay_s, self._hand_over, future, outcome)
+            self._loop.call_in_thread(delay_s, self._hand_over, future, outcome)
 
     def _run_at_once(self, future: asyncio.Future[Any], call: Callable[[], Any]) -> None:
         outcome, took_s = self._perform(call)
         if isinstance(outcome.error, PowerCut):
             return
-        if took_s < SHORT_CALL_S:
-            settle(future, outcome)
-        else:  # The loop would stand still for so long: others wait, as behind a thread.
-            self._busy = True
-            self._loop.call_later(took_s, self._hand_over, future, outcome)
+        settle(future, outcome)
+        if self._disk.take_hung():
+            self._disk.on_wait(math.inf)
+        elif took_s >= SHORT_CALL_S:
+            self._disk.on_wait(took_s)
+
+    def _wait_for_disk(self, go_on: Callable[[], None]) -> None:
+        where = contextvars.copy_context()
+
+        def run() -> None:
+            self._loop.run_in_thread_of(where, go_on)
+
+        self._disk.when_healed(run)
 
     def _perform(self, call: Callable[[], Any]) -> tuple[Outcome, float]:
-        self._disk.take_cost_s()
-        outcome = outcome_of(call)
-        took_s = self._disk.take_cost_s()
+        disk = self._disk
+        disk.take_cost_s()
+        disk.take_hung()
+        disk.used.clear()
+        disk.in_thread = True
+        try:
+            outcome = outcome_of(call)
+        finally:
+            disk.in_thread = False
+        self._used |= disk.used
+        took_s = disk.take_cost_s()
         self._average_s += (took_s - self._average_s) / AVERAGED_CALLS
         return outcome, took_s
 
     def _hand_over(self, future: asyncio.Future[Any], outcome: Outcome) -> None:
-        settle(future, outcome)
+        process = current_process.get()
+        if process is None or process.running:
+            settle(future, outcome)
+        else:  # The thread goes on; the loop hears of it when it does.
+            self._loop.call_soon(settle, future, outcome)
         self._pick_up()
 
 
@@ -149,7 +185,7 @@ class SimRuntime:
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970 by this node's clock."""
-        return int(wall_ms(self._loop.time(), self._process))
+        return int(wall_ms(self._loop.now_s, self._process))
 
     def uuid(self) -> uuid.UUID:
         """A version 4 UUID from the node's random source."""

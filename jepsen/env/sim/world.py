@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from jepsen.env.sim.coverage import Coverage
@@ -81,7 +83,7 @@ class World:
         self.seed = seed
         self.cuts = cuts or Cuts()
         self.loop = SimLoop(stream(seed, "executor"), handles_max=handles_max)
-        self.trace = Trace(self.loop.time)
+        self.trace = Trace(lambda: self.loop.now_s)
         self.recorder: Recorder | None = None
         """To be set before there is a cluster: gets what its nodes are seen to do."""
         self.coverage = Coverage()
@@ -116,10 +118,12 @@ class World:
                 self.trace.add(name, "sync", detail)
 
             def clock() -> int:
-                return int(wall_ms(self.loop.time(), nodes[name].process))
+                return int(wall_ms(self.loop.now_s, nodes[name].process))
 
             disk = SimDisk(stream(self.seed, "disk", name), on_sync, clock)
-            nodes[name] = SimNode(name, f"10.0.{number // 250}.{number % 250 + 1}", disk)
+            node = SimNode(name, f"10.0.{number // 250}.{number % 250 + 1}", disk)
+            disk.on_wait = partial(self._wait_for_disk, node)
+            nodes[name] = node
         return nodes[name]
 
     def start(
@@ -223,10 +227,85 @@ class World:
     def resume(self, name: str) -> None:
         """Lets a paused process go on; what it missed runs first, in order."""
         process = self._process(name)
-        if process.state is ProcessState.PAUSED and not process.node.disk.off:
+        node = process.node
+        held = process.state is ProcessState.PAUSED and not node.clock.suspended
+        if held and not node.disk.off:
             process.state = ProcessState.RUNNING
             self.trace.add(name, "resume")
             self.loop.requeue(process, process.release())
+
+    def stall(self, name: str, seconds: float) -> None:
+        """Holds up the event loop of a process that runs, as one long step of it would.
+
+        Its threads go on. Then it handles all that has come meanwhile in one turn.
+        """
+        process = self._process(name)
+        if not process.running:
+            raise RuntimeError(f"{name} does not run")
+        process.state = ProcessState.STALLED
+        process.stalls += 1
+        self.trace.add(name, "stall", f"{seconds:.6f} s")
+        stall = process, process.stalls
+        if not math.isinf(seconds):
+            self.loop.deliver_at(self.loop.now_s + seconds, self._end_stall, stall)
+
+    def _wait_for_disk(self, node: SimNode, seconds: float) -> None:
+        """The event loop of whoever calls the disk has to wait: nothing else of it runs meanwhile.
+
+        The call itself returns, since it cannot be held up in the middle.
+        """
+        process = current_process.get()
+        if process is None or process is not node.process or not process.running:
+            return
+        self.stall(node.name, seconds)
+        if math.isinf(seconds):
+            stall = process, process.stalls
+            node.disk.when_healed(partial(self._end_stall, stall))
+
+    def unstall(self, name: str) -> None:
+        """Ends the stall of a process, if there is one."""
+        process = self.node(name).process
+        if process is not None:
+            self._end_stall((process, process.stalls))
+
+    def _end_stall(self, stall: tuple[Process, int]) -> None:
+        process, number = stall
+        # It may have been killed, or be stopped by a loss of power that is about to happen.
+        if process.state is ProcessState.STALLED and process.stalls == number:
+            process.state = ProcessState.RUNNING
+            self.trace.add(process.node.name, "unstall")
+            self.loop.requeue(process, process.release(timers_last=True))
+
+    def suspend(self, name: str) -> None:
+        """Suspends the machine of a process that runs: nothing goes on but CLOCK_BOOTTIME."""
+        process = self._process(name)
+        if not process.running:
+            raise RuntimeError(f"{name} does not run")
+        self.trace.add(name, "suspend")
+        process.state = ProcessState.PAUSED
+        process.node.reachable = False
+        process.node.clock.suspend(self.loop.now_s)
+        self.loop.clock_changed(process.node)
+
+    def wake(self, name: str) -> None:
+        """Ends the suspension of a machine; what was sent to it arrives soon."""
+        node = self.node(name)
+        if not node.clock.suspended:
+            return
+        self.trace.add(name, "wake")
+        node.clock.wake(self.loop.now_s)
+        self.loop.clock_changed(node)
+        if node.process is not None:
+            node.reachable = True
+            self.network.retry_stalled()
+            self.resume(name)
+
+    def set_clock_rate(self, name: str, rate: float) -> None:
+        """From now on the clocks of a node go at this rate; its wall clock does not."""
+        node = self.node(name)
+        self.trace.add(name, "clock_rate", f"{rate:.4f}")
+        node.clock.set_rate(self.loop.now_s, rate)
+        self.loop.clock_changed(node)
 
     def _process(self, name: str) -> Process:
         process = self.node(name).process
@@ -265,6 +344,7 @@ class World:
         node.process = None
         node.reachable = not silent
         node.disk.release_locks()
+        self.wake(node.name)
         if not process.done.done():
             process.done.set_exception(ProcessKilled(f"{node.name}: {kind}"))
 
@@ -306,7 +386,7 @@ class World:
             others = [failure for failure in self.failures if failure.error is not error]
             if not others:
                 raise
-            mine = Failure("", self.loop.time(), error)
+            mine = Failure("", self.loop.now_s, error)
             raise WorldFailed([*others, mine]) from others[0].error
         finally:
             counts = f"handles={self.loop.handles_run} timers={self.loop.timers_fired}"
@@ -318,7 +398,7 @@ class World:
     @property
     def elapsed_s(self) -> float:
         """Virtual seconds since the world began."""
-        return self.loop.time() - START_S
+        return self.loop.now_s - START_S
 
     def trace_hash(self) -> str:
         """The digest of everything that happened so far."""
@@ -361,7 +441,7 @@ class World:
             node.last_error = error
             tolerated += node.forgiven
         if not isinstance(error, tolerated) and len(self.failures) < FAILURES_MAX:
-            self.failures.append(Failure(name, self.loop.time(), error))
+            self.failures.append(Failure(name, self.loop.now_s, error))
 
 
 def _retrieve(done: asyncio.Future[Any]) -> None:
