@@ -90,8 +90,7 @@ class Cleaning:
                     return
                 found = []
                 if not transactions.is_dropped(at.header) and not at.header.is_control:
-                    batch = segment.read(at.position, at.header.size)
-                    found = records.opened(batch, at.header)
+                    found = records.opened(segment.read_batch(at), at.header)
                 self._latest.learn(at.header, found)
                 if at.position - done >= _STEP_BYTES:
                     done = at.position
@@ -127,7 +126,8 @@ class Cleaning:
         for segment in group:
             done = 0
             for at in segment.batches():
-                batch = segment.read(at.position, at.header.size)
+                # What is packed anew gets a CRC that is right, whatever it was before.
+                batch = segment.read_batch(at)
                 kept = compaction.filtered(batch, at.header, self._latest, rules, transactions)
                 changed |= kept is None or kept.data is not batch
                 if kept is not None:

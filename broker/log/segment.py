@@ -268,8 +268,22 @@ class Segment:
         """Bytes as they stand in the file."""
         return self._log.read_at(position, size)
 
+    def read_batch(self, at: BatchAt) -> bytes:
+        """One batch, for whoever goes by what its records say.
+
+        Bytes change on a disk after they were checked and written: KafkaError(CORRUPT_MESSAGE) if
+        the CRC32C is wrong, or the offsets, which it does not cover, are beyond the segment's.
+        """
+        header = at.header
+        batch = self.read(at.position, header.size)
+        if header.base_offset < self.base_offset or header.next_offset > self.next_offset:
+            raise self._damaged(at.position, f"offset {header.base_offset} cannot be here")
+        if len(batch) < header.size or not crc_matches(batch, header):
+            raise self._damaged(at.position, "CRC32C does not match")
+        return batch
+
     def region(self, position: int, size: int) -> Piece:
-        """The same, to be sent; see `File.region`."""
+        """Bytes as they stand in the file, to be sent; see `File.region`."""
         return self._log.region(position, size)
 
     def warm(self, offset: int, size: int) -> Callable[[], None] | None:
@@ -325,7 +339,7 @@ class Segment:
             return None
         for at in self.batches(self.position_of(self._older_below(timestamp, offset))):
             if at.header.max_timestamp >= timestamp:
-                batch = self.read(at.position, at.header.size)
+                batch = self.read_batch(at)
                 found = search(batch, at.header, timestamp, offset)
                 if found is not None:
                     return found
@@ -372,7 +386,7 @@ class Segment:
         at = self.find(self._newest.offset)
         if at is None:
             return None
-        return records.newest(self.read(at.position, at.header.size), at.header, search)
+        return records.newest(self.read_batch(at), at.header, search)
 
     @property
     def name(self) -> str:

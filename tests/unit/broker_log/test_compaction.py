@@ -423,6 +423,38 @@ def compact_at_once(files: FileSystem, log: PartitionLog) -> None:
         finish()
 
 
+@pytest.mark.req("L6", "Q12")
+@pytest.mark.parametrize("where", ["header", "key", "value", "offset"])
+async def test_a_bit_that_flipped_is_never_given_a_checksum_that_is_right(where: str) -> None:
+    """The cleaner packs records anew: it would hide the damage for ever."""
+    disk = SimDisk(random.Random(1), lambda _detail: None)
+    disk.make_directories("/d")
+    world = World(disk)
+    log = await world.start()
+    for number in range(30):
+        append(log, (b"key-%d" % (number % 3), b"value-%d" % number), (b"other", None))
+    first = log.segment_facts()[0].base_offset
+    path = f"/d/t-0/{first:020}.log"
+    data = bytes(disk.byte(path, at) for at in range(disk.size(path)))
+    at = {"header": 30, "key": data.index(b"key-"), "value": data.index(b"value-"), "offset": 0}
+    bit = at[where] * 8 + 3
+    disk.flip(path, bit)
+    damaged = bytes(disk.byte(path, at) for at in range(disk.size(path)))
+    await world.clean()
+    assert bytes(disk.byte(path, at) for at in range(disk.size(path))) == damaged
+    assert not [name for name in disk.names("/d/t-0") if name.endswith(".cleaned")]
+    # When the bytes are right again, and more is complete, it is compacted.
+    disk.flip(path, bit)
+    expected = view(contents(log)) | {b"key-0": (log.log_end_offset, True)}
+    for _ in range(9):
+        append(log, (b"key-0", b"last"))
+    expected[b"key-0"] = (log.log_end_offset - 1, True)
+    await world.clean()
+    assert view(contents(log)) == expected
+    assert disk.size(path) < len(data)
+    await world.stop()
+
+
 @pytest.mark.req("L6")
 @pytest.mark.parametrize("seed", range(24))
 async def test_a_crash_at_any_step_loses_nothing(seed: int) -> None:

@@ -194,6 +194,22 @@ def test_offsets_are_found_by_time() -> None:
     assert new_log(FakeFiles()).newest() is None
 
 
+@pytest.mark.req("L3", "Q12")
+def test_no_time_is_told_of_a_batch_whose_bytes_have_changed_on_disk() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    log.append_as_leader(make_batch([b"a", b"b"], timestamps=[1_000, 1_000]), 0, 0)
+    assert log.newest() == log.first_at_or_after(1) == (1_000, 0)
+    file = files.open(f"{DIRECTORY}/{0:020}.log")
+    at = file.size() - 5
+    file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 4]))
+    with pytest.raises(KafkaError, match="CRC32C does not match") as caught:
+        log.newest()
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    with pytest.raises(KafkaError, match="CRC32C does not match"):
+        log.first_at_or_after(1)
+
+
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     files = FakeFiles()
     log = new_log(files)
