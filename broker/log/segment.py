@@ -248,8 +248,23 @@ class Segment:
     # --- reading --------------------------------------------------------------------------------
 
     def find(self, offset: int) -> BatchAt | None:
-        """The first batch that ends at or after `offset`; None if the segment ends before."""
-        for at in self.batches(self._near(offset)):
+        """The first batch that ends at or after `offset`; None if the segment ends before.
+
+        The index is a hint without a checksum. Where it leads to no batch, or to one above the
+        offset, its bytes have changed on disk: then the segment is gone through from its start.
+        """
+        near = self._near(offset)
+        batches = self.batches(near)
+        if near:
+            try:
+                first = next(batches, None)
+            except KafkaError:
+                first = None
+            if first is None or first.header.base_offset > offset:
+                batches = self.batches()
+            elif first.header.last_offset >= offset:
+                return first
+        for at in batches:
             if at.header.last_offset >= offset:
                 return at
         return None

@@ -105,6 +105,26 @@ def test_segments_roll_by_time_and_by_a_full_index() -> None:
     assert len(log._bases) > 1
 
 
+@pytest.mark.req("L3", "Q12")
+def test_a_bit_that_flipped_in_an_index_hides_no_record() -> None:
+    """A reader would go on behind what is hidden, and a follower would not cut it off."""
+    files = FakeFiles()
+    log = new_log(files)
+    fill(log, 30)
+    closed = log.segment_facts()[0]
+    index = files.open(f"{DIRECTORY}/{0:020}.index")
+    sound = index.read_at(0, index.size())
+    assert len(sound) >= 3 * 8
+    for bit in range(len(sound) * 8):
+        index.write_at(bit // 8, bytes([sound[bit // 8] ^ 1 << bit % 8]))
+        for offset in range(closed.next_offset):
+            limits = Limits(max_bytes=1, up_to_offset=log.log_end_offset, min_one=True)
+            (data,) = log.read(offset, **limits)
+            found = parse_header(data)
+            assert found.base_offset <= offset <= found.last_offset, f"bit {bit}, offset {offset}"
+        index.write_at(bit // 8, sound[bit // 8 : bit // 8 + 1])
+
+
 @pytest.mark.req("L3")
 def test_index_files_are_apache_kafkas_byte_for_byte() -> None:
     files = FakeFiles()
