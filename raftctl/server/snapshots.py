@@ -86,7 +86,7 @@ class Snapshots:
         self._fetched: tuple[OffsetAndEpoch, MetadataImage] | None = None
         self.fetched_hash: str | None = None
         """What the snapshot that was saved last says that its state hashes to."""
-        self._damage: tuple[OffsetAndEpoch, CorruptSnapshotError] | None = None
+        self._damage: list[tuple[OffsetAndEpoch, CorruptSnapshotError]] = []
         """Found by the worker and not told yet."""
         self.on_damaged: Callable[[OffsetAndEpoch], object] = _heard_by_nobody
         """Is told of a snapshot that the disk has spoiled."""
@@ -138,9 +138,8 @@ class Snapshots:
         return filled
 
     def _tell_damage(self, _: object) -> None:
-        damage, self._damage = self._damage, None
-        if damage is not None:
-            snapshot_id, error = damage
+        found, self._damage = self._damage, []
+        for snapshot_id, error in found:
             told = {"path": error.path, "position": error.position, "why": error.why}
             self._log.error("snapshot_damaged", **told)
             self.on_damaged(snapshot_id)
@@ -150,7 +149,7 @@ class Snapshots:
         try:
             chunk = self._store.read_chunk(reply.snapshot_id, response.position, reply.max_bytes)
         except CorruptSnapshotError as error:
-            self._damage = reply.snapshot_id, error
+            self._damage.append((reply.snapshot_id, error))
             chunk = None
         if chunk is None:
             return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
@@ -182,9 +181,20 @@ class Snapshots:
             yield piece
             self._worker.pause()
 
-    def files(self) -> asyncio.Future[list[SnapshotFile]]:
-        """The whole snapshots, the oldest first."""
-        return self._worker.submit(lambda: [self._store.stat(one) for one in self._store.ids()])
+    async def files(self) -> list[SnapshotFile]:
+        """The whole snapshots, the oldest first; those whose header is damaged are told of."""
+        found = await self._worker.submit(self._files)
+        self._tell_damage(found)
+        return found
+
+    def _files(self) -> list[SnapshotFile]:
+        found = []
+        for snapshot_id in self._store.ids():
+            try:
+                found.append(self._store.stat(snapshot_id))
+            except CorruptSnapshotError as error:
+                self._damage.append((snapshot_id, error))
+        return found
 
     def ids(self) -> asyncio.Future[list[OffsetAndEpoch]]:
         """The whole snapshots, the oldest first, also those that are damaged."""
@@ -323,6 +333,9 @@ class Snapshotter:
 
     async def _expire(self) -> None:
         files = await self._snapshots.files()
+        if self._damaged:  # what nobody had asked for since it was damaged
+            await self._remove_damaged()
+            files = await self._snapshots.files()
         expired = self._retention.expired(files, self._driver.bytes_from, self._runtime.wall_ms())
         if expired:
             self._driver.expire_prefix(files[len(expired)].snapshot_id)

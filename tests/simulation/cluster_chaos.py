@@ -10,10 +10,11 @@ its faults is in `jepsen.env.sim.swarm`.
 Acknowledged records lie in the page cache of every in-sync replica. Brokers therefore lose power
 only while all replicas are in sync, one at a time, and nothing else happens until all are in sync
 again, not to controllers either, who fence the brokers that they do not hear and so may leave the
-one without power as the last in sync: that loses records by design. In half of the runs brokers
-have a second log directory on a disk of its own, which may fail at any time. A wiped controller may
-vote a second time in an epoch, and no longer has what it promised to keep: it must join as a new
-voter, hence none is wiped.
+one without power as the last in sync: that loses records by design. Nor does anything else happen
+while a bit of a broker is wrong, which would cut its log there if it were killed. In half of the
+runs brokers have a second log directory on a disk of its own, which may fail at any time. A wiped
+controller may vote a second time in an epoch, and no longer has what it promised to keep: it must
+join as a new voter, hence none is wiped.
 """
 
 from __future__ import annotations
@@ -454,10 +455,11 @@ class Chaos:
             return False
         if fault.kind in HARMLESS:
             return True
-        if not self._has_recovered():
+        if not self._has_recovered() or self._is_rotten(brokers):
             return False
         self._lost_power = None
-        if fault.kind not in ("power_off", "power_cut", "wipe") or not fault.touches(brokers):
+        risky = ("power_off", "power_cut", "wipe", "bit_rot")
+        if fault.kind not in risky or not fault.touches(brokers):
             return True
         troubled = any(
             one.kind in (*LINK_KINDS, *PROCESS_KINDS, *WAIT_KINDS, *ON_DISKS)
@@ -475,6 +477,11 @@ class Chaos:
             broker_id = node_id(fault.nodes[0])
             self._lost_power = broker_id, active.loader.image.brokers[broker_id].broker_epoch
         return safe
+
+    def _is_rotten(self, names: list[str]) -> bool:
+        """Whether one of these would cut what is damaged off its logs if it had to recover."""
+        faults = self._nemesis.active.values()
+        return any(one.kind == "bit_rot" and one.touches(names) for one in faults)
 
     def _has_recovered(self) -> bool:
         """Whether what lost power is back and in sync: not by what is left of its last life."""

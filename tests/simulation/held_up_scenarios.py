@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jepsen.env.sim.disk import HANGING
 from jepsen.env.sim.faults import Fault
 from jepsen.env.sim.runtime import stream
-from tests.simulation.cluster_chaos import SNAPSHOTS, Chaos
+from tests.simulation.cluster_chaos import OFTEN_FLUSHED, SNAPSHOTS, Chaos
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +80,28 @@ async def disks_hang(world: World) -> None:
         for fault in _in_turn(world, "slow_io", (*CONTROLLERS, *BROKERS))
     ]
     await Chaos(world, tuple(plan), overrides=SNAPSHOTS).run()
+
+
+async def bits_rot(world: World) -> None:
+    """A bit flips under all nodes but a broker that has lost its disk and needs what they have."""
+    source = stream(world.seed, "rot")
+    plan = []
+    for number, name in enumerate(source.sample(BROKERS, len(BROKERS))):
+        begin_ms = 3_000 + number * 9_000
+        plan.append(Fault("wipe", begin_ms, 1_000, (name,)))
+        plan += [
+            Fault("bit_rot", begin_ms + 500, 3_500, (other,), source.random())
+            for other in (*CONTROLLERS, *BROKERS)
+            if other != name
+        ]
+    await RottenChaos(world, tuple(plan), overrides=SNAPSHOTS | OFTEN_FLUSHED).run()
+
+
+class RottenChaos(Chaos):
+    """Nobody else is killed, so no broker recovers and cuts what is damaged."""
+
+    def _guard(self, fault: Fault) -> bool:
+        return fault.kind == "bit_rot" or super()._guard(fault)
 
 
 def _in_turn(world: World, kind: str, nodes: tuple[str, ...]) -> Iterator[Fault]:

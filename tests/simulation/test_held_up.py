@@ -22,6 +22,7 @@ MODULE = "tests.simulation.held_up_scenarios"
         "clocks_go_at_other_rates",
         "connections_break",
         "disks_hang",
+        "bits_rot",
     ],
 )
 def test_nothing_is_lost_and_nobody_is_fooled(

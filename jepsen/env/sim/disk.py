@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.env.sim.connection import os_error
 from jepsen.env.sim.disk_content import Content, Write
+from jepsen.env.sim.process import current_process
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class SimFile:
     def read_at(self, position: int, size: int) -> bytes:
         """Returns up to `size` bytes from `position`."""
         self._use("read")
-        return bytes(self._content.seen[position : position + size])
+        return self._read(position, size)
 
     def warm(self, position: int, size: int) -> None:
         """Everything is in memory."""
@@ -132,7 +133,12 @@ class SimFile:
     def peek(self, position: int, size: int) -> bytes:
         """Bytes as they are now, whether or not the file is still open."""
         self._disk.step("read", self.path)
-        return bytes(self._content.seen[position : position + size])
+        return self._read(position, size)
+
+    def _read(self, position: int, size: int) -> bytes:
+        # Who watches runs in no process, and is to know what was written.
+        by_program = current_process.get() is not None
+        return self._content.read(position, size, by_program=by_program)
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites bytes; a gap before them reads as zeros."""
@@ -488,6 +494,30 @@ class SimDisk:
     def flip(self, path: str, bit: int) -> None:
         """One bit of a file flips at rest."""
         self.put_byte(path, bit // 8, self.byte(path, bit // 8) ^ 1 << bit % 8)
+
+    def files_below(self, directory: str) -> list[str]:
+        """The paths of all files in a directory and below it, sorted."""
+        found = []
+        for name in self.names(directory):
+            path = f"{directory}/{name}"
+            found += self.files_below(path) if self.is_directory(path) else [path]
+        return found
+
+    def rot(self, path: str, bit: int) -> Callable[[], int]:
+        """One bit of a file flips for who reads it from now on.
+
+        Returns what undoes it, which returns how often it was read.
+        """
+        entry = self._find(path)
+        if not isinstance(entry, Content):
+            raise os_error(errno.ENOENT, path)
+        entry.rot[bit // 8] = 1 << bit % 8
+
+        def undo() -> int:
+            entry.rot.clear()
+            return entry.rotten_reads
+
+        return undo
 
     def charge_sync(self, detail: str) -> None:
         """Adds the time of one sync to what the caller has to wait."""

@@ -49,6 +49,10 @@ class Content:
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[Write] = field(default_factory=list)
     modified_ms: int = 0
+    rot: dict[int, int] = field(default_factory=dict)
+    """Bits that have flipped under programs that run, by byte; only programs read them so."""
+    rotten_reads: int = 0
+    """How often a program has read such a bit."""
     rewrites: int = 0
     """How often bytes that were durable may have changed: else all that is new is at the end."""
 
@@ -56,6 +60,23 @@ class Content:
         """Writes what readers see at once; a crash may take it back until `sync`."""
         write.apply(self.seen)
         self.unsynced.append(write)
+        if self.rot:
+            end = len(self.seen) if write.data is None else write.position + len(write.data)
+            cut = write.data is None
+            gone = [at for at in self.rot if (at >= end if cut else write.position <= at < end)]
+            for at in gone:
+                del self.rot[at]
+
+    def read(self, position: int, size: int, *, by_program: bool) -> bytes:
+        """Bytes as a program reads them, or as they were written."""
+        if not self.rot or not by_program:
+            return bytes(self.seen[position : position + size])
+        data = self.seen[position : position + size]
+        for at, bits in self.rot.items():
+            if position <= at < position + len(data):
+                data[at - position] ^= bits
+                self.rotten_reads += 1
+        return bytes(data)
 
     def sync(self) -> None:
         """Makes everything written so far durable."""

@@ -5,6 +5,10 @@ what a node that was killed has on disk of the metadata: started again it must r
 file; when the operator has restored the disk (the bit is flipped back) it starts. It may also have
 been a bit that no reader trusts: of a tail that was never durable, which recovery cuts.
 
+A bit may also flip under a node that runs, in what it has long written. It has to find that by a
+checksum when it reads it: then it ends, naming the file, or answers with an error. What it has told
+others or written anew is judged by all other properties, which see the bytes as they were written.
+
 Under a broker's second log directory is a disk of its own. When that fails the broker has to live
 on; it takes the directory up again only when it is started anew.
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.connection import os_error
@@ -42,6 +47,7 @@ ERRORS = {
     "directory_dies": (errno.EIO, ("write", "name", "open", "size", "sync", "sync_directory")),
 }
 """Each kind of error with its number and the operations that fail."""
+ROTTEN = (".log", ".index")
 ENDS = (OSError, KafkaError)
 """How a node may end whose disk fails."""
 REFUSALS = (CorruptLogError, CorruptSnapshotError, CorruptQuorumStateError)
@@ -125,6 +131,7 @@ class DiskFaults:
         whether a broker has opened its log directories.
         """
         self._world = world
+        self._data = data
         self._directory = f"{data}/{METADATA_LOG_NAME}"
         self._start = start
         self._serves = serves
@@ -136,6 +143,8 @@ class DiskFaults:
         self._faulty: dict[str, Fault] = {}
         """What each disk suffers from."""
         self._flips: dict[str, _Flip] = {}
+        self._rotten: dict[str, tuple[str, Callable[[], int]]] = {}
+        """The file in which a bit has flipped of each node that runs, and how to undo that."""
 
     def may_begin(self, fault: Fault) -> bool:
         """One fault of a disk at a time, on a node that runs."""
@@ -154,6 +163,8 @@ class DiskFaults:
             self._world.wipe(name)
         elif fault.kind == "bit_flip":
             self._flip(node, fault.amount)
+        elif fault.kind == "bit_rot":
+            self._rot(node, fault.amount)
         elif fault.kind in DIRECTORY_KINDS:
             self._fail_directory(node, fault.kind)
         else:
@@ -172,6 +183,10 @@ class DiskFaults:
             self._world.kill(name)
         if name in self._flips:
             self._judge(node, self._flips.pop(name))
+        if name in self._rotten:
+            path, undo = self._rotten.pop(name)
+            self._world.trace.add(name, "bit_rot", f"{path} was read {undo()} times")
+            self._check_named(node, path)
         node.forgiven = ()
         if node.process is None:
             self._start(name)
@@ -215,6 +230,25 @@ class DiskFaults:
         node.forgiven = REFUSALS
         self._start(node.name)
 
+    def _check_named(self, node: SimNode, path: str) -> None:
+        error = node.last_error if node.process is None else None
+        if error is not None and path not in str(error):
+            raise DamageUnnoticed(f"{node.name} says {error!r} of {path}")
+
+    def _rot(self, node: SimNode, where: float) -> None:
+        """Flips a bit in one of the files that are complete, each as likely; `where` says which."""
+        disk = node.disk
+        files = [path for path in _complete_files(disk.files_below(self._data)) if disk.size(path)]
+        if not files:
+            return
+        place = where * len(files)
+        path = files[int(place)]
+        bit = int(place % 1 * disk.size(path) * 8)
+        node.last_error = None
+        node.forgiven = REFUSALS
+        self._rotten[node.name] = path, disk.rot(path, bit)
+        self._world.trace.add(node.name, "bit_rot", f"{path} byte={bit // 8}")
+
     def _read_at_start(self, disk: SimDisk) -> list[str]:
         """The vote, the segments and the newest snapshot; others are read when they are needed."""
         names = disk.names(self._directory) if disk.is_directory(self._directory) else []
@@ -226,12 +260,26 @@ class DiskFaults:
         """A node that ended has named the file; one that runs has got rid of the damage."""
         there, serves = flip.is_there(node.disk), self._serves(node.name)
         # Without an error something else has ended it, perhaps before it had read anything.
-        error = node.last_error if node.process is None else None
-        if error is not None and flip.path not in str(error):
-            raise DamageUnnoticed(f"{node.name} says {error!r} of {flip}")
+        self._check_named(node, flip.path)
         if node.process is not None:
             if serves and there:
                 raise DamageUnnoticed(f"{node.name} runs on {flip}")
             self._world.kill(node.name)
         if there:
             node.disk.put_byte(flip.path, flip.position, flip.sound)
+
+
+def _complete_files(paths: list[str]) -> list[str]:
+    """Segments that are not the last of their log, their indexes, and snapshots."""
+    segments = [path for path in paths if path.endswith(".log")]
+    closed = {
+        one.removesuffix(".log")
+        for one, following in pairwise(segments)
+        if one.rpartition("/")[0] == following.rpartition("/")[0]
+    }
+    return [
+        path
+        for path in paths
+        if path.endswith(".checkpoint")
+        or (path.endswith(ROTTEN) and path[: path.rindex(".")] in closed)
+    ]

@@ -33,6 +33,8 @@ sync_error    an fsync of the node fails, after which its disk forgets what was 
 write_error   the node's disk takes no writes any more
 disk_full     the node's disk is full
 bit_flip      a bit flips in what a node that is started reads of the metadata
+bit_rot       a bit flips under the node while it runs, in a file that is complete: a closed
+              segment, its index, or a snapshot
 wipe          the node's machine comes back with an empty disk
 directory_dies, directory_sync_error, directory_full
               the disk under a broker's second log directory fails; the broker lives on, and is
@@ -106,7 +108,14 @@ LINK_KINDS = ("block", "isolate", "halves", "ring", "reset", "half_open", "narro
 PROCESS_KINDS = ("kill", "power_off", "stop", "pause", "stall", "suspend")
 WAIT_KINDS = ("slow_io", *HANGING)
 PAIR_KINDS = ("block", "ring", "slow", "reset", "half_open", "narrow")
-DISK_KINDS = {"sync_error": 3, "write_error": 2, "disk_full": 2, "bit_flip": 4, "wipe": 1}
+DISK_KINDS = {
+    "sync_error": 3,
+    "write_error": 2,
+    "disk_full": 2,
+    "bit_flip": 4,
+    "bit_rot": 3,
+    "wipe": 1,
+}
 """Each kind of fault of disks with its weight; see `jepsen.env.sim.disk_faults`."""
 DISK_FAULTS_MAX = 2
 DISKS_FAIL_CHANCE = 0.6

@@ -287,6 +287,34 @@ async def test_a_damaged_snapshot_is_not_handed_out_but_replaced(more: int) -> N
     assert member.failures == []
 
 
+@pytest.mark.req("Q6", "Q12")
+async def test_an_old_snapshot_that_is_damaged_goes_when_there_is_a_newer_one() -> None:
+    """The node lives on: it has just written what it needs."""
+    member = Member()
+    loader, snapshotter = with_loader(
+        member, metadata_log_max_record_bytes_between_snapshots=1 << 30
+    )
+    await member.lead()
+    await write(member, 0, 5)
+    snapshotter._begin(loader.image)
+    await member.until(lambda: snapshotter._task is None)
+    (old,) = member.store.ids()
+    await write(member, 5, 5)
+    member.disk.files[member.store.path(old)].current[20] ^= 4
+    snapshotter._begin(loader.image)
+    await member.until(lambda: snapshotter._task is None)
+    assert member.failures == []
+    (newest,) = member.store.ids()
+    assert newest.offset > old.offset
+    assert image_of(member.store.read(newest)) == loader.image
+    assert member.log.start == newest
+    told = member.runtime.logged.getvalue()
+    assert re.search(r"snapshot_damaged", told)
+    assert f'"path": "{member.store.path(old)}"' in told
+    await snapshotter.stop()
+    await member.stop()
+
+
 @pytest.mark.req("Q6", "Q7")
 async def test_a_snapshot_names_the_voters_at_its_end_and_not_the_newest() -> None:
     """Who starts from it replays what follows, and would take a later set for the first one."""

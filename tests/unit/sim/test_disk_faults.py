@@ -220,3 +220,106 @@ def test_what_is_taken_for_durable_must_be_on_the_disk_once_a_sync_has_failed() 
     assert flushed_is_durable(history, view(None)) is None
     assert flushed_is_durable(history, view(3)) is None
     assert flushed_is_durable(history, view(4)) == "1 takes 4 for durable, its disk ends at 3"
+
+
+CLOSED = f"{DIRECTORY}/{0:020}.log"
+SNAPSHOT = f"{DIRECTORY}/{5:020}-{1:010}.checkpoint"
+COMPLETE = (CLOSED, f"{DIRECTORY}/{0:020}.index", SNAPSHOT)
+ROTTEN_AT_MS = 100
+
+
+class Reader:
+    """A node with a log of two segments, and what it reads of each file at its pace."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.reads: dict[str, list[bytes]] = {}
+        self.rewrites = False
+
+    def nemesis(self) -> Nemesis:
+        disks = DiskFaults(
+            self.world,
+            "/data",
+            start=self.start,
+            serves=lambda _: True,
+            power_off=self.world.power_off,
+        )
+        return Nemesis(
+            self.world,
+            [NAME],
+            start=self.start,
+            power_off=self.world.power_off,
+            guard=lambda _: True,
+            disks=disks,
+        )
+
+    def start(self, name: str) -> None:
+        self.world.start(name, self._main)
+
+    async def _main(self, runtime: SimRuntime) -> None:
+        files = runtime.files
+        files.make_directories(DIRECTORY)
+        paths = (*COMPLETE, f"{DIRECTORY}/{5:020}.log", f"{DIRECTORY}/{5:020}.index")
+        for path in (*paths, f"{DIRECTORY}/quorum-state"):
+            replace_file(files, path, SOUND)
+            self.reads[path] = []
+        while True:
+            for path, reads in self.reads.items():
+                reads.append(read_file(files, path))
+            await asyncio.sleep(0.01)
+            if self.rewrites:
+                file = files.open(CLOSED)
+                file.write_at(0, SOUND)
+                file.close()
+
+
+@pytest.mark.parametrize("where", [0.1, 0.5, 0.9])
+def test_a_bit_rots_in_what_is_complete_under_a_node_that_runs(where: float) -> None:
+    with World(1) as world:
+        reader = Reader(world)
+        reader.start(NAME)
+        world.run(reader.nemesis().run((Fault("bit_rot", ROTTEN_AT_MS, 100, (NAME,), where),)))
+        world.run(0.1)
+        # Each of the three is as likely.
+        rotten = sorted(COMPLETE)[int(where * 3)]
+        damaged = {path: set(reads) - {SOUND} for path, reads in reader.reads.items()}
+        assert [path for path, found in damaged.items() if found] == [rotten]
+        (wrong,) = damaged[rotten]
+        differ = [a ^ b for a, b in zip(wrong, SOUND, strict=True) if a != b]
+        assert [one.bit_count() for one in differ] == [1]
+        assert reader.reads[rotten][-1] == SOUND
+        assert world.node(NAME).incarnations == 1
+
+
+def test_who_watches_reads_what_was_written_and_writing_ends_the_rot() -> None:
+    with World(1) as world:
+        reader = Reader(world)
+        reader.start(NAME)
+        world.run(0.1)
+        disk = world.node(NAME).disk
+        undo = disk.rot(CLOSED, 3)
+        assert read_file(disk, CLOSED) == SOUND
+        world.run(0.1)
+        assert reader.reads[CLOSED][-1] != SOUND
+        reader.rewrites = True
+        world.run(0.1)
+        assert reader.reads[CLOSED][-1] == SOUND
+        assert undo() > 5
+
+
+def test_a_cut_takes_the_rot_with_it() -> None:
+    with World(1) as world:
+        disk = world.node(NAME).disk
+        file = disk.open("/file", create=True)
+        file.append([SOUND])
+        disk.rot("/file", 8 * (len(SOUND) - 1))
+        file.truncate(len(SOUND) - 1)
+        file.append([SOUND[-1:]])
+        found: list[bytes] = []
+
+        async def main(runtime: SimRuntime) -> None:
+            found.append(read_file(runtime.files, "/file"))
+
+        world.start(NAME, main)
+        world.run(0.1)
+        assert found == [SOUND]
