@@ -75,6 +75,13 @@ class _Naming:
         return any(changed is directory for changed, _, _ in self.changes)
 
 
+@dataclass(frozen=True, slots=True)
+class SavedDisk:
+    """A copy of all that was on a disk."""
+
+    root: _Directory
+
+
 class SimRegion:
     """A part of a file, to be sent; see `raftctl.runtime.api.FileRegion`.
 
@@ -166,7 +173,8 @@ class SimFile:
             self._content.fail_sync()
             self._disk.failed_syncs += 1
             raise
-        self._content.sync()
+        if not self._disk.lies:
+            self._content.sync()
         self._disk.charge_sync(f"{self.path} bytes={len(self._content.durable)}")
 
     def close(self) -> None:
@@ -240,6 +248,8 @@ class SimDisk:
         """Called when the event loop itself has to wait: for so many seconds, or until `heal`."""
         self.slowness = 1.0
         """How many times longer a sync takes than usual."""
+        self.lies = False
+        """Whether what is synced only lies in a cache that the next loss of power empties."""
         self.used: set[str] = set()
         """Which operations were begun; to be cleared by whoever wants to know."""
         self.crashes = 0
@@ -349,7 +359,7 @@ class SimDisk:
         directory = self._directory(path)
         waiting: list[_Naming] = []
         for naming in self._unsynced:
-            if naming.touches(directory):
+            if naming.touches(directory) and not self.lies:
                 naming.apply()
             else:
                 waiting.append(naming)
@@ -422,7 +432,7 @@ class SimDisk:
     def sound(self) -> bool:
         """Whether every operation is done, at the usual speed."""
         quick = self.slowness == 1.0 and not self.slow_call_s and not self.hanging
-        return quick and self.fault is no_fault and not self.off
+        return quick and self.fault is no_fault and not (self.off or self.lies)
 
     def cut_within(self, operations: int, cut: Callable[[], bool]) -> None:
         """Calls `cut` when so many operations are done; if it says so, no other is done any more.
@@ -472,6 +482,15 @@ class SimDisk:
         self.release_locks()
         self._unsynced.clear()
         self._root = _Directory()
+
+    def copy(self) -> SavedDisk:
+        """What is on the disk now, as programs see it."""
+        return SavedDisk(_copied(self._root))
+
+    def put_back(self, saved: SavedDisk) -> None:
+        """An earlier copy takes the place of this disk, which no process uses."""
+        self.wipe()
+        self._root = _copied(saved.root)
 
     def size(self, path: str) -> int:
         """The length of a file as programs see it; 0 if there is none."""
@@ -580,6 +599,18 @@ class SimDisk:
     def _parent(self, path: str) -> tuple[_Directory, str]:
         parent, _, name = path.rstrip("/").rpartition("/")
         return self._directory(parent), name
+
+
+def _copied(directory: _Directory) -> _Directory:
+    """A copy of all below, of which everything is durable."""
+    entries: dict[str, _Entry] = {}
+    for name, entry in directory.seen.items():
+        if isinstance(entry, _Directory):
+            entries[name] = _copied(entry)
+        else:
+            content = bytearray(entry.seen)
+            entries[name] = Content(content, bytearray(content), modified_ms=entry.modified_ms)
+    return _Directory(entries, dict(entries))
 
 
 def _parts(path: str) -> list[str]:

@@ -227,7 +227,8 @@ class Watcher:
 
     def _suspects(self, flushed: int, driver: RaftDriver) -> bool:
         """Whether the log must be on the disk, which has failed, and no snapshot stands for it."""
-        return self._disk.failed_syncs > 0 and flushed > driver.log.start_offset
+        suspect = self._disk.failed_syncs > 0 and not self._disk.lies
+        return suspect and flushed > driver.log.start_offset
 
     def _image_view(self, image: MetadataImage, driver: RaftDriver) -> ImageView:
         return ImageView(

@@ -303,3 +303,45 @@ def test_a_crash_leaves_what_was_synced_where_nothing_changed_since(
     assert left[:untouched] == durable[:untouched]
     disk.crash()
     assert read_file(disk, "/log") == left
+
+
+def test_a_disk_that_lies_loses_what_it_says_that_it_has_synced() -> None:
+    disk = make_disk()
+    disk.make_directories("/d")
+    file = disk.open("/d/file", create=True)
+    file.append([b"sound"])
+    file.sync()
+    disk.sync_directory("/d")
+    disk.sync_directory("/")
+    disk.lies = True
+    file.append([b" and not"])
+    file.sync()
+    disk.open("/d/other", create=True).sync()
+    disk.sync_directory("/d")
+    assert not disk.sound
+    durable = disk.durable("/d")
+    assert list(durable) == ["file"]
+    assert bytes(durable["file"].durable) == b"sound"
+    disk.lies = False
+    file.sync()
+    disk.sync_directory("/d")
+    durable = disk.durable("/d")
+    assert list(durable) == ["file", "other"]
+    assert bytes(durable["file"].durable) == b"sound and not"
+
+
+def test_a_copy_that_is_put_back_is_what_the_disk_was_and_may_be_put_back_again() -> None:
+    disk = make_disk()
+    disk.make_directories("/d/e")
+    file = disk.open("/d/e/file", create=True)
+    file.append([b"before"])
+    saved = disk.copy()
+    for _ in range(2):
+        again = disk.open("/d/e/file")
+        again.append([b" after"])
+        again.sync()
+        disk.open("/d/new", create=True).close()
+        disk.put_back(saved)
+        assert disk.names("/d") == ["e"]
+        disk.crash()
+        assert disk.open("/d/e/file").read_at(0, 100) == b"before"
