@@ -198,7 +198,6 @@ def _told() -> Script:
         [
             *topic("$t", 2),
             Ask("unknown", DESCRIBE, {"group_ids": ["$unknown"]}),
-            Ask("empty name", DESCRIBE, {"group_ids": [""]}),
             Ask("none", DESCRIBE, {"group_ids": []}),
             *alone(group="$classic"),
             Ask("classic", DESCRIBE, {"group_ids": ["$classic"]}),

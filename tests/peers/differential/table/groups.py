@@ -311,7 +311,6 @@ def _seen() -> Iterator[Script]:
         "group seen",
         [
             Ask("unknown", DESCRIBE, {"groups": ["$unknown"]}),
-            Ask("empty name", DESCRIBE, {"groups": [""]}),
             Ask("none", DESCRIBE, {"groups": []}),
             *alone(protocols=two),
             Ask("one", DESCRIBE, {"groups": ["$g"]}),
@@ -328,7 +327,6 @@ def _seen() -> Iterator[Script]:
             Ask("list Classic", LIST, {"types_filter": ["Classic"]}, mine=True),
             Ask("list no type", LIST, {"types_filter": ["nothing"]}, mine=True),
             Ask("delete unknown", DELETE, {"groups_names": ["$unknown"]}),
-            Ask("delete empty name", DELETE, {"groups_names": [""]}),
             Ask("delete none", DELETE, {"groups_names": []}),
             Ask("delete alive", DELETE, {"groups_names": ["$g"]}),
             Ask("delete two", DELETE, {"groups_names": ["$g", "$unknown"]}),

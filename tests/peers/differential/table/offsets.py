@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -50,6 +51,12 @@ def fetch(
     return {"group_id": group, "topics": asked, "groups": [{**group_body, **more}]}
 
 
+def deleted(partition: int = 0, name: str = "$t", group: str = "$g") -> Body:
+    """The body of an OffsetDelete of one partition."""
+    parts = [{"partition_index": partition}]
+    return {"group_id": group, "topics": [{"name": name, "partitions": parts}]}
+
+
 def scripts() -> Iterator[Script]:
     """All of this family."""
     yield _simple()
@@ -57,6 +64,7 @@ def scripts() -> Iterator[Script]:
     yield _of_a_member()
     yield _fetched()
     yield from _deleted()
+    yield _nameless()
 
 
 def _simple() -> Script:
@@ -80,7 +88,6 @@ def _simple() -> Script:
         "generation of an empty group": commit(generation_id_or_member_epoch=3),
         "member of an empty group": commit(member_id="nobody"),
         "instance of an empty group": commit(group_instance_id="nobody"),
-        "empty group": commit(group_id=""),
     }
     part = {"partition_index": 0, "committed_offset": 9, "committed_leader_epoch": 3}
     here = {"name": "$t", "topic_id": "$t.id"}
@@ -153,7 +160,6 @@ def _fetched() -> Script:
         "everything": (fetch(every=True), 2),
         "unknown group": (fetch(0, group="$unknown"), 1),
         "everything of an unknown group": (fetch(every=True, group="$unknown"), 2),
-        "empty group": (fetch(0, group=""), 1),
         "stable": ({**fetch(0), "require_stable": True}, 7),
         "two groups": ({"groups": two}, 8),
         "a group twice": ({"groups": [two[0], two[0]]}, 8),
@@ -167,17 +173,12 @@ def _fetched() -> Script:
 
 
 def _deleted() -> Iterator[Script]:
-    def deleted(partition: int = 0, name: str = "$t", group: str = "$g") -> Body:
-        parts = [{"partition_index": partition}]
-        return {"group_id": group, "topics": [{"name": name, "partitions": parts}]}
-
     yield Script(
         "offset delete",
         [
             *topic("$t", 2),
             prepare(COMMIT, 8, commit()),
             Ask("unknown group", DELETE, deleted(group="$unknown")),
-            Ask("empty group", DELETE, deleted(group="")),
             Ask("unknown topic", DELETE, deleted(name="$unknown")),
             Ask("invalid topic", DELETE, deleted(name="a b")),
             Ask("unknown partition", DELETE, deleted(9)),
@@ -210,5 +211,37 @@ def _deleted() -> Iterator[Script]:
             Ask("fetch", FETCH, fetch(0), [8, 9]),
             Ask("fetch everything", FETCH, fetch(every=True), [8, 9]),
             Ask("describe", ApiKey.DESCRIBE_GROUPS, {"groups": ["$g"]}),
+        ],
+    )
+
+
+def _nameless() -> Script:
+    """All that is asked of the group without a name: its name has no prefix that keeps others out.
+
+    Requests of several scripts would come in another order with each run, and find another group.
+    """
+    told = [
+        Ask("fetch", FETCH, fetch(0, group=""), since(FETCH, 1)),
+        Ask("describe", ApiKey.DESCRIBE_GROUPS, {"groups": [""]}),
+        Ask("describe as consumers", ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": [""]}),
+    ]
+
+    def again(when: str) -> list[Step]:
+        return [dataclasses.replace(one, name=f"{one.name} {when}") for one in told]
+
+    return Script(
+        "group without a name",
+        [
+            *topic("$t"),
+            *again("before"),
+            Ask("delete before", ApiKey.DELETE_GROUPS, {"groups_names": [""]}),
+            Ask("delete an offset before", DELETE, deleted(group="")),
+            Ask("commit", COMMIT, commit(group_id="")),
+            *again("with an offset"),
+            Ask("delete an offset", DELETE, deleted(group="")),
+            *again("without offsets"),
+            Ask("commit again", COMMIT, commit(group_id=""), [8]),
+            Ask("delete", ApiKey.DELETE_GROUPS, {"groups_names": [""]}),
+            *again("after"),
         ],
     )
