@@ -39,6 +39,7 @@ OUTGOING_BYTES_MAX = 64 * 1024 * 1024
 GATHERED_BYTES = 256 * 1024
 """Frames share a WebSocket message up to about this size."""
 CLOSE_TIMEOUT_S = 1.0
+PING_BYTES = 8
 URGENT = frozenset(QUORUM.values())
 """Classes of messages that do not wait for the end of the turn."""
 
@@ -67,6 +68,7 @@ class Channel:
             message_bytes_max=MESSAGE_BYTES_MAX,
             on_message=self._received,
             on_writable=self._write,
+            on_pong=self._ponged,
         )
         self._stream.pause_reading()
         self._outgoing: list[bytes] = []
@@ -80,6 +82,10 @@ class Channel:
         """Whether reading is paused until the peer has read more."""
         self._take: Take | None = None
         self._runner: asyncio.Task[Any] | None = None
+        self._pings = 0
+        """Pings that `when_alive` has sent."""
+        self._alive: Callable[[], None] = lambda: None
+        """Called when the last of them is answered."""
         self._error: BaseException | None = None
         """Why `run` ends, if not because the connection did."""
 
@@ -106,6 +112,26 @@ class Channel:
     def congested(self) -> bool:
         """Whether too much waits to be sent for anything to be added."""
         return self._outgoing_bytes > OUTGOING_BYTES_MAX
+
+    def when_alive(self, alive: Callable[[], None]) -> None:
+        """Calls `alive` when the peer has answered a ping that is sent now, or never.
+
+        All that the peer had sent before it read the ping has arrived then. A later call takes the
+        place of this one.
+        """
+        self._pings += 1
+        self._alive = alive
+        self._stream.ping(self._pings.to_bytes(PING_BYTES, "big"))
+
+    def _ponged(self, payload: bytes) -> None:
+        if payload == self._pings.to_bytes(PING_BYTES, "big"):
+            self._alive()
+
+    def abort(self) -> None:
+        """Ends the connection at once; nothing that has come is taken any more."""
+        self._closed = True
+        self._take = None
+        self._stream.abort()
 
     def _write_at_end(self) -> None:
         self._write_due = False
@@ -152,7 +178,8 @@ class Channel:
         self._stream.resume_reading()
         try:
             while (frames := self._frames_of(await self._socket.receive())) is not None:
-                take(frames)
+                if self._take is not None:
+                    take(frames)
         except asyncio.CancelledError:
             if self._error is None or (self._runner is not None and self._runner.uncancel()):
                 raise

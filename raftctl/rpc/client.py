@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +42,7 @@ CALLS_MAX = 1024
 """Calls under way on one connection; below what a server accepts."""
 CONNECT_TIMEOUT_S = 2.0
 TIMER_RESOLUTION_S = 0.001
+CLIENT_BITS = 63
 BACKOFF_S = 0.02
 BACKOFF_S_MAX = 0.5
 
@@ -85,7 +87,8 @@ class RpcClient:
     ) -> None:
         """`node_id` is this node; a peer that is not `peer_id` refuses, unless that is -1."""
         self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, peer_id)
+        client = runtime.random.getrandbits(CLIENT_BITS)
+        self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, peer_id, client)
         self._random = runtime.random
         self._log = bind_log(runtime, part="rpc", peer=self._peer, peer_id=peer_id)
         self._session: aiohttp.ClientSession | None = None
@@ -174,7 +177,10 @@ class RpcClient:
             self._session = aiohttp.ClientSession(
                 connector=LoopConnector(), cookie_jar=aiohttp.DummyCookieJar()
             )
-        return await open_channel(self._session, self._peer, self._hello)
+        hello = self._hello
+        # Before it is known whether this one opens: the peer may have heard the hello all the same.
+        self._hello = replace(hello, connection=hello.connection + 1)
+        return await open_channel(self._session, self._peer, hello)
 
     def _attempted(self, attempt: asyncio.Task[_Link]) -> None:
         self._attempt = None

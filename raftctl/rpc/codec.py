@@ -39,6 +39,10 @@ class Hello:
     node_id: int
     peer_id: int = -1
     """The node expected at the other end; -1: whoever it is."""
+    client: int = 0
+    """A random number of the client that connects; 0: it does not tell."""
+    connection: int = 0
+    """How many connections to this peer the client has opened before: the newest one counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from raftctl.rpc.codec import (
 from raftctl.runtime.api import bind_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
@@ -47,6 +47,7 @@ twice as many batches cost more than that wins (docs/explanation/performance.md)
 REQUESTS_MAX = 4096
 """Requests of one connection that wait for their answers."""
 HELLO_TIMEOUT_S = 2.0
+DELAYED = "sent too long ago, perhaps: ask again"
 HEARTBEAT_S = 10.0
 """How often an idle peer is asked for a sign of life."""
 
@@ -70,6 +71,8 @@ class RpcServer:
         self._answerers: dict[type, Answerer] = {}
         self._many: dict[type, ManyAnswerer] = {}
         self._connections: dict[_Connection, None] = {}
+        self._newest: dict[int, _Connection] = {}
+        """The connection that was opened last, by client."""
 
     def handle(self, request_class: type, handler: Handler) -> None:
         """Registers `handler(peer_node_id, request)`: a response, a future or a coroutine of it."""
@@ -92,6 +95,16 @@ class RpcServer:
         """
         invariant(request_class not in self._many, f"one for {request_class.__name__}")
         self._many[request_class] = answerer
+
+    def fence(self, refusals: Mapping[type, ErrorCode]) -> None:
+        """Refuses requests of these classes that were sent before now, each with its error.
+
+        A connection that hung for long may deliver what its client has given up since and had done
+        elsewhere. So each open connection is refused until its peer has answered a ping that is
+        sent now.
+        """
+        for connection in self._connections:
+            connection.fence(refusals)
 
     def mount(self, application: web.Application) -> None:
         """Adds the route; the application closes the connections when it shuts down."""
@@ -118,6 +131,7 @@ class RpcServer:
             self._handlers,
             self._answerers,
             self._many,
+            self._newest,
             self._log,
             self._fail,
         )
@@ -130,6 +144,7 @@ class RpcServer:
             await connection.channel.close(WSCloseCode.PROTOCOL_ERROR, why)
         finally:
             del self._connections[connection]
+            connection.forget()
             connection.cancel_tasks()
             await connection.channel.close()
         return socket
@@ -145,6 +160,7 @@ class _Connection:
         handlers: dict[type, Handler],
         answerers: dict[type, Answerer],
         many: dict[type, ManyAnswerer],
+        newest: dict[int, _Connection],
         log: FilteringBoundLogger,
         fail: Callable[[BaseException], None] | None,
     ) -> None:
@@ -154,8 +170,14 @@ class _Connection:
         self._handlers = handlers
         self._answerers = answerers
         self._many = many
+        self._newest = newest
         self._log = log
         self._peer_id = -1
+        self._client = 0
+        self.number = -1
+        """How many connections the client had opened before; -1 before its hello."""
+        self._fenced: Mapping[type, ErrorCode] = {}
+        """What is refused until the peer is known to be alive."""
         self._patience = asyncio.timeout(None)
         """How long to wait for the peer's hello."""
         self._asked = 0
@@ -183,9 +205,38 @@ class _Connection:
         if refusal is not None:
             self.channel.send(HELLO_ID, refusal)
             raise FrameError(refusal.message)
+        self._replace_older(hello)
         self.channel.send(HELLO_ID, self._hello)
         self._peer_id = hello.node_id
         return 1
+
+    def _replace_older(self, hello: Hello) -> None:
+        """A client that connects again has given up what it asked over older connections.
+
+        What these deliver late must not be done after what it asks over this one.
+        """
+        self._client, self.number = hello.client, hello.connection
+        if hello.client == 0:
+            return
+        other = self._newest.get(hello.client)
+        if other is not None and other.number > hello.connection:
+            raise FrameError("this client has opened another connection since")
+        if other is not None:
+            other.channel.abort()
+        self._newest[hello.client] = self
+
+    def forget(self) -> None:
+        """The connection has ended."""
+        if self._newest.get(self._client) is self:
+            del self._newest[self._client]
+
+    def fence(self, refusals: Mapping[type, ErrorCode]) -> None:
+        """See `RpcServer.fence`."""
+        self._fenced = refusals
+        self.channel.when_alive(self._unfence)
+
+    def _unfence(self) -> None:
+        self._fenced = {}
 
     def _refusal(self, hello: Hello) -> Failure | None:
         ours = self._hello
@@ -204,6 +255,11 @@ class _Connection:
 
     def _dispatch_all(self, frames: list[tuple[int, Any]]) -> None:
         for request_class, run in groupby(frames, _class_of_request):
+            if request_class in self._fenced:
+                refusal = Failure(self._fenced[request_class], DELAYED)
+                for correlation_id, _ in run:
+                    self.channel.send(correlation_id, refusal)
+                continue
             answerer = self._many.get(request_class)
             if answerer is None:
                 for correlation_id, request in run:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 BINARY = 0x82
 """The first byte of a message that is one frame: final, binary."""
 PING = 0x89
-_CONTROL = frozenset((0x88, PING, 0x8A))
+PONG = 0x8A
+_CONTROL = frozenset((0x88, PING, PONG))
 """Close, ping, pong."""
 _MASKED = 0x80
 _NO_MASK = bytes(4)
@@ -36,10 +37,12 @@ class MessageStream(asyncio.Protocol):
         message_bytes_max: int,
         on_message: Callable[[memoryview], None],
         on_writable: Callable[[], None],
+        on_pong: Callable[[bytes], None],
     ) -> None:
         """To be made while the peer is silent; it `masks` at a client's end.
 
-        `on_message` must not raise. `on_writable` tells that `full` has ended, or the connection.
+        `on_message` must not raise. `on_writable` tells that `full` has ended, or the connection;
+        `on_pong` is given what the ping had that is answered.
         """
         self._transport = transport
         self._inner = cast("asyncio.Protocol", transport.get_protocol())
@@ -47,6 +50,7 @@ class MessageStream(asyncio.Protocol):
         self._message_bytes_max = message_bytes_max
         self._on_message = on_message
         self._on_writable = on_writable
+        self._on_pong = on_pong
         self._parts: list[bytes] = []
         """The beginning of a frame that is not here as a whole."""
         self._missing = 0
@@ -64,10 +68,10 @@ class MessageStream(asyncio.Protocol):
             raise ConnectionResetError("the connection has ended")
         self._transport.write(self._header(BINARY, len(message)) + message)
 
-    def ping(self) -> None:
-        """Asks the peer for a sign of life."""
+    def ping(self, payload: bytes = b"") -> None:
+        """Asks the peer for a sign of life, which repeats the payload of at most 125 bytes."""
         if not self._transport.is_closing():
-            self._transport.write(self._header(PING, 0))
+            self._transport.write(self._header(PING, len(payload)) + payload)
 
     def _header(self, first: int, size: int) -> bytes:
         mask = _NO_MASK if self._masked else b""
@@ -119,6 +123,8 @@ class MessageStream(asyncio.Protocol):
             self._missing = end - len(data)
             return len(data)
         if kind != BINARY:
+            if kind == PONG:
+                self._on_pong(bytes(_unmasked(data, position, begin, end)))
             self._inner.data_received(data[position:end])
         else:
             self._on_message(_unmasked(data, position, begin, end))

@@ -93,7 +93,9 @@ class ControllerService:
         runtime: Runtime,
         idle_interval_ms: int,
         fail: Callable[[BaseException], None],
+        fence: Callable[[], None],
     ) -> None:
+        """`fence` has requests refused that were sent before; called before it becomes active."""
         self._node_id = node_id
         self._controller = controller
         self._driver = driver
@@ -101,6 +103,7 @@ class ControllerService:
         self._runtime = runtime
         self._idle_interval_ms = idle_interval_ms
         self._fail = fail
+        self._fence = fence
         self._loop = asyncio.get_running_loop()
         self._log = runtime.log.bind(part="controller")
         self._deferred: deque[_Deferred] = deque()
@@ -391,6 +394,7 @@ class ControllerService:
         loader = self._loader
         self._log.info("controller_active", epoch=epoch, offset=loader.image.offset)
         self._last_appended = loader.next_offset - 1
+        self._fence()
         claiming = self._controller.claim(
             epoch, loader.image, self._now_ms(), in_transaction=loader.in_transaction
         )

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
 
 from aiohttp import web
 
 from raftctl.controller.config import ControllerConfig
 from raftctl.controller.quorum_controller import QuorumController
-from raftctl.errors import ConfigError, InvariantViolation, KafkaError
+from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
 from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.requests import ControllerRequest, KvPutRequest
 from raftctl.plugins import BrokerContext, load_broker
@@ -232,6 +233,13 @@ class Node:
         self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, peers: Peers
     ) -> None:
         config = self.config
+        rpc = RpcServer(
+            self._runtime,
+            cluster_id=replica.cluster_id,
+            node_id=config.node_id,
+            fail=self._fail,
+        )
+        changes = dict.fromkeys(get_args(ControllerRequest), ErrorCode.NOT_CONTROLLER)
         service = ControllerService(
             node_id=config.node_id,
             controller=QuorumController(
@@ -244,15 +252,10 @@ class Node:
             runtime=self._runtime,
             idle_interval_ms=config.metadata_max_idle_interval_ms,
             fail=self._fail,
+            fence=partial(rpc.fence, changes),
         )
         self._cleanup.callback(service.stop)
         self.hashes.append_with(service.append_own)
-        rpc = RpcServer(
-            self._runtime,
-            cluster_id=replica.cluster_id,
-            node_id=config.node_id,
-            fail=self._fail,
-        )
         for request in get_args(messages.Request):
             rpc.answer(request, lambda peer, request, reply: driver.answer(request, reply, peer))
         for request in get_args(ControllerRequest):

@@ -21,6 +21,10 @@ from tests.simulation.cluster_chaos import (
 )
 from tests.simulation.cluster_scenarios import snapshots_bring_back_who_was_away
 from tests.simulation.consumer_scenarios import consumers_go_on
+from tests.simulation.delayed_scenarios import (
+    a_controller_that_leads_again_gets_it_late,
+    the_same_controller_gets_it_late,
+)
 from tests.simulation.group_scenarios import coordinator_dies, coordinator_is_isolated
 from tests.simulation.kv_scenarios import keys_stay_linearizable
 from tests.simulation.lease_scenarios import a_broker_that_is_held_up_keeps_no_session
@@ -249,6 +253,8 @@ SCENARIOS: dict[str, Scenario] = {
         transactions_survive_faults,
         coordinator_dies_between_prepare_and_complete,
         late_end_comes_in_the_next_transaction,
+        the_same_controller_gets_it_late,
+        a_controller_that_leads_again_gets_it_late,
     )
 }
 

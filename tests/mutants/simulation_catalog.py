@@ -115,6 +115,24 @@ SIMULATION_MUTANTS = (
         scenario="administrators_change_everything",
     ),
     node_mutant(
+        "older_connections_of_a_client_stay",
+        "what a client gave up over an older connection is done after what it asked since",
+        ("acknowledged_operation_stays",),
+        edited(
+            "rpc.server:_Connection._replace_older",
+            "other.channel.abort()",
+            "pass",
+        ),
+        scenario="the_same_controller_gets_it_late",
+    ),
+    node_mutant(
+        "next_leadership_takes_what_was_sent_before",
+        "a controller that leads again does what hung on its way since it led before",
+        ("acknowledged_operation_stays",),
+        edited("server.controller_service:ControllerService._take_over", "self._fence()", "pass"),
+        scenario="a_controller_that_leads_again_gets_it_late",
+    ),
+    node_mutant(
         "controller_answers_changes_before_they_commit",
         "a change is acknowledged as soon as the active controller has decided on it",
         ("producer_ids_are_granted_by_the_log", "acknowledged_operation_stays"),

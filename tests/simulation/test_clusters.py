@@ -147,3 +147,16 @@ def test_a_replica_that_stopped_cleanly_stays_eligible_to_lead(
     target = "tests.simulation.restart_scenarios:eligible_leader_comes_back"
     result = simulator.run(target, seed)
     assert result.ok, result.output
+
+
+@pytest.mark.req("C3", "Q11", "J1")
+@pytest.mark.parametrize("seed", [1, 4])
+@pytest.mark.parametrize(
+    "scenario",
+    ["the_same_controller_gets_it_late", "a_controller_that_leads_again_gets_it_late"],
+)
+def test_a_request_that_was_given_up_is_not_done_later(
+    simulator: WarmInterpreters, scenario: str, seed: int
+) -> None:
+    result = simulator.run(f"tests.simulation.delayed_scenarios:{scenario}", seed)
+    assert result.ok, result.output

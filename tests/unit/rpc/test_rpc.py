@@ -23,7 +23,7 @@ from raftctl.raft.messages import Epoch, FetchResponse, NodeId, Offset, VoteRequ
 from raftctl.rpc import client as client_module
 from raftctl.rpc import server as server_module
 from raftctl.rpc.client import RpcClient, RpcRefused, RpcTimedOut, RpcUnreachable
-from raftctl.rpc.codec import FramePacker, Hello
+from raftctl.rpc.codec import Failure, FramePacker, FrameUnpacker, Hello
 from raftctl.rpc.server import RpcServer, start_http
 from raftctl.rpc.stream import MessageStream
 from raftctl.runtime.real import RealRuntime
@@ -55,6 +55,7 @@ class World:
         self.port = 0
         self.runner: web.AppRunner | None = None
         self.failures: list[BaseException] = []
+        self.server: RpcServer | None = None
 
     async def serve(
         self,
@@ -63,6 +64,7 @@ class World:
         many: dict[type, ManyAnswerer] | None = None,
     ) -> None:
         server = RpcServer(self.runtime, cluster_id="cluster", node_id=1, fail=self.failures.append)
+        self.server = server
         for request_class, handler in handlers.items():
             server.handle(request_class, handler)
         for request_class, answerer in (answerers or {}).items():
@@ -533,3 +535,90 @@ async def test_a_port_in_use_is_one_line_with_key_and_remedy(world: World) -> No
     await world.serve({})
     with pytest.raises(ConfigError, match=f"listeners: {HOST}:{world.port} cannot be bound"):
         await start_http(web.Application(), HOST, world.port)
+
+
+class Peer:
+    """A peer that speaks frame by frame, and answers pings when it is told to."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+
+    async def say(self, correlation_id: int, message: object) -> object:
+        """Sends one frame; returns the answer's object."""
+        await self.socket.send_bytes(FramePacker().pack(correlation_id, message))
+        return await self.hear()
+
+    async def hear(self) -> object:
+        """The next object, the payload of a ping, or None at the end of the connection."""
+        message = await self.socket.receive()
+        if message.type is aiohttp.WSMsgType.BINARY:
+            [(_, found)] = FrameUnpacker().unpack(message.data)
+            return found
+        return bytes(message.data) if message.type is aiohttp.WSMsgType.PING else None
+
+
+@asynccontextmanager
+async def peer(world: World, client: int = 0, connection: int = 0) -> AsyncIterator[Peer]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(f"http://{HOST}:{world.port}/rpc", autoping=False) as socket,
+    ):
+        found = Peer(socket)
+        await found.say(0, Hello(1, "cluster", 2, 1, client, connection))
+        yield found
+
+
+@pytest.mark.req("Q11")
+async def test_what_was_sent_before_a_fence_is_refused_until_the_peer_is_known_to_live(
+    world: World,
+) -> None:
+    request = AllocateProducerIdsRequest(0, 0)
+    await world.serve(
+        {VoteRequest: lambda peer, request: ids(1)},
+        {AllocateProducerIdsRequest: lambda peer, request, reply: reply(ids(2))},
+    )
+    assert world.server is not None
+    async with peer(world) as before:
+        assert await before.say(1, request) == ids(2)
+        world.server.fence({AllocateProducerIdsRequest: ErrorCode.NOT_CONTROLLER})
+        world.server.fence({AllocateProducerIdsRequest: ErrorCode.NOT_CONTROLLER})
+        first, second = await before.hear(), await before.hear()
+        assert isinstance(first, bytes)
+        assert isinstance(second, bytes)
+        refused = await before.say(2, request)
+        assert isinstance(refused, Failure)
+        assert refused.error is ErrorCode.NOT_CONTROLLER
+        assert await before.say(3, vote()) == ids(1), "other classes are answered"
+        await before.socket.pong(first)
+        assert isinstance(await before.say(4, request), Failure), "an answer to an older ping"
+        await before.socket.pong(second)
+        assert await before.say(5, request) == ids(2)
+        async with peer(world) as after:
+            assert await after.say(1, request) == ids(2), "it was opened after the fence"
+
+
+@pytest.mark.req("Q11")
+async def test_a_client_that_connects_again_ends_its_older_connections(world: World) -> None:
+    await world.serve({VoteRequest: lambda peer, request: ids(1)})
+    async with peer(world, 7, 0) as first, peer(world, 8, 0) as other, peer(world, 7, 1) as second:
+        assert await first.hear() is None
+        assert await second.say(1, vote()) == ids(1)
+        assert await other.say(1, vote()) == ids(1)
+        async with peer(world, 7, 0) as late:
+            assert await late.hear() is None
+        assert await second.say(2, vote()) == ids(1)
+
+
+async def test_a_client_counts_its_connections(world: World) -> None:
+    await world.serve({VoteRequest: lambda peer, request: ids(1)})
+    client = world.client()
+    await client.call(vote(), 5000)
+    assert world.runner is not None
+    await world.runner.cleanup()
+    with pytest.raises(RpcUnreachable):
+        await client.call(vote(), 5000)
+    await world.serve({VoteRequest: lambda peer, request: ids(1)})
+    await client.call(vote(), 5000)
+    assert world.server is not None
+    (connection,) = world.server._connections
+    assert connection.number >= 1

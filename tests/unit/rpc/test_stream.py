@@ -19,12 +19,14 @@ class Streamed:
         self.transport = Transport()
         self.messages: list[bytes] = []
         self.writable = 0
+        self.pongs: list[bytes] = []
         self.stream = MessageStream(
             self.transport,
             masks=masks,
             message_bytes_max=MESSAGE_BYTES_MAX,
             on_message=lambda message: self.messages.append(bytes(message)),
             on_writable=self._on_writable,
+            on_pong=self.pongs.append,
         )
 
     def _on_writable(self) -> None:

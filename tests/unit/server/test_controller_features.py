@@ -96,8 +96,9 @@ def test_an_old_controller_holds_a_level_back_until_it_is_upgraded(world: World,
         world.kill(old)
         assert (await update(operator, ELR_FEATURE, 1)).error == ErrorCode.INVALID_UPDATE_VERSION
         del cluster.features[old]
+        killed = cluster.nodes[old]
         cluster.start(old)
-        await until(lambda: registered(cluster, old))
+        await until(lambda: cluster.nodes[old] is not killed and registered(cluster, old))
         assert (await update(operator, ELR_FEATURE, 1)).error == ErrorCode.NONE
         loader = cluster.nodes[old].loader
         assert loader is not None

@@ -70,6 +70,7 @@ class Controller(Member):
             runtime=self.runtime.as_runtime,
             idle_interval_ms=idle_interval_ms,
             fail=self.failures.append,
+            fence=lambda: None,
         )
         self.published: list[MetadataImage] = []
         self.loader.add_publisher(self)

@@ -60,6 +60,7 @@ class Active:
             runtime=self.member.runtime.as_runtime,
             idle_interval_ms=0,
             fail=self.member.failures.append,
+            fence=lambda: None,
         )
         self.loader.add_publisher(self)
 

@@ -1,0 +1,127 @@
+"""Requests to the controller that hang on the way until their broker has given them up.
+
+The broker asks again, on another connection or another controller, and tells its client what that
+attempt came to. The old one must not be done when it arrives: a topic that was created, then
+deleted, would be there again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.protocol.versions import ApiKey
+from jepsen.env.sim.cluster import BROKER_PORT
+from jepsen.env.sim.network import RETRANSMIT_MAX_S
+from jepsen.env.sim.properties import Violation
+from raftctl.errors import ErrorCode
+from raftctl.raft.messages import NodeId, TransferLeadershipRequest
+from raftctl.server.controller_client import ATTEMPT_TIMEOUT_MS
+from tests.simulation.rig import Rig
+from tests.unit.broker_server.fakes import Client
+
+if TYPE_CHECKING:
+    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.env.sim.world import World
+
+ROUNDS = 4
+PATIENT = {"broker.session.timeout.ms": "30000", "broker.heartbeat.interval.ms": "1000"}
+"""A broker that reaches no controller for some seconds is not fenced."""
+TIMEOUT_MS = 20_000
+HANG_S = ATTEMPT_TIMEOUT_MS / 1000 + 0.2
+CREATE = (ApiKey.CREATE_TOPICS, 7, "topics")
+DELETE = (ApiKey.DELETE_TOPICS, 6, "responses")
+
+
+async def the_same_controller_gets_it_late(world: World) -> None:
+    """The broker reaches the controller again on a connection that is quicker than the old one."""
+    rig = Rig(world, PATIENT)
+    await rig.begin()
+    for number in range(ROUNDS):
+        name = f"delayed-{number}"
+        broker = world.random.choice(rig.cluster.broker_names)
+        active = _active(rig)
+        world.block(broker, active)
+        creation = world.start(f"creator-{number}", partial(_created, broker, name)).done
+        await asyncio.sleep(HANG_S)
+        world.heal()
+        await _is_gone_once_deleted(rig, name, await creation)
+    await rig.end()
+
+
+async def a_controller_that_leads_again_gets_it_late(world: World) -> None:
+    """The broker reached another controller meanwhile, and never the first one."""
+    rig = Rig(world, PATIENT)
+    await rig.begin()
+    for number in range(ROUNDS):
+        name = f"delayed-{number}"
+        broker = world.random.choice(rig.cluster.broker_names)
+        first = _active(rig)
+        second = next(one for one in rig.cluster.controller_names if one != first)
+        world.block(broker, first)
+        creation = world.start(f"creator-{number}", partial(_created, broker, name)).done
+        await asyncio.sleep(HANG_S / 4)  # it has been sent
+        await _lead(rig, second)
+        done = await creation
+        deleted = world.start(f"deleter-{number}", partial(_deleted, broker, name)).done
+        assert await deleted in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        await _lead(rig, first)
+        world.heal()
+        await _is_gone_once_deleted(rig, name, done)
+    await rig.end()
+
+
+def _active(rig: Rig) -> str:
+    return next(
+        name for name in rig.cluster.controller_names if rig.cluster.nodes.get(name) is rig.active()
+    )
+
+
+async def _lead(rig: Rig, name: str) -> None:
+    node = rig.cluster.nodes[name]
+    while rig.active() is not node or not rig.all_active():
+        leader = rig.active()
+        if leader is not None and leader is not node:
+            request = TransferLeadershipRequest(NodeId(node.config.node_id))
+            leader.driver.answer(request, lambda _: None)
+        await asyncio.sleep(0.5)
+
+
+async def _is_gone_once_deleted(rig: Rig, name: str, created: int) -> None:
+    """Deletes what a client was told to be created, and waits for what hangs still."""
+    assert created in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
+    if created == ErrorCode.NONE:
+        broker = rig.world.random.choice(rig.cluster.broker_names)
+        await rig.run(f"last-{name}", partial(_deleted, broker, name))
+        await asyncio.sleep(2 * RETRANSMIT_MAX_S)
+        await rig.until(lambda: rig.active() is not None, "a controller is active")
+        image = rig.active().loader.image
+        if image.topics.by_name(name) is not None:
+            raise Violation("acknowledged_operation_stays", f"{name} was deleted and is there")
+
+
+async def _created(broker: str, name: str, runtime: SimRuntime) -> int:
+    topic = {
+        "name": name,
+        "num_partitions": 1,
+        "replication_factor": 3,
+        "assignments": [],
+        "configs": [],
+    }
+    message = {"topics": [topic], "timeout_ms": TIMEOUT_MS, "validate_only": False}
+    return await _answer(broker, CREATE, message)
+
+
+async def _deleted(broker: str, name: str, runtime: SimRuntime) -> int:
+    message = {"topics": [{"name": name, "topic_id": None}], "timeout_ms": TIMEOUT_MS}
+    return await _answer(broker, DELETE, message)
+
+
+async def _answer(broker: str, api: tuple[ApiKey, int, str], message: dict[str, Any]) -> int:
+    """The error code of the only item."""
+    key, version, items = api
+    client = Client(*await asyncio.open_connection(broker, BROKER_PORT))
+    answer = await client.ask(key, version, message)
+    client.writer.close()
+    return int(answer[items][0]["error_code"])
