@@ -181,12 +181,13 @@ class ControllerService:
             self._watch_turn()
 
     @property
-    def _waiting(self) -> int:
+    def waiting(self) -> int:
         """How many answers wait to be decided on, for a commit or for confirmation."""
         return self._puts_waiting + len(self._deferred) + self._confirming
 
     @property
-    def _waiting_bytes(self) -> int:
+    def waiting_bytes(self) -> int:
+        """What is in memory for those answers, or because of them."""
         return self._puts_bytes + self._uncommitted_bytes + self._confirming_bytes
 
     @property
@@ -195,7 +196,7 @@ class ControllerService:
 
         taken. What waits is in memory, and nobody knows for how long.
         """
-        full = self._waiting >= DEFERRED_MAX or self._waiting_bytes >= WAITING_BYTES_MAX
+        full = self.waiting >= DEFERRED_MAX or self.waiting_bytes >= WAITING_BYTES_MAX
         return full or self._driver.is_full
 
     def _decide_puts(self) -> None:

@@ -168,13 +168,17 @@ class RaftDriver:
         return Offset(self._pending_end_offset - 1)
 
     @property
+    def unwritten_bytes(self) -> int:
+        """What was appended and waits for the disk."""
+        return self._log.unwritten_bytes + sum(len(append.payload) for append in self._pending)
+
+    @property
     def is_full(self) -> bool:
         """Whether so much waits for the disk that nothing more should be appended.
 
         Not a matter of `append`: an operation that has begun appends all of its pieces.
         """
-        pending = sum(len(append.payload) for append in self._pending)
-        return self._log.unwritten_bytes + pending > UNWRITTEN_BYTES_MAX
+        return self.unwritten_bytes > UNWRITTEN_BYTES_MAX
 
     def propose(self) -> None:
         """Turns what `append` gathered into batches, at the latest at the end of the turn.

@@ -80,6 +80,7 @@ class Node:
         """What this node can work with."""
         self.driver: RaftDriver | None = None
         self.loader: MetadataLoader | None = None
+        self.service: ControllerService | None = None
         self.hashes = StateHashes(runtime)
         self.broker: Broker | None = None
         """These parts are here once they are made, for those who only look."""
@@ -240,7 +241,7 @@ class Node:
             fail=self._fail,
         )
         changes = dict.fromkeys(get_args(ControllerRequest), ErrorCode.NOT_CONTROLLER)
-        service = ControllerService(
+        self.service = service = ControllerService(
             node_id=config.node_id,
             controller=QuorumController(
                 ControllerConfig.of(config, replica.cluster_id),

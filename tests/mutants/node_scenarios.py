@@ -25,6 +25,10 @@ from tests.simulation.delayed_scenarios import (
     a_controller_that_leads_again_gets_it_late,
     the_same_controller_gets_it_late,
 )
+from tests.simulation.flood_scenarios import (
+    the_active_controllers_disk_hangs,
+    the_other_voters_disks_hang,
+)
 from tests.simulation.group_scenarios import coordinator_dies, coordinator_is_isolated
 from tests.simulation.kv_scenarios import keys_stay_linearizable
 from tests.simulation.lease_scenarios import a_broker_that_is_held_up_keeps_no_session
@@ -255,6 +259,8 @@ SCENARIOS: dict[str, Scenario] = {
         late_end_comes_in_the_next_transaction,
         the_same_controller_gets_it_late,
         a_controller_that_leads_again_gets_it_late,
+        the_active_controllers_disk_hangs,
+        the_other_voters_disks_hang,
     )
 }
 

@@ -115,6 +115,28 @@ SIMULATION_MUTANTS = (
         scenario="administrators_change_everything",
     ),
     node_mutant(
+        "a_hung_disk_fills_the_memory",
+        "the active controller takes more and more while its own disk writes nothing",
+        ("what_waits_is_bounded",),
+        edited(
+            "server.controller_service:ControllerService._is_full",
+            "full or self._driver.is_full",
+            "full",
+        ),
+        scenario="the_active_controllers_disk_hangs",
+    ),
+    node_mutant(
+        "what_cannot_commit_fills_the_memory",
+        "the active controller takes more and more while nothing commits, but counts the answers",
+        ("what_waits_is_bounded",),
+        edited(
+            "server.controller_service:ControllerService._is_full",
+            "self.waiting_bytes >= WAITING_BYTES_MAX",
+            "False",
+        ),
+        scenario="the_other_voters_disks_hang",
+    ),
+    node_mutant(
         "older_connections_of_a_client_stay",
         "what a client gave up over an older connection is done after what it asked since",
         ("acknowledged_operation_stays",),

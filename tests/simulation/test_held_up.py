@@ -12,6 +12,15 @@ if TYPE_CHECKING:
 MODULE = "tests.simulation.held_up_scenarios"
 
 
+@pytest.mark.req("Q11", "J1")
+@pytest.mark.parametrize(
+    "scenario", ["the_active_controllers_disk_hangs", "the_other_voters_disks_hang"]
+)
+def test_what_waits_in_memory_is_bounded(simulator: WarmInterpreters, scenario: str) -> None:
+    result = simulator.run(f"tests.simulation.flood_scenarios:{scenario}", 1)
+    assert result.ok, result.output[-10_000:]
+
+
 @pytest.mark.req("Q1", "Q3", "Q11", "C2", "R4", "R6", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from jepsen.env.sim.snapshot_invariants import (
     snapshot_is_the_image_at_its_end,
     snapshot_names_the_voters_at_its_end,
 )
+from jepsen.env.sim.waiting_invariants import what_waits_is_bounded
 
 if TYPE_CHECKING:
     from jepsen.env.sim.invariants import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from jepsen.env.sim.producer_id_invariants import ProducerIdsView
     from jepsen.env.sim.recorder import Recorder
     from jepsen.env.sim.snapshot_invariants import SnapshotView
+    from jepsen.env.sim.waiting_invariants import WaitingView
 
 
 class Violation(AssertionError):
@@ -101,6 +103,10 @@ class Properties:
         self.checks += 1
         for holds in PRODUCER_ID_PROPERTIES:
             _raise_if(holds.__name__, holds(self.producer_ids, view))
+
+    def waiting_changed(self, view: WaitingView) -> None:
+        """Something else waits in a controller."""
+        _raise_if(what_waits_is_bounded.__name__, what_waits_is_bounded(view))
 
     def snapshot_found(self, view: SnapshotView) -> None:
         """A disk has another whole snapshot of metadata."""

@@ -25,6 +25,7 @@ from jepsen.env.sim.invariants import (
 from jepsen.env.sim.partition_invariants import PartitionChange, PartitionView
 from jepsen.env.sim.producer_id_invariants import BrokerLife, ProducerIdsView
 from jepsen.env.sim.snapshot_invariants import SnapshotReader
+from jepsen.env.sim.waiting_invariants import waiting_view
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
@@ -173,6 +174,9 @@ class Watcher:
         self._coverage.watch(driver)
         if self._is_voter:
             self._look_at_quorum(driver)
+            if node.service is not None:
+                view = waiting_view(self._id, driver, node.service)
+                self._properties.waiting_changed(view)
         loader = node.loader
         if loader is not None and loader.image is not self._image:
             self._image = loader.image

@@ -230,7 +230,7 @@ async def test_groups_of_puts_are_answered_with_one_call_each(active: Active) ->
     active.service.answer_puts(puts("e", "e"), note)
     await active.member.until(lambda: len(answers) == 5)
     assert answers[3:] == [["", ""], ["", ""]]
-    assert (active.service._waiting, active.service._waiting_bytes) == (0, 0)
+    assert (active.service.waiting, active.service.waiting_bytes) == (0, 0)
 
 
 async def test_what_waits_is_bounded_in_bytes_wherever_it_waits(
@@ -250,7 +250,7 @@ async def test_what_waits_is_bounded_in_bytes_wherever_it_waits(
         await until_answered(active, KvHeartbeatRequest(session)), KvSessionResponse
     ), "heartbeats are heard all the same"
     await member.until(lambda: all(one.done() for one in taken))
-    assert (service._waiting, service._waiting_bytes) == (0, 0)
+    assert (service.waiting, service.waiting_bytes) == (0, 0)
 
     barriers: list[asyncio.Future[Offset]] = []
 
@@ -266,7 +266,7 @@ async def test_what_waits_is_bounded_in_bytes_wherever_it_waits(
     barriers[0].set_result(member.driver.high_watermark)
     await member.turn()
     assert [one.done() for one in reads] == [True] * 3
-    assert (service._waiting, service._waiting_bytes) == (0, 0)
+    assert (service.waiting, service.waiting_bytes) == (0, 0)
 
 
 async def until_answered(active: Active, request: KvHeartbeatRequest) -> ControllerResponse:
@@ -307,7 +307,7 @@ async def test_many_answers_are_given_in_many_turns_and_none_is_lost_with_the_le
     assert [answer for _, answer in told] == [
         KvWriteResponse(ErrorCode.NONE, start + n) for n in range(60)
     ], "what is committed has been done"
-    assert (service._waiting, service._waiting_bytes) == (0, 0)
+    assert (service.waiting, service.waiting_bytes) == (0, 0)
 
 
 @pytest.mark.req("Q10")
