@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raftctl.cli.arguments import parse_addresses
 from raftctl.cli.files import parse_overrides
 from raftctl.cli.output import Output, OutputOption, OverrideOption, say, say_progress, show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from raftctl.localcluster.cluster import LocalCluster
 
 DEFAULT_DIRECTORY = "raftctl-cluster"
 _CLEAR_SCREEN = "\x1b[2J\x1b[H"
@@ -89,24 +94,33 @@ def status(
 ) -> None:
     """Shows quorum, brokers and the health of topics. Exit status 1 if no controller leads."""
     from raftctl.cli.status_view import status_document, status_text
+    from raftctl.localcluster.cluster import LocalCluster
     from raftctl.localcluster.status import ask_controllers
 
-    addresses = _controller_addresses(directory, controllers)
+    cluster = LocalCluster.load(Path(directory)) if controllers is None else None
+    addresses = _controller_addresses(cluster, controllers or "")
     while True:
         answers = ask_controllers(list(addresses.values()))
+        stopped = None if cluster is None else cluster.stopped()
+        text = status_text(addresses, answers)
+        if stopped:
+            text += "\n".join(["", *_stopped_lines(stopped, directory)])
         if watch and output is Output.TABLE and typer.get_text_stream("stdout").isatty():
             say(_CLEAR_SCREEN)
-        show(output, status_document(addresses, answers), status_text(addresses, answers))
+        show(output, status_document(addresses, answers, stopped), text)
         if not watch:
             raise typer.Exit(0 if answers.leader else 1)
         time.sleep(1.0)
 
 
-def _controller_addresses(directory: str, controllers: str | None) -> dict[str, str]:
-    """Name -> `host:port` of each controller to ask."""
-    from raftctl.localcluster.cluster import LocalCluster
+def _stopped_lines(stopped: Mapping[str, str], directory: str) -> Iterator[str]:
+    for name, why in stopped.items():
+        yield f"{name} does not run: {why}"
+    yield f"raftctl up --dir {directory} starts what does not run"
 
-    if controllers is None:
-        nodes = LocalCluster.load(Path(directory)).layout.controllers
-        return {node.name: node.address for node in nodes}
+
+def _controller_addresses(cluster: LocalCluster | None, controllers: str) -> dict[str, str]:
+    """Name -> `host:port` of each controller to ask: the cluster's, or those that are named."""
+    if cluster is not None:
+        return {node.name: node.address for node in cluster.layout.controllers}
     return {address: address for address in parse_addresses(controllers, "--controllers")}

@@ -15,8 +15,13 @@ _QUORUM = ("cluster_id", "leader_id", "epoch", "high_watermark", "log_end_offset
 _HEALTH = ("topics", "partitions", "offline_partitions", "under_replicated_partitions")
 
 
-def status_document(addresses: Mapping[str, str], status: ClusterStatus) -> dict[str, Any]:
-    """The JSON form. `quorum` and `health` are null when no controller answers."""
+def status_document(
+    addresses: Mapping[str, str], status: ClusterStatus, stopped: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The JSON form. `quorum` and `health` are null when no controller answers.
+
+    `stopped`: the nodes of a local cluster that do not run, and why; None if nobody can tell.
+    """
     best = status.best
     return {
         "has_leader": status.leader is not None,
@@ -29,6 +34,7 @@ def status_document(addresses: Mapping[str, str], status: ClusterStatus) -> dict
         "observers": best["observers"] if best else [],
         "brokers": best["brokers"] if best else [],
         "health": best and {name: best.get(name) for name in _HEALTH},
+        "stopped": None if stopped is None else dict(stopped),
     }
 
 

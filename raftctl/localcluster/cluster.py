@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ConfigError
+from raftctl.localcluster.last_words import last_words
 from raftctl.localcluster.layout import (
     HOST,
     ClusterLayout,
@@ -26,6 +27,8 @@ from raftctl.localcluster.ports import free_ports, is_free, serves
 from raftctl.localcluster.processes import (
     ProcessRef,
     load_process,
+    lock_holder,
+    locked_last_by,
     postponed_signals,
     save_process,
     start_node,
@@ -44,6 +47,8 @@ Launcher = Callable[[Path, Path], ProcessRef]
 
 DEFAULT_NODES = 3
 """Of each role, in a new cluster."""
+KAFKA_PLUGINS = ("kafka", "memory")
+"""Brokers that answer Kafka's clients once they are active."""
 
 _POLL_S = 0.05
 _PROBE_S = 0.5
@@ -175,13 +180,35 @@ class LocalCluster:
         return stubborn
 
     def is_running(self, node: LocalNode) -> bool:
-        """Whether the process last started for the node still runs."""
+        """Whether a process of the node runs, started here or by hand."""
         process = self.process(node)
         return process is not None and process.is_alive()
 
     def process(self, node: LocalNode) -> ProcessRef | None:
-        """The process last started for the node."""
-        return load_process(self._process_path(node))
+        """The node's process: started here, or by hand if that one is gone; else the last known."""
+        saved = load_process(self._process_path(node))
+        if saved is not None and saved.is_alive():
+            return saved
+        return lock_holder(self._data_path(node)) or saved
+
+    def why_down(self, node: LocalNode) -> str:
+        """Why a node does not run, as far as its log tells, and where that is."""
+        saved, last = load_process(self._process_path(node)), locked_last_by(self._data_path(node))
+        if last is not None and (
+            # One that was started here and ended before it could lock left its reason in the log.
+            saved is None or (saved.pid != last.pid and last.at_s > saved.started)
+        ):
+            return f"process {last.pid}, started by hand, has ended"
+        log = self.log_path(node)
+        return f"{last_words(log)} ({log})"
+
+    def stopped(self) -> dict[str, str]:
+        """The nodes that do not run, and why."""
+        return {
+            node.name: self.why_down(node)
+            for node in self.layout.nodes
+            if not self.is_running(node)
+        }
 
     def status(self, timeout_s: float = 1.0) -> ClusterStatus:
         """What the controllers say now."""
@@ -193,7 +220,7 @@ class LocalCluster:
         Brokers are asked first: controllers take one that was killed for active until its session
         ends, or it has registered again, before which it answers nobody.
         """
-        if not all(serves(broker.host, broker.port, timeout_s) for broker in self.layout.brokers):
+        if not all(self._serves(broker, timeout_s) for broker in self.layout.brokers):
             return False
         status = self.status(timeout_s)
         return (
@@ -215,7 +242,7 @@ class LocalCluster:
         silent = list(self.layout.brokers)
         while True:
             # Asked first: after a crash the controllers know brokers from before it as unfenced.
-            silent = [broker for broker in silent if not serves(broker.host, broker.port, _PROBE_S)]
+            silent = [broker for broker in silent if not self._serves(broker, _PROBE_S)]
             status = self.status()
             active = [one for one in status.active_brokers if one in wanted]
             sentence = _progress_sentence(status, len(active), len(wanted))
@@ -240,9 +267,13 @@ class LocalCluster:
 
     def check_none_stopped(self) -> None:
         """ConfigError, with its last words, if a node's process is gone."""
-        for node in self.layout.nodes:
-            if not self.is_running(node):
-                raise ConfigError(f"{node.name} stopped: {_last_line(self.log_path(node))}")
+        for name, why in self.stopped().items():
+            raise ConfigError(f"{name} does not run: {why}")
+
+    def _serves(self, broker: LocalNode, timeout_s: float) -> bool:
+        """Whether the broker answers Kafka's clients; one of another plug-in need not."""
+        plugin = dict(self.layout.overrides).get("broker.plugin", "kafka")
+        return plugin not in KAFKA_PLUGINS or serves(broker.host, broker.port, timeout_s)
 
     def _check_port(self, node: LocalNode) -> None:
         if node.host == HOST and not is_free(node.port):
@@ -268,8 +299,10 @@ class LocalCluster:
         return [node for node, process in processes.items() if process in late]
 
     def _values(self, node: LocalNode) -> dict[str, str]:
-        data_directory = str((self._path(node) / "data").absolute())
-        return node_values(self.layout, node, data_directory)
+        return node_values(self.layout, node, str(self._data_path(node).absolute()))
+
+    def _data_path(self, node: LocalNode) -> Path:
+        return self._path(node) / "data"
 
     def _path(self, node: LocalNode) -> Path:
         return self.directory / node.name
@@ -328,11 +361,3 @@ def _progress_sentence(status: ClusterStatus, active: int, wanted: int) -> str:
         answering = sum(answer is not None for answer in status.answers.values())
         return f"{answering} of {len(status.answers)} controllers answer, no leader yet"
     return f"controller {status.leader['node_id']} leads, {active} of {wanted} brokers are active"
-
-
-def _last_line(path: Path) -> str:
-    try:
-        lines = path.read_text(errors="replace").strip().splitlines()
-    except FileNotFoundError:
-        lines = []
-    return lines[-1] if lines else f"it left no word in {path}"

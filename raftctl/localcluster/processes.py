@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _POLL_S = 0.02
 _SAME_START_S = 0.05
+_PID_DIGITS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,55 @@ def load_process(path: Path) -> ProcessRef | None:
         return ProcessRef(int(document["pid"]), float(document["started"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
+
+
+def lock_holder(directory: Path) -> ProcessRef | None:
+    """The process that has locked a data directory, whoever started it; None if none has.
+
+    The id in the lock file may have been given to another program since: only a process that has
+    the file open is taken for the node. ConfigError for one of another user, whose files cannot be
+    listed, if its command line is a node's.
+    """
+    lock = directory / ".lock"
+    last = locked_last_by(directory)
+    if last is None:
+        return None
+    number = last.pid
+    try:
+        process = psutil.Process(number)
+        started = process.create_time()
+        there = lock.stat()
+        for file in process.open_files():
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(file.path), there):
+                    return ProcessRef(number, started)
+    except psutil.AccessDenied:
+        if {"start", "--config"} <= set(process.cmdline()):
+            text = f"{directory}: process {number}, of another user, may be its node: "
+            raise ConfigError(text + "run the command as that user") from None
+    except (psutil.NoSuchProcess, OSError):
+        pass
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """When a data directory was locked last, and by which process, which may be gone."""
+
+    pid: int
+    at_s: float
+    """Seconds since 1970."""
+
+
+def locked_last_by(directory: Path) -> Locked | None:
+    """What the lock file of a data directory says; None if it says nothing."""
+    try:
+        with (directory / ".lock").open("rb") as lock:
+            text = lock.read(_PID_DIGITS_MAX).strip()
+            at_s = os.fstat(lock.fileno()).st_mtime
+    except OSError:
+        return None
+    return Locked(int(text), at_s) if text.isdigit() else None
 
 
 def wait_gone(processes: list[ProcessRef], timeout_s: float) -> list[ProcessRef]:

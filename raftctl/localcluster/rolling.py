@@ -57,6 +57,7 @@ class RollingRestart:
         nodes not yet restarted then go on as they are.
         """
         done = []
+        self._check_all_run()
         status = self._wait_in_sync("the first node")
         waiting = list(nodes)
         while waiting:
@@ -86,7 +87,7 @@ class RollingRestart:
             lacking = lacking or self._silent_broker()
             if not lacking:
                 return status
-            self.cluster.check_none_stopped()
+            self._check_all_run()
             now_s = time.monotonic()
             if now_s > deadline_s:
                 raise KafkaError(
@@ -98,6 +99,13 @@ class RollingRestart:
                 self.progress(f"{what}: waiting: {lacking}")
                 tell_at_s = now_s + _TELL_EVERY_S
             time.sleep(_POLL_S)
+
+    def _check_all_run(self) -> None:
+        for name, why in self.cluster.stopped().items():
+            of_broker = self.cluster.layout.node(name).role == "broker"
+            code = ErrorCode.BROKER_NOT_AVAILABLE if of_broker else ErrorCode.REPLICA_NOT_AVAILABLE
+            remedy = f"raftctl up --dir {self.cluster.directory} starts it"
+            raise KafkaError(code, f"{name} does not run: {why}: {remedy}")
 
     def _lives_ms(self) -> dict[int, float]:
         now_s = time.time()

@@ -62,6 +62,7 @@ AVERAGED_CALLS = 16
 _SYNCFS: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 _PROBE_BYTES = 64 * 1024
 _WARM_BYTES = 128 * 1024
+_PID_BYTES_MAX = 32
 _READ_AHEAD_BYTES = 4 << 20
 """Who reads what is not in memory mostly reads on: not each piece should wait for a worker."""
 
@@ -205,19 +206,29 @@ class _Warming:
 
 
 class RealDirectoryLock:
-    """A `DirectoryLock` by flock: the kernel gives it up when the process ends, however it ends."""
+    """A `DirectoryLock` by flock: the kernel gives it up when the process ends, however it ends.
+
+    The file holds the process id of the last holder, for those who look for it.
+    """
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(f"{path}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            holder = os.pread(self._descriptor, _PID_BYTES_MAX, 0).decode(errors="replace").strip()
             os.close(self._descriptor)
+            who = f"process {holder}" if holder.isdecimal() else "another process"
             raise ConfigError(
-                f"log.dirs: {path} is in use by another node; "
-                "stop that one or give this one a directory of its own"
+                f"log.dirs: {path} is in use by another node ({who}): this node runs already, or "
+                "that one has its directory; stop that one or name another directory"
             ) from None
         self._held = True
+        # A full or failing disk says so when something counts; a stale id is found out by its
+        # reader, who must look whether that process has this file open.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
         """See `DirectoryLock.release`."""
@@ -436,7 +447,8 @@ def make_log(stream: TextIO, level: str, **context: Any) -> FilteringBoundLogger
     ]
     if stream.isatty():
         plain = structlog.dev.plain_traceback
-        processors.append(structlog.dev.ConsoleRenderer(exception_formatter=plain))
+        colors = not os.environ.get("NO_COLOR")  # https://no-color.org
+        processors.append(structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=plain))
     else:
         processors.append(structlog.processors.format_exc_info)
         processors.append(structlog.processors.JSONRenderer(default=str))

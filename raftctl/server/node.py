@@ -174,10 +174,18 @@ class Node:
                 # Bound, not served: whoever connects is refused rather than dropped.
                 probe = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
             except OSError as error:
+                self._check_not_running()
                 why = error.strerror or str(error)
                 complaint = f"listeners: {host}:{port} cannot be bound ({why}); choose another"
                 raise ConfigError(complaint) from None
             probe.close()
+
+    def _check_not_running(self) -> None:
+        """ConfigError that names the process if one has this node's directories already."""
+        files = self._runtime.files
+        for directory in self.config.directories:
+            if files.exists(f"{directory}/.lock"):
+                files.lock_directory(directory).release()
 
     def _start_snapshots(
         self,

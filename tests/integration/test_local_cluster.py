@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from raftctl.localcluster.processes import wait_gone
+from raftctl.localcluster.processes import start_node, wait_gone
 from tests.integration.clusters import (
     active_controller,
     processes_of,
@@ -184,6 +184,36 @@ def test_up_status_down_and_up_again_keeps_the_data(tmp_path: Path) -> None:
     finally:
         raftctl("down", *to)
     assert processes_of(tmp_path) == []
+
+
+@pytest.mark.req("A2")
+@pytest.mark.timeout(120)
+def test_nodes_started_by_hand_are_nodes_of_the_cluster(tmp_path: Path) -> None:
+    with running_cluster(tmp_path / "cluster", 1, 2) as cluster:
+        to = ("--dir", str(cluster.directory), "--output", "json")
+        broker = cluster.layout.node("broker-1")
+        properties = cluster.log_path(broker).with_name("node.properties")
+        cluster.kill(broker)
+        stopped = raftctl("status", *to).document["stopped"]
+        assert list(stopped) == ["broker-1"]
+        assert stopped["broker-1"].startswith("killed: its log ends with ")
+        start_node(properties, tmp_path / "by-hand.log")
+        wait_until(lambda: raftctl("status", *to).document["stopped"] == {}, "broker-1 to be seen")
+        wait_healthy(cluster)
+        again = raftctl("start", "--config", str(properties))
+        assert (again.status, again.stderr.count("\n")) == (2, 1)
+        by_hand = cluster.process(broker)
+        assert by_hand is not None
+        assert f"is in use by another node (process {by_hand.pid}): " in again.stderr
+        assert raftctl("up", *to).status == 0
+        assert cluster.process(broker) == by_hand
+        down = raftctl("down", *to).document
+        assert down == {"stopped": ["controller-101", "broker-1", "broker-2"], "killed": []}
+        assert processes_of(tmp_path) == []
+        told = raftctl("status", "--dir", str(cluster.directory)).stdout
+        assert f"broker-1 does not run: process {by_hand.pid}, started by hand, has ended" in told
+        assert "controller-101 does not run: stopped as asked at 2" in told
+        assert told.endswith(f"raftctl up --dir {cluster.directory} starts what does not run\n")
 
 
 @pytest.mark.req("A2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -20,6 +21,7 @@ from raftctl.localcluster.layout import make_layout
 from raftctl.localcluster.processes import (
     ProcessRef,
     load_process,
+    lock_holder,
     save_process,
     start_node,
     wait_gone,
@@ -76,6 +78,53 @@ def test_the_process_table_is_not_littered(tmp_path: Path) -> None:
     wait_gone([process], 30.0)
     assert not psutil.pid_exists(process.pid)
     processes._reap(process.pid)
+
+
+LOCKS = """
+import sys, time
+from raftctl.runtime.real import RealFileSystem
+lock = RealFileSystem().lock_directory(sys.argv[1])
+print("locked", flush=True)
+time.sleep(60)
+"""
+
+
+def test_who_has_locked_a_directory_is_found_and_nobody_else(
+    tmp_path: Path, sleeper: ProcessRef
+) -> None:
+    assert lock_holder(tmp_path) is None
+    command = [sys.executable, "-c", LOCKS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "locked\n"
+        found = lock_holder(tmp_path)
+        assert found is not None
+        assert found.pid == child.pid
+        assert found.is_alive()
+        found.send(signal.SIGKILL)
+    assert lock_holder(tmp_path) is None
+    (tmp_path / ".lock").write_text(f"{sleeper.pid}\n")
+    assert lock_holder(tmp_path) is None, "an id that another program has now"
+    for damaged in ("", "nobody", "-1", "9" * 30):
+        (tmp_path / ".lock").write_text(damaged)
+        assert lock_holder(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "refused"), [(("start", "--config", "x"), True), (("x",), False)]
+)
+def test_a_node_of_another_user_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], refused: bool
+) -> None:
+    def hidden(process: psutil.Process) -> None:
+        raise psutil.AccessDenied(process.pid)
+
+    (tmp_path / ".lock").write_text(f"{os.getpid()}\n")
+    monkeypatch.setattr(psutil.Process, "open_files", hidden)
+    monkeypatch.setattr(psutil.Process, "cmdline", lambda _: ["python", *command])
+    expected = pytest.raises(ConfigError, match=f"process {os.getpid()}, of another user")
+    with expected if refused else contextlib.nullcontext():
+        assert lock_holder(tmp_path) is None
 
 
 @pytest.mark.parametrize(("threads", "is_alive"), [(2, True), (1, False), (0, False)])

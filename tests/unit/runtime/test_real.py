@@ -131,6 +131,7 @@ def test_a_locked_directory_is_refused_with_its_name(tmp_path: Path) -> None:
     lock = files.lock_directory(str(tmp_path))
     with pytest.raises(ConfigError, match=f"log.dirs: {tmp_path} is in use"):
         files.lock_directory(str(tmp_path))
+    assert (tmp_path / ".lock").read_text() == f"{os.getpid()}\n"
     lock.release()
     lock.release()
     files.lock_directory(str(tmp_path)).release()
@@ -257,6 +258,19 @@ def test_a_terminal_gets_key_value_lines() -> None:
     assert "disk_slow" in stream.getvalue()
     assert "sync_ms" in stream.getvalue()
     assert not stream.getvalue().startswith("{")
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [(None, True), ("", True), ("1", False)])
+def test_no_color_is_heeded_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, no_color: str | None, coloured: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    real.make_log(stream, "info").warning("disk_slow", sync_ms=120)
+    assert ("\x1b" in stream.getvalue()) == coloured
 
 
 def test_what_is_not_in_memory_is_read_by_whoever_calls_for_it(
