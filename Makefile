@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PACKAGES := raftctl broker jepsen tests
 
-.PHONY: setup demo fmt check check-types check-rules test test-peers test-suites sim sim-cores sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
+.PHONY: setup demo fmt check check-types check-rules test test-howtos test-peers test-suites sim sim-cores sim-ci properties mutants fuzz bench bench-kafka bench-groups bench-scale bench-check properties-linearizable bugs-found bench-spark spark-equality docs clean
 
 setup: .venv/.dev
 
@@ -39,7 +39,11 @@ check-rules: setup
 
 # make test HISTORIES=DIR also judges real histories with known verdicts.
 test: setup
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests --ignore=tests/peers --ignore=tests/suites $(if $(HISTORIES),--histories=$(HISTORIES))
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests --ignore=tests/howtos --ignore=tests/peers --ignore=tests/suites $(if $(HISTORIES),--histories=$(HISTORIES))
+
+# The how-to pages whose commands take minutes; `make test` runs those of the others.
+test-howtos: setup
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -o faulthandler_timeout=300 tests/howtos
 
 test-peers: setup
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/peers

@@ -52,7 +52,7 @@ def read_parquet(path: Path) -> tuple[list[Op], bool]:
     Raises InputError without pyarrow, HistoryError for another table or more than one history.
     """
     if not available():
-        raise InputError(f"{path}: Parquet needs pyarrow: pip install 'raftctl[parquet]'")
+        raise InputError(f"{path}: Parquet needs pyarrow: pip install '.[parquet]' in a checkout")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -59,7 +59,7 @@ def _json_lines(path: Path, history: Sequence[Op]) -> None:
 
 def _parquet(path: Path, history: Sequence[Op]) -> None:
     if not available():
-        raise InputError(f"{path}: Parquet needs pyarrow: pip install 'raftctl[parquet]'")
+        raise InputError(f"{path}: Parquet needs pyarrow: pip install '.[parquet]' in a checkout")
     write_parquet(path, path.stem, history)
 
 

@@ -273,7 +273,7 @@ def generate(
     try:
         from jepsen.spark.generate.write import generate as make
     except ImportError as error:
-        raise InputError(f"{error}: pip install 'raftctl[spark]'") from None
+        raise InputError(f"{error}: pip install '.[spark]' in a checkout") from None
     make(recipe, output)
     say(f"{output / 'operations'}")
 

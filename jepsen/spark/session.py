@@ -82,7 +82,7 @@ def spark_session(
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise InputError("Spark is not installed: pip install 'raftctl[spark]'") from None
+        raise InputError("Spark is not installed: pip install '.[spark]' in a checkout") from None
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ConfigError
-from raftctl.localcluster.last_words import last_words
+from raftctl.localcluster.end_reason import end_reason
 from raftctl.localcluster.layout import (
     HOST,
     ClusterLayout,
@@ -200,7 +200,7 @@ class LocalCluster:
         ):
             return f"process {last.pid}, started by hand, has ended"
         log = self.log_path(node)
-        return f"{last_words(log)} ({log})"
+        return f"{end_reason(log)} ({log})"
 
     def stopped(self) -> dict[str, str]:
         """The nodes that do not run, and why."""
@@ -266,7 +266,7 @@ class LocalCluster:
         return self._path(node) / "node.log"
 
     def check_none_stopped(self) -> None:
-        """ConfigError, with its last words, if a node's process is gone."""
+        """ConfigError, with the reason, if a node's process is gone."""
         for name, why in self.stopped().items():
             raise ConfigError(f"{name} does not run: {why}")
 

@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from raftctl.localcluster.ports import free_ports
+from tests.howto_pages import (
+    NOT_COMMANDS,
+    NOT_RUN,
+    PAGES,
+    README,
+    ROOT,
+    Reader,
+    blocks,
+    lacking,
+    steps,
+    steps_to_run,
+)
 from tests.integration.clusters import running_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PAGES = ROOT / "docs" / "how-to"
-TIMEOUT_S = 60
-COMMAND = re.compile(r"(\$ )?(raftctl|echo|printf|jepsen|make|curl|python|\.venv/bin/)")
-ELSEWHERE = {
-    "break-clusters.md": "tests/integration/test_harness.py",
-    "change-voters.md": "tests/integration/test_voters.py",
-    "check-histories.md": "tests/unit/jepsen/test_check_command.py",
-    "measure.md": "tests/integration/test_bench.py",
-    "run-a-cluster.md": "tests/integration/test_local_cluster.py",
-    "simulate.md": "tests/simulation/test_cluster_chaos.py",
-    "test-any-kafka.md": "tests/peers/test_harness.py",
+    from tests.howto_pages import Done, Step
+
+HOWTO = ROOT / "docs" / "how-to"
+SLOW = "tests/howtos/test_harness_pages.py"
+RUN_BY = {
+    "README.md": "tests/integration/test_howto_pages.py",
+    "administer.md": "tests/integration/test_howto_pages.py",
+    "break-clusters.md": SLOW,
+    "change-voters.md": "tests/integration/test_howto_voters.py",
+    "check-histories.md": SLOW,
+    "coordinate.md": "tests/integration/test_howto_pages.py",
+    "measure.md": "tests/integration/test_howto_pages.py",
+    "run-a-cluster.md": "tests/integration/test_howto_pages.py",
+    "simulate.md": SLOW,
+    "test-any-kafka.md": SLOW,
     "write-a-broker.md": "tests/integration/test_plugins.py",
 }
-"""Pages whose commands need other machines, or minutes: what runs them in another form."""
+"""What runs a page's commands; the last one's are code, which that test runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,7 @@ FENCED_PUT = 'raftctl kv put nightly/done today --lock nightly --fence "$RAFTCTL
 BILLING = "raftctl console consume --topic orders --group billing --from-beginning --max-messages 1"
 BEFORE = {"raftctl groups list": f"{BILLING} --bootstrap-server HOST:PORT"}
 """What must have been done before a command of these beginnings."""
-RUN: dict[str, dict[str, Outcome]] = {
+ENDS: dict[str, dict[str, Outcome]] = {
     "administer.md": {
         "raftctl console consume --topic orders --partition 0 --offset 41": FOLLOWS,
         "raftctl verifiable-consumer": FOLLOWS,
@@ -68,29 +79,61 @@ RUN: dict[str, dict[str, Outcome]] = {
         "raftctl kv watch": FOLLOWS,
         "raftctl kv elect service --listen": FOLLOWS,
     },
+    "run-a-cluster.md": {
+        "raftctl status --dir play --watch": FOLLOWS,
+        "raftctl start": FOLLOWS,
+    },
 }
 """The commands of a page, by their beginnings, that end otherwise than with success: as the page
 names what a reader would have, such as a transaction, and a new cluster does not.
 """
+SHOWN_OTHERWISE = ("raftctl partitions list --under-replicated",)
+"""Commands of which the page shows what a cluster with faults tells."""
+SHOWN_AT_TIMES = "waiting:"
+"""In lines that only come where something takes a while."""
 
 
-def commands(page: str) -> Iterator[str]:
-    """The shell commands of a page in order, each with its continuation lines."""
-    lines = iter((PAGES / page).read_text(encoding="utf-8").splitlines())
-    for line in lines:
-        if line.startswith("    ") and COMMAND.match(line.strip()):
-            command = line.strip().removeprefix("$ ")
-            while command.endswith("\\"):
-                command = command[:-1] + next(lines).strip()
-            yield command
+def test_every_command_is_run_or_says_why_not() -> None:
+    assert {page.name for page in PAGES} == RUN_BY.keys()
+    assert [test for test in RUN_BY.values() if not (ROOT / test).exists()] == []
+    for page in PAGES:
+        strange = [
+            f"{page.name}:{block.line}"
+            for block in blocks(page)
+            if not (block.is_commands or NOT_COMMANDS.match(block.lines[0]))
+        ]
+        assert strange == [], "neither commands nor something known"
+        commands = [step.command for step in steps(page)]
+        tables = {**NOT_RUN.get(page.name, {}), **ENDS.get(page.name, {})}
+        unknown = [one for one in tables if not any(c.startswith(one) for c in commands)]
+        assert unknown == [], f"{page.name} has no such command"
+    assert list(steps_to_run(HOWTO / "write-a-broker.md")) == []
 
 
-def test_every_page_is_run_here_or_elsewhere() -> None:
-    assert {page.name for page in PAGES.glob("*.md")} == {*RUN, *ELSEWHERE}
-    assert [test for test in ELSEWHERE.values() if not (ROOT / test).exists()] == []
-    for page, outcomes in RUN.items():
-        beginnings = [one for one in outcomes if not any(c.startswith(one) for c in commands(page))]
-        assert beginnings == [], f"{page} has no such command"
+def check(step: Step, done: Done, expected: Outcome = Outcome(0, "")) -> None:
+    """The command ended as expected and, if it did, told what the page shows."""
+    what = f"{step}\n{done.output}"
+    assert done.status == expected.status, what
+    assert expected.says in done.output, what
+    assert "Traceback" not in done.output, what
+    if not step.command.startswith(SHOWN_OTHERWISE):
+        missing = [one for one in lacking(step, done.output) if SHOWN_AT_TIMES not in one]
+        assert missing == [], what
+
+
+def expected_end(step: Step) -> Outcome:
+    ends = ENDS.get(step.page, {})
+    found = [end for start, end in ends.items() if step.command.startswith(start)]
+    return found[0] if found else Outcome(0, "")
+
+
+def do(reader: Reader, step: Step) -> Done:
+    """Types the command, and interrupts it if it goes on."""
+    expected = expected_end(step)
+    follows = expected is FOLLOWS
+    done = reader.run(INTERRUPT + step.command if follows else step.command)
+    check(step, done, expected)
+    return done
 
 
 def write_script(path: Path, text: str) -> None:
@@ -99,42 +142,79 @@ def write_script(path: Path, text: str) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_the_commands_of_the_pages_do_what_they_say(tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-
-    def run(text: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-c", text],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": path},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
-
+def test_administration_coordination_and_measurement(tmp_path: Path) -> None:
     with running_cluster(tmp_path / "cluster", 1, BROKERS) as cluster:
         controllers, brokers = cluster.layout.controllers[0].address, cluster.layout.bootstrap
-        fenced = f"{FENCED_PUT} --controllers {controllers}"
-        write_script(tmp_path / "job.sh", fenced)
+        reader = Reader(tmp_path, {"--controllers HOST:PORT": f"--controllers {controllers}"})
+        reader.writes["HOST:PORT"] = brokers
+        write_script(tmp_path / "job.sh", reader.written(f"{FENCED_PUT} --controllers HOST:PORT"))
         write_script(tmp_path / "serve.sh", "echo serving")
-        for page, outcomes in RUN.items():
-            for command in commands(page):
-                if command.startswith(FENCED_PUT):
+        for name in ("administer.md", "coordinate.md"):
+            for step in steps_to_run(HOWTO / name):
+                if step.command.startswith(FENCED_PUT):
                     continue  # in job.sh
-                where = controllers if "--controllers" in command else brokers
                 for beginning, first in BEFORE.items():
-                    if command.startswith(beginning):
-                        assert run(first.replace("HOST:PORT", where)).returncode == 0
-                found = [one for start, one in outcomes.items() if command.startswith(start)]
-                expected = found[0] if found else Outcome(0, "")
-                text = command.replace("HOST:PORT", where)
-                done = run(INTERRUPT + text if expected is FOLLOWS else text)
-                while command.startswith(UNTIL_DONE) and "in progress" in done.stdout:
-                    done = run(text)
-                assert done.returncode == expected.status, f"{page}: {command}\n{done.stdout}"
-                assert expected.says in done.stdout, f"{page}: {command}\n{done.stdout}"
-                assert "Traceback" not in done.stdout, f"{page}: {command}\n{done.stdout}"
-        nightly = run(f"raftctl kv get nightly/done --controllers {controllers}")
-        assert "today" in nightly.stdout, "job.sh wrote it under the lock"
+                    if step.command.startswith(beginning):
+                        assert reader.run(first).status == 0
+                if step.command.startswith(UNTIL_DONE):
+                    while "in progress" in reader.run(step.command).output:
+                        pass
+                do(reader, step)
+        nightly = reader.run("raftctl kv get nightly/done --controllers HOST:PORT")
+        assert "today" in nightly.output, "job.sh wrote it under the lock"
+        # A reader has other machines.
+        fewer = {"records 10000 ": "records 500 ", "records 1000000": "records 20000"}
+        reader.writes = fewer | reader.writes
+        for step in steps_to_run(HOWTO / "measure.md"):
+            do(reader, step)
+
+
+def test_the_readme(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, {".venv/bin/": ""})
+    try:
+        for step in steps_to_run(README):
+            told = do(reader, step).output
+            if " up" in step.command:
+                (line,) = [one for one in step.shown if one.startswith("bootstrap.servers=")]
+                (own,) = [one for one in told.splitlines() if one.startswith("bootstrap.servers=")]
+                reader.writes |= dict(zip(addresses(line), addresses(own), strict=True))
+    finally:
+        reader.close()
+
+
+def addresses(line: str) -> list[str]:
+    return line.partition("=")[2].split(",")
+
+
+@pytest.mark.timeout(180)
+def test_running_a_cluster(tmp_path: Path) -> None:
+    """Nodes one by one are put together by the page of voters, which has the same commands."""
+    reader = Reader(tmp_path)
+    try:
+        for step in steps_to_run(HOWTO / "run-a-cluster.md"):
+            if step.section == "Restart without interruption":
+                assert reader.run("raftctl up --dir play").status == 0
+            if step.section == "Nodes one by one":
+                reader.run("raftctl down; raftctl down --dir play")
+                one_node(reader, step)
+            do(reader, step)
+    finally:
+        reader.close()
+
+
+def one_node(reader: Reader, step: Step) -> None:
+    """Writes the page's file for a quorum of one, where the page names three machines."""
+    (told,) = [
+        block.lines
+        for block in blocks(HOWTO / step.page)
+        if block.section == step.section and block.lines[0].startswith("process.roles=")
+    ]
+    (port,) = free_ports(1)
+    reader.writes = {
+        ",10.0.0.2:9093,10.0.0.3:9093": "",
+        ",2@10.0.0.2:9093:Dawfba3kQfKGsvnrs_4dAQ,...": "",
+        "10.0.0.1:9093": f"127.0.0.1:{port}",
+        "/var/lib/raftctl": str(reader.folder / "disk"),
+        "--cluster-id ID": "--cluster-id 1fI-UzxARw6rk1DicWofAQ",
+    }
+    (reader.folder / "1.properties").write_text(reader.written("\n".join(told)))

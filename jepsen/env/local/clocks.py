@@ -40,7 +40,7 @@ class Clocks:
         if library is None:
             raise InputError(
                 "--nemesis clock: the clocks of real processes need libfaketime: "
-                "pip install 'raftctl[clock]', or your system's package libfaketime"
+                "pip install '.[clock]' in a checkout, or your system's package libfaketime"
             )
         self._library = library
         self._files: dict[str, Path] = {}

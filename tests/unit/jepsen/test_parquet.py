@@ -84,4 +84,4 @@ def test_without_pyarrow_it_says_how_to_get_it(
     write_parquet(path, "one", STALE)
     monkeypatch.setattr(parquet, "available", lambda: False)
     assert run(["check", str(path)]) == 254
-    assert "pip install 'raftctl[parquet]'" in capsys.readouterr().err
+    assert "pip install '.[parquet]' in a checkout" in capsys.readouterr().err

@@ -13,7 +13,7 @@ _SENTENCE_MAX = 300
 _SAID_BY_COMMANDS = "raftctl: "
 
 
-def last_words(log: Path) -> str:
+def end_reason(log: Path) -> str:
     """What the log says of the end of its node: one line, also if it says nothing."""
     try:
         with log.open("rb") as file:
@@ -22,10 +22,10 @@ def last_words(log: Path) -> str:
             lines = file.read().decode(errors="replace").strip().splitlines()
     except OSError as error:
         return f"its log cannot be read: {error.strerror}"
-    return reason_of_end(lines)[:_SENTENCE_MAX]
+    return _reason_in(lines)[:_SENTENCE_MAX]
 
 
-def reason_of_end(lines: list[str]) -> str:
+def _reason_in(lines: list[str]) -> str:
     """The reason in the last lines of a node's log, which ends with the node.
 
     A node that fails writes an error, or lines that are no JSON, such as a traceback; one that is

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.localcluster.last_words import last_words
+from raftctl.localcluster.end_reason import end_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,11 +40,11 @@ def test_the_end_of_a_log_tells_why(tmp_path: Path, what: str) -> None:
     lines, reason = LOGS[what]
     log = tmp_path / "node.log"
     log.write_text("".join(f"{line}\n" for line in lines))
-    assert last_words(log) == reason
+    assert end_reason(log) == reason
 
 
 def test_only_the_end_of_a_log_is_read_and_its_lines_are_cut(tmp_path: Path) -> None:
     log = tmp_path / "node.log"
     log.write_text(f"{'x' * 100_000}\n" * 3 + "z" * 5_000)
-    assert last_words(log) == "z" * 300
-    assert last_words(tmp_path / "none.log") == "its log cannot be read: No such file or directory"
+    assert end_reason(log) == "z" * 300
+    assert end_reason(tmp_path / "none.log") == "its log cannot be read: No such file or directory"
