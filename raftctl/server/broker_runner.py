@@ -44,6 +44,7 @@ class BrokerRunner:
         self._fail = fail
         self._task: asyncio.Task[None] | None = None
         self._publishes = False
+        self._hurried = asyncio.Event()
 
     def start(self) -> None:
         """Starts the broker in the background: it registers when it has caught up."""
@@ -62,17 +63,31 @@ class BrokerRunner:
             self._broker.publish(MetadataDelta.between_empty_and(image), image)
 
     async def stop(self, *, drain: bool) -> None:
-        """Stops the broker; to `drain`, lets the controller move its leaders away before."""
+        """Stops the broker; to `drain`, lets the controller move its leaders away before.
+
+        Not to be cancelled, since what is open would stay so: `hurry` ends the wait.
+        """
         if self._task is None:
             return
         if drain and self._lifecycle.broker_epoch >= 0:
             self._lifecycle.shut_down()
-            await asyncio.wait([self._task], timeout=CONTROLLED_SHUTDOWN_TIMEOUT_S)
+            hurried = asyncio.create_task(self._hurried.wait())
+            await asyncio.wait(
+                [self._task, hurried],
+                timeout=CONTROLLED_SHUTDOWN_TIMEOUT_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            hurried.cancel()
             if not self._task.done():
-                self._log.warning("controlled_shutdown_timed_out")
+                why = "asked again to end" if self._hurried.is_set() else "timed out"
+                self._log.warning("controlled_shutdown_ended_early", why=why)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._broker.stop()
+
+    def hurry(self) -> None:
+        """Has `stop` wait no longer for the controller."""
+        self._hurried.set()
 
     async def _run(self) -> None:
         with HandingTo(self._fail, but=(asyncio.CancelledError,)):

@@ -81,6 +81,7 @@ class Node:
         self.driver: RaftDriver | None = None
         self.loader: MetadataLoader | None = None
         self.service: ControllerService | None = None
+        self._runner: BrokerRunner | None = None
         self.hashes = StateHashes(runtime)
         self.broker: Broker | None = None
         """These parts are here once they are made, for those who only look."""
@@ -91,7 +92,7 @@ class Node:
             await self.start()
             await self.ended
         finally:
-            await self.stop()
+            await self._stop_whatever_comes()
 
     async def start(self) -> None:
         """Starts every part; ConfigError leaves the disk as it was.
@@ -142,6 +143,20 @@ class Node:
     async def stop(self) -> None:
         """Stops what was started, the last first; safe to call once after a failed `start`."""
         await self._cleanup.aclose()
+
+    async def _stop_whatever_comes(self) -> None:
+        """Stops, though asked once more to end: then without waiting for leaders to move away.
+
+        To leave off in the middle would leave the broker's logs open, to be recovered at the start.
+        """
+        stopping = asyncio.ensure_future(self.stop())
+        while not stopping.done():
+            try:
+                await asyncio.shield(stopping)
+            except asyncio.CancelledError:
+                if self._runner is not None:
+                    self._runner.hurry()
+        stopping.result()
 
     def on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The exception handler of a loop that belongs to this node."""
@@ -389,7 +404,7 @@ class Node:
                 has_session=lifecycle.has_session,
             )
         )
-        runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)
+        self._runner = runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)
         self._cleanup.push_async_callback(self._stop_broker, runner)
         runner.start()
 

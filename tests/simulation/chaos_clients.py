@@ -17,6 +17,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
+from broker.protocol.versions import ApiKey
+from jepsen.env.sim.cluster import BROKER_PORT
+from raftctl.metadata.admin_requests import UPGRADE
+from tests.unit.broker_server.fakes import Client
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -26,6 +31,7 @@ TOPIC = "events"
 REQUEST_TIMEOUT_MS = 3_000
 STOP_TIMEOUT_S = 5
 PAUSE_S = 0.1
+UPDATE_FEATURES_VERSION = 1
 LAST_NUMBER = 1_000_000
 ERRORS = (KafkaError, TimeoutError, OSError)
 
@@ -195,6 +201,16 @@ async def create_topic(
             await _stop(admin)
         await asyncio.sleep(PAUSE_S)
     return False
+
+
+async def raise_feature(broker: str, name: str, level: int, runtime: SimRuntime) -> None:
+    """Raises the level of a feature, asked of one broker."""
+    update = {"feature": name, "max_version_level": level, "upgrade_type": UPGRADE}
+    question = {"timeout_ms": 10_000, "feature_updates": [update], "validate_only": False}
+    client = Client(*await asyncio.open_connection(broker, BROKER_PORT))
+    answer = await client.ask(ApiKey.UPDATE_FEATURES, UPDATE_FEATURES_VERSION, question)
+    client.writer.close()
+    assert answer["error_code"] == 0, answer
 
 
 async def _consumer(bootstrap: Sequence[str]) -> AIOKafkaConsumer:

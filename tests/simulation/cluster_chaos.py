@@ -45,7 +45,16 @@ from jepsen.env.sim.following import every_node_follows
 from jepsen.env.sim.progress import Progress
 from jepsen.env.sim.runtime import stream
 from jepsen.env.sim.swarm import draw
-from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
+from raftctl.metadata.features import ELR_FEATURE
+from tests.simulation.chaos_clients import (
+    TOPIC,
+    Ledger,
+    Writer,
+    create_topic,
+    follow,
+    raise_feature,
+    read_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -95,6 +104,13 @@ async def chaos(world: World) -> None:
     swarm = draw(world.seed)
     world.trace.add("-", "swarm", str(swarm))
     await Chaos(world, swarm=swarm).run()
+
+
+async def chaos_with_eligible_leaders(world: World) -> None:
+    """The same where replicas that left the in-sync set may still lead (KIP-966)."""
+    swarm = draw(world.seed)
+    world.trace.add("-", "swarm", f"{swarm}, eligible leader replicas")
+    await EligibleChaos(world, swarm=swarm).run()
 
 
 async def brokers_lose_power(world: World) -> None:
@@ -492,6 +508,16 @@ class Chaos:
             return False
         broker_id, broker_epoch = self._lost_power
         return bool(active.loader.image.brokers[broker_id].broker_epoch > broker_epoch)
+
+
+class EligibleChaos(Chaos):
+    """With eligible leader replicas: the level of their feature is raised first."""
+
+    async def begin(self) -> None:
+        """Starts the cluster, creates the topic and raises the level."""
+        await super().begin()
+        raising = partial(raise_feature, self.cluster.broker_names[0], ELR_FEATURE, 1)
+        await self.world.start("features", raising).done
 
 
 class LongChaos(Chaos):

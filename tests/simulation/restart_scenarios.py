@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import BROKER_PORT
-from raftctl.metadata.admin_requests import UPGRADE
 from raftctl.metadata.features import ELR_FEATURE
 from raftctl.metadata.records import NO_LEADER
+from tests.simulation.chaos_clients import raise_feature
 from tests.simulation.rig import Rig
-from tests.unit.broker_server.fakes import Client
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
 
-UPDATE_FEATURES = (57, 1)
 OFTEN_BALANCED = {"leader.imbalance.check.interval.seconds": "5"}
 
 
@@ -29,7 +24,7 @@ async def eligible_leader_comes_back(world: World) -> None:
     """
     rig = Rig(world, OFTEN_BALANCED)
     await rig.begin()
-    await rig.run("features", partial(_raise_elr, rig))
+    await rig.run("features", partial(raise_feature, rig.cluster.broker_names[0], ELR_FEATURE, 1))
     preferred, eligible, away = rig.partition().replicas
     for broker_id in (away, eligible, preferred):
         await rig.stop(f"broker-{broker_id}")
@@ -43,16 +38,3 @@ async def eligible_leader_comes_back(world: World) -> None:
     await rig.until(rig.whole, "all replicas are in sync")
     await rig.until(lambda: rig.partition().leader == preferred, "the preferred leader leads")
     await rig.end()
-
-
-async def _raise_elr(rig: Rig, _runtime: SimRuntime) -> None:
-    update = {"feature": ELR_FEATURE, "max_version_level": 1, "upgrade_type": UPGRADE}
-    question: dict[str, Any] = {
-        "timeout_ms": 10_000,
-        "feature_updates": [update],
-        "validate_only": False,
-    }
-    reader, writer = await asyncio.open_connection(rig.cluster.broker_names[0], BROKER_PORT)
-    answer = await Client(reader, writer).ask(*UPDATE_FEATURES, question)
-    writer.close()
-    assert answer["error_code"] == 0, answer

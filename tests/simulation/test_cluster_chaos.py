@@ -67,6 +67,15 @@ def test_what_administrators_are_told_is_so_whatever_goes_wrong(
     assert result.ok, result.output[-10_000:]
 
 
+@pytest.mark.req("Q11", "C5", "R6", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_property_holds_where_eligible_replicas_lead(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    result = simulator.run("tests.simulation.cluster_chaos:chaos_with_eligible_leaders", seed)
+    assert result.ok, result.output
+
+
 @pytest.mark.req("C14", "C5", "R3", "R4", "J1")
 def test_nothing_is_lost_when_log_directories_fail_one_after_the_other(
     simulator: WarmInterpreters,

@@ -19,6 +19,7 @@ from raftctl.metadata.security_requests import AlterScramRequest, ScramUpsertion
 from raftctl.rpc.client import RpcError, RpcRefused
 from raftctl.server import node as node_module
 from raftctl.server.admin_api import METADATA_PATH
+from raftctl.server.broker_runner import CONTROLLED_SHUTDOWN_TIMEOUT_S
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from tests.unit.server.nodes import (
     CALL_TIMEOUT_MS,
@@ -335,3 +336,26 @@ def test_a_controller_says_how_it_is(world: World) -> None:
         assert other["leader_id"] == status["node_id"]
 
     tell(world, cluster, story)
+
+
+@pytest.mark.req("C2")
+@pytest.mark.parametrize("signals", [1, 2, 3])
+def test_a_broker_that_is_asked_again_to_end_waits_no_longer_but_leaves_nothing_open(
+    world: World, signals: int
+) -> None:
+    """No controller is there to let it go. What a process leaves open is looked for as it exits."""
+    cluster = SimCluster(world, controllers=1, brokers=1)
+    cluster.start_all()
+    world.run(5)
+    broker = cluster.nodes["broker-1"].loader
+    assert broker is not None
+    assert broker.image.brokers[1].active
+    world.kill(cluster.controller_names[0])
+    world.terminate("broker-1")
+    world.run(0.5)
+    for _ in range(signals - 1):
+        world.terminate("broker-1")
+    world.run(0.5)
+    assert cluster.is_up("broker-1") is (signals == 1)
+    world.run(CONTROLLED_SHUTDOWN_TIMEOUT_S)
+    assert not cluster.is_up("broker-1")
