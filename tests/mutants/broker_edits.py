@@ -460,4 +460,25 @@ EDITS = (
         "self.producer_epoch if same else 0",
         "unit/broker_coordinator/test_transactions.py::test_a_new_producer_fences_the_one_before",
     ),
+    Edit(
+        "any_id_follows",
+        "broker.coordinator.transaction_state:Transaction.follows",
+        "producer_id == self.previous_producer_id and ",
+        "",
+        "unit/broker_coordinator/test_transactions.py::test_only_who_used_up_its_epochs_is_told_of_the_id_that_follows[32766-6-0]",
+    ),
+    Edit(
+        "follows_at_any_epoch",
+        "broker.coordinator.transaction_state:Transaction.follows",
+        " and self.producer_epoch == 0",
+        "",
+        "unit/broker_coordinator/test_transactions.py::test_only_who_used_up_its_epochs_is_told_of_the_id_that_follows[32766-5-1]",
+    ),
+    Edit(
+        "previous_id_not_kept",
+        "broker.coordinator.transaction_state:Transaction.completed",
+        "self.producer_id if moved else ",
+        "",
+        "unit/broker_coordinator/test_transactions.py::test_used_up_epochs_bring_another_id",
+    ),
 )

@@ -11,6 +11,7 @@ from broker.coordinator import transaction_records, transaction_upkeep
 from broker.coordinator.transaction_state import EPOCH_MAX, Transaction, TransactionState
 from broker.coordinator.transactions import (
     AddPartitions,
+    EndTransaction,
     ForceAbort,
     InitProducer,
     MarkersWritten,
@@ -201,6 +202,45 @@ def test_used_up_epochs_bring_another_id() -> None:
 
 
 @pytest.mark.req("T3")
+def test_an_id_is_taken_only_where_one_is_needed() -> None:
+    rig = Rig()
+    assert rig.core.needs_id(InitProducer("x", 60_000))
+    producer = rig.init()
+    assert rig.next_id == producer.producer_id
+    rig.init()
+    rig.end(rig.init("y"), commit=False, name="y", version=2)
+    assert rig.next_id == producer.producer_id + 1
+    exhausted = Transaction(5, EPOCH_MAX - 1, 60_000, TransactionState.ONGOING, frozenset({P0}), 0)
+    rig.append([transaction_records.written("x", exhausted)])
+    wanted = [
+        rig.core.needs_id(EndTransaction("x", 5, EPOCH_MAX - 1, True, version))
+        for version in range(3)
+    ]
+    assert wanted == [False, False, True]
+    assert not rig.core.needs_id(EndTransaction("unknown", 5, 0, True, 2))
+    assert not rig.core.needs_id(AddPartitions("x", 5, EPOCH_MAX - 1, frozenset({P0})))
+
+
+@pytest.mark.req("T3")
+@pytest.mark.parametrize("now_epoch", [0, 1])
+@pytest.mark.parametrize("previous", [5, 6])
+@pytest.mark.parametrize("epoch", [0, EPOCH_MAX - 2, EPOCH_MAX - 1])
+def test_only_who_used_up_its_epochs_is_told_of_the_id_that_follows(
+    now_epoch: int, previous: int, epoch: int
+) -> None:
+    rig = Rig()
+    empty = TransactionState.EMPTY
+    known = Transaction(9, now_epoch, 60_000, empty, frozenset(), 0, previous_producer_id=previous)
+    rig.append([transaction_records.written("x", known)])
+    theirs = now_epoch == 0 and previous == 5 and epoch == EPOCH_MAX - 1
+    assert known.follows(5, epoch) is theirs
+    if theirs:
+        assert rig.init(before=(5, epoch)) == (9, 0)
+    else:
+        assert refused(lambda: rig.init(before=(5, epoch))) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.req("T3")
 def test_in_version_2_each_transaction_ends_with_the_next_epoch() -> None:
     rig = Rig()
     first = rig.init()
@@ -355,6 +395,10 @@ def test_ids_that_nobody_uses_are_forgotten_but_not_those_in_a_transaction() -> 
     rig.pass_time(60_000)
     assert set(rig.core.known) == {"busy"}
     assert rig.log[-1].value is None
+    rig.init("idle later")
+    rig.pass_time(60_000)
+    turns(rig)
+    assert set(rig.core.known) == {"busy"}
     rig.fail_over()
     assert set(rig.core.known) == {"busy"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.coordinator.core import NOBODY, Answer, Errand, Now
 from broker.coordinator.transactions import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 COORDINATOR_EPOCH = 6
+_Asks = TypeVar("_Asks", InitProducer, EndTransaction)
 _TICKET = 1
 """Of requests that are answered at once."""
 
@@ -84,11 +85,17 @@ class Rig:
             raise response
         return response
 
+    def _with_id(self, request: _Asks) -> _Asks:
+        """With an id that nobody has if the core asks for one, as the coordinator does it."""
+        if not self.core.needs_id(request):
+            return request
+        self.next_id += 1
+        return request.with_id(self.next_id)
+
     def init(
         self, name: str = "x", before: tuple[int, int] = (-1, -1), timeout_ms: int = 60_000
     ) -> ProducerGoesOn:
-        self.next_id += 1
-        found = self.ask(InitProducer(name, timeout_ms, *before, fresh_id=self.next_id))
+        found = self.ask(self._with_id(InitProducer(name, timeout_ms, *before)))
         assert isinstance(found, ProducerGoesOn)
         return found
 
@@ -105,8 +112,7 @@ class Rig:
     def end(
         self, producer: ProducerGoesOn, *, commit: bool, version: int = 0, name: str = "x"
     ) -> ProducerGoesOn:
-        self.next_id += 1
-        found = self.ask(EndTransaction(name, *producer, commit, version, self.next_id))
+        found = self.ask(self._with_id(EndTransaction(name, *producer, commit, version)))
         assert isinstance(found, ProducerGoesOn)
         return found
 

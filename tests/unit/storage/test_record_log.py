@@ -104,7 +104,7 @@ async def test_segments_roll_and_reads_cross_memory_and_files(
 
 async def test_misuse_is_a_bug() -> None:
     log = await written(FakeDisk(), [batch(0, count=5), batch(5, epoch=3)])
-    for wrong in (batch(7), batch(6, epoch=2)):
+    for wrong in (batch(7, epoch=3), batch(5, epoch=3), batch(6, epoch=2)):
         with pytest.raises(InvariantViolation):
             log.append(wrong)
     with pytest.raises(InvariantViolation, match="does not split"):
@@ -262,6 +262,28 @@ async def test_a_reset_log_goes_on_from_the_snapshot_whenever_the_crash_comes() 
             assert contents(again) in ([], [batch(50, epoch=3)])
             assert not done or contents(again) == [batch(50, epoch=3)]
             assert again.epoch_starts == (((3, 50),) if contents(again) else ())
+
+
+@pytest.mark.req("Q6")
+async def test_a_log_that_is_reset_to_a_lower_offset_tells_nothing_of_the_old() -> None:
+    log = await written(FakeDisk(), [batch(offset) for offset in range(10)], 10_000)
+    log.reset(end_of(5, 3))
+    assert log.epoch_starts == ()
+    new = [batch(offset, epoch=3, size=20) for offset in range(5, 12)]
+    for one in new:
+        log.append(one)
+    assert contents(log) == new
+
+
+async def test_the_log_contains_exactly_the_ends_of_its_records() -> None:
+    epochs = [1 + offset // 3 for offset in range(9)]
+    log = await written(FakeDisk(), [batch(at, epoch=one) for at, one in enumerate(epochs)], 120)
+    for start in (0, 3, 5, 9):
+        if start:
+            log.delete_prefix(end_of(start, epochs[start - 1]))
+        ends = [log.start, *(end_of(at + 1, epochs[at]) for at in range(start, 9))]
+        asked = [end_of(at, epoch) for at in range(11) for epoch in range(5)]
+        assert [end for end in asked if log.contains(end)] == ends
 
 
 def _still_old(disk: FakeDisk, seed: int) -> bool:

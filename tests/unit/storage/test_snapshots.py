@@ -118,6 +118,34 @@ def test_every_flipped_bit_and_every_missing_end_is_found() -> None:
         store.stat(ID)
 
 
+@pytest.mark.req("Q6")
+def test_a_deleted_snapshot_does_not_come_back() -> None:
+    later = OffsetAndEpoch(Offset(50), Epoch(7))
+    for seed in range(20):
+        disk = FakeDisk()
+        store = new_store(disk)
+        for snapshot_id in (ID, later):
+            store.write(snapshot_id, 0, grouped(RECORDS))
+        store.remove([ID])
+        assert store.ids() == [later]
+        assert new_store(disk.after_crash(Random(seed))).ids() == [later]
+
+
+@pytest.mark.req("Q6")
+def test_a_snapshot_whose_footer_counts_other_records_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = FakeDisk()
+    store = new_store(disk)
+    store.write(ID, 0, grouped(RECORDS))
+    monkeypatch.setattr(snapshots_module, "STATE_HASH_VERSION", 99)
+    batches = [one for _, one in decode_batches(bytes(disk.files[store.path(ID)].current))]
+    batches[1:] = [replace(batches[2], base_offset=Offset(1))]
+    disk.files[store.path(ID)].current = bytearray(b"".join(map(encode_batch, batches)))
+    with pytest.raises(CorruptSnapshotError, match="the end is missing"):
+        store.read(ID)
+
+
 @pytest.mark.req("Q12")
 def test_a_snapshot_under_another_name_is_refused() -> None:
     disk = FakeDisk()
