@@ -70,7 +70,7 @@ def up(
 
 def down(
     directory: DirectoryOption = DEFAULT_DIRECTORY,
-    grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 10.0,
+    grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 60.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Stops the nodes of a local cluster: brokers first, then controllers. Data stays."""

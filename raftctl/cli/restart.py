@@ -25,7 +25,7 @@ def restart(
         list[str] | None,
         typer.Option(metavar="NAME", help="Only this node; may be repeated. Default: all."),
     ] = None,
-    grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 10.0,
+    grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 60.0,
     timeout: Annotated[
         float, typer.Option(help="Seconds to wait until all is in sync, for each node.")
     ] = 120.0,

@@ -50,6 +50,9 @@ DEFAULT_NODES = 3
 KAFKA_PLUGINS = ("kafka", "memory")
 """Brokers that answer Kafka's clients once they are active."""
 
+GRACE_S = 60.0
+"""From SIGTERM to SIGKILL: a broker waits up to 10 s for the controller, then syncs each log."""
+
 _POLL_S = 0.05
 _PROBE_S = 0.5
 """A broker that listens but is not ready answers as soon as it is."""
@@ -162,12 +165,12 @@ class LocalCluster:
         nodes = [node for node in self.layout.nodes if node not in spare]
         self._end(nodes, signal.SIGKILL, _KILL_WAIT_S)
 
-    def stop(self, node: LocalNode, grace_s: float = 10.0) -> bool:
+    def stop(self, node: LocalNode, grace_s: float = GRACE_S) -> bool:
         """Stops one node (SIGTERM); true if it took too long and was killed."""
         return bool(self._stop([node], grace_s))
 
     def stop_all(
-        self, grace_s: float = 10.0, nodes: Sequence[LocalNode] | None = None
+        self, grace_s: float = GRACE_S, nodes: Sequence[LocalNode] | None = None
     ) -> list[LocalNode]:
         """Stops the nodes, all if none are named: brokers, then controllers (SIGTERM).
 
