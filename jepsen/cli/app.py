@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+import raftctl
 from jepsen.cli import check, check_servers, convert, replicas, report, spark, test, test_all
 
 app = typer.Typer(
@@ -16,9 +19,14 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _commands() -> None:
+@app.callback(invoke_without_command=True)
+def _commands(
+    version: Annotated[bool, typer.Option("--version", help="Prints the version.")] = False,
+) -> None:
     """Breaks clusters, records what their clients saw, and judges it."""
+    if version:
+        typer.echo(f"jepsen {raftctl.__version__}")
+        raise typer.Exit
 
 
 app.command()(check.check)

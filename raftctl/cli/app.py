@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -59,6 +59,14 @@ COMMANDS = {
 """Name -> the module that has it as a function."""
 
 
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Prints the versions.")] = False,
+) -> None:
+    if version:
+        import_module("raftctl.cli.info").version()
+        raise typer.Exit
+
+
 def make_app(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
     """`raftctl` with these groups and commands."""
     app = typer.Typer(
@@ -70,7 +78,7 @@ def make_app(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
         rich_markup_mode=None,
     )
     # With a callback a single command is a subcommand still.
-    app.callback()(lambda: None)
+    app.callback(invoke_without_command=True)(_root)
     for name in names:
         if name in GROUPS:
             app.add_typer(import_module(f"raftctl.cli.{GROUPS[name]}").app, name=name)

@@ -19,7 +19,7 @@ def parse_addresses(text: str, option: str) -> list[str]:
     for address in addresses:
         host, _, port = address.rpartition(":")
         if not (host and port.isascii() and port.isdigit() and 0 < int(port) < _PORT_LIMIT):
-            raise ConfigError(f"{option} {address}: write host:port")
+            raise ConfigError(f"{option} {address}: write host:port, ports are 1 to 65535")
     if not addresses:
         raise ConfigError(f"{option}: name at least one host:port")
     return addresses

@@ -32,7 +32,7 @@ from raftctl.json_values import value_fields
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from confluent_kafka import Consumer, Message, Producer
+    from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
     Headers = list[tuple[str, str | bytes | None]]
 
@@ -41,6 +41,7 @@ app = typer.Typer(help="Writes lines as records, and shows records as lines.", n
 AT_ONCE = 500
 """Records that the client hands over at once."""
 POLL_S = 0.2
+OFFSETS_TIMEOUT_S = 10.0
 _ANY_PARTITION = -1
 """To librdkafka: chosen by key, or by chance."""
 PARTITION_MAX = 2**31 - 1
@@ -335,7 +336,20 @@ def _place(
         assign_to_end(consumer, topic, wanted)
         return
     start = OFFSET_BEGINNING if offset is None else offset
+    if offset is not None:
+        _check_offset(consumer, TopicPartition(topic, wanted[0]), offset)
     consumer.assign([TopicPartition(topic, one, start) for one in wanted])
+
+
+def _check_offset(consumer: Consumer, partition: TopicPartition, offset: int) -> None:
+    """KafkaError if no record can be there: the client would begin at the end, without a word."""
+    from raftctl.bench.clients import kafka_errors
+
+    with kafka_errors():
+        first, end = consumer.get_watermark_offsets(partition, OFFSETS_TIMEOUT_S)
+    if not first <= offset <= end:
+        text = f"--offset {offset}: records begin at {first}, and the next one gets {end}"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
 
 def _messages(consumer: Consumer, count: int | None, timeout_ms: int | None) -> Iterator[Message]:

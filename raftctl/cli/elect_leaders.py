@@ -64,7 +64,8 @@ def elect_leaders(
         for one, error in sorted(wait_for(future, timeout).items())
     ]
     rows = [list(one.values()) for one in results]
-    show(output, results, table(("TOPIC", "PARTITION", "ERROR", "MESSAGE"), rows))
+    columns = ("TOPIC", "PARTITION", "ERROR", "MESSAGE")
+    show(output, results, table(columns, rows, "no partition needs an election"))
     harmless = (None, ErrorCode.ELECTION_NOT_NEEDED.name)
     failed = [one for one in results if one["error"] not in harmless]
     if failed:

@@ -79,7 +79,8 @@ def list_groups(
     for error in found.errors:
         say_progress(f"a coordinator did not answer: {error}")
     rows = [(one["group"], one["state"]) for one in documents]
-    show(output, documents, table(("GROUP", "STATE"), rows))
+    empty = "no group is in these states" if wanted else "there are no groups"
+    show(output, documents, table(("GROUP", "STATE"), rows, empty))
 
 
 def parse_states(texts: Sequence[str]) -> frozenset[str]:
@@ -130,9 +131,12 @@ def delete(
     client = admin_client(bootstrap_server)
     futures = client.delete_consumer_groups(list(dict.fromkeys(groups)), request_timeout=timeout)
     results = [{"group": name, **_deletion(futures[name], timeout)} for name in sorted(futures)]
-    rows = [list(one.values()) for one in results]
-    show(output, results, table(("GROUP", "ERROR", "MESSAGE"), rows))
     failed = [one for one in results if one["error"] is not None]
+    rows = [list(one.values()) for one in results]
+    text = table(("GROUP", "ERROR", "MESSAGE"), rows)
+    if not failed:
+        text = f"deleted {', '.join(str(one['group']) for one in results)}"
+    show(output, results, text)
     if failed:
         names = ", ".join(str(one["group"]) for one in failed)
         raise KafkaError(ErrorCode[str(failed[0]["error"])], f"not deleted: {names}")

@@ -52,9 +52,14 @@ ConfigOption = Annotated[
 ]
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Rows under their headings; columns of numbers are set right, None is shown as a dash."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "") -> str:
+    """Rows under their headings; columns of numbers are set right, None is shown as a dash.
+
+    Without rows it is the sentence `empty`, if there is one.
+    """
     body = [[_cell(value) for value in row] for row in rows]
+    if empty and not body:
+        return f"{empty}\n"
     lines = [list(columns), *body]
     widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
     right = [

@@ -100,7 +100,8 @@ def list_partitions(
         wanted.append(lambda one: one["leader"] != one["replicas"][0])
     chosen = [one for one in found if not wanted or any(is_so(one) for is_so in wanted)]
     rows = [[*list(one.values())[:3], _ids(one["replicas"]), _ids(one["isr"])] for one in chosen]
-    show(output, chosen, table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC"), rows))
+    columns = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC")
+    show(output, chosen, table(columns, rows, "no such partition"))
 
 
 @app.command()

@@ -38,7 +38,9 @@ _COLUMNS = (
 @app.command()
 def describe(
     controllers: ControllersOption,
-    status: Annotated[bool, typer.Option("--status", help="The quorum as a whole.")] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="The quorum as a whole; the default.")
+    ] = False,
     replication: Annotated[
         bool, typer.Option("--replication", help="Every replica and its lag.")
     ] = False,
@@ -49,10 +51,10 @@ def describe(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows the quorum as its leader sees it."""
-    if status == replication:
+    if status and replication:
         raise ConfigError("give either --status or --replication")
     told = ask_leader(controllers, timeout)
-    if status:
+    if not replication:
         document = status_document(told)
         show(output, document, status_text(document))
     else:

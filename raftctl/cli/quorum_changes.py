@@ -118,8 +118,9 @@ def transfer(
         ErrorCode.NOT_LEADER_OR_FOLLOWER: f"another one was elected instead of {to}; try again",
     }
     request = TransferLeadershipRequest(NodeId(to))
-    _ask(controllers, timeout, request, remedies, ErrorCode.ELECTION_NOT_NEEDED)
-    show(output, {"transferred_to": to}, f"leadership handed to {to}")
+    handed = _ask(controllers, timeout, request, remedies, ErrorCode.ELECTION_NOT_NEEDED)
+    text = f"leadership handed to {to}" if handed else f"node {to} leads already"
+    show(output, {"transferred_to": to, "changed": handed}, text)
 
 
 def _voter_of_file(path: str) -> Voter:
@@ -145,8 +146,10 @@ def _ask(
     request: Request,
     remedies: dict[ErrorCode, str],
     done_already: ErrorCode,
-) -> None:
+) -> bool:
     """Asks the leader, whoever that is by then, until it is done or refused, or time is up.
+
+    Tells whether there was anything to do.
 
     Raises KafkaError with the remedy for its code. `done_already` is what the leader answers where
     an earlier request has been done.
@@ -158,7 +161,7 @@ def _ask(
         left_s = deadline - time.monotonic()
         error = _ask_once(parse_controllers(controllers), max(left_s, _RETRY_S), request)
         if error is ErrorCode.NONE or (error is done_already and unanswered):
-            return
+            return asked or error is ErrorCode.NONE
         unanswered = unanswered or error in _UNANSWERED
         asked = asked or error is not ErrorCode.LEADER_NOT_AVAILABLE
         if error not in _ASK_AGAIN or left_s <= _RETRY_S:

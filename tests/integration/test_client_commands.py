@@ -111,3 +111,45 @@ def test_offsets_by_time(cluster: LocalCluster, server: list[str]) -> None:
     none = raftctl("offsets", *server, "--topic", "times", "--partitions", "7")
     assert none.status == 1
     assert "no partition matches" in none.stderr
+
+
+@pytest.mark.req("A2")
+def test_where_there_is_nothing_to_show_or_do_a_sentence_says_so(
+    cluster: LocalCluster, server: list[str]
+) -> None:
+    """Fails for headings without rows, and for a wait for records that cannot come."""
+    create(server, "said", 1)
+    elected = raftctl("elect-leaders", "--partition", "said:0", *server)
+    assert "ELECTION_NOT_NEEDED" in elected.stdout
+    unavailable = raftctl("partitions", "list", "--topic", "said", "--unavailable", *server)
+    assert unavailable.stdout == "no such partition\n"
+    dead = raftctl("groups", "list", "--state", "dead", *server)
+    assert dead.stdout == "no group is in these states\n"
+    one = ["console", "consume", "--topic", "said", "--partition", "0"]
+    refused = raftctl(*one, "--offset", "41", *server)
+    assert refused.status == 1
+    assert "OFFSET_OUT_OF_RANGE: --offset 41: records begin at 0, and the next one gets 0" in (
+        refused.stderr
+    )
+    at_the_end = raftctl(*one, "--offset", "0", "--max-messages", "1", "--timeout-ms", "1", *server)
+    assert "no record for 1 ms" in at_the_end.stderr
+
+
+@pytest.mark.req("A2")
+def test_the_quorum_is_told_without_options_and_a_leader_is_not_elected_twice(
+    cluster: LocalCluster,
+) -> None:
+    controllers = ["--controllers", ",".join(one.address for one in cluster.layout.controllers)]
+    told = raftctl("quorum", "describe", *controllers, "--output", "json").document
+    again = raftctl("quorum", "transfer", "--to", str(told["LeaderId"]), *controllers)
+    assert (again.status, again.stdout) == (0, f"node {told['LeaderId']} leads already\n")
+
+
+@pytest.mark.req("A2")
+def test_a_deleted_group_is_told_in_a_sentence(server: list[str]) -> None:
+    create(server, "grouped", 1)
+    ends = ["--topic", "grouped", "--to", "earliest"]
+    made = raftctl("groups", "reset-offsets", "forgotten", *ends, *server)
+    assert made.status == 0, made
+    deleted = raftctl("groups", "delete", "forgotten", *server)
+    assert (deleted.status, deleted.stdout) == (0, "deleted forgotten\n")

@@ -1,4 +1,8 @@
-"""A plug-in of pytest: plants the edit that the environment names before any test is imported."""
+"""A plug-in of pytest: plants the edit that the environment names before any test is imported.
+
+Not while plug-ins are loaded: the product imports a library that imports hypothesis, whose own
+plug-in must come first.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ import os
 from tests.mutants.edit import PLANTED
 from tests.mutants.edit_catalog import EDITS
 
-_name = os.environ.get(PLANTED, "")
-if _name:
-    next(one for one in EDITS if one.name == _name).plant()
+
+def pytest_configure() -> None:
+    """Called when all plug-ins are loaded."""
+    name = os.environ.get(PLANTED, "")
+    if name:
+        next(one for one in EDITS if one.name == name).plant()

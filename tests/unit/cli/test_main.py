@@ -119,7 +119,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["version", "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["raftctl"] == raftctl.__version__
     assert run(["version"]) == 0
-    assert raftctl.__version__ in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == told
+    assert raftctl.__version__ in told
 
 
 def test_overrides() -> None:

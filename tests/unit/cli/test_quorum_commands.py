@@ -83,7 +83,6 @@ def test_several_controllers_may_be_named() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["quorum", "describe"], "either --status or --replication"),
         (["quorum", "describe", "--status", "--replication"], "either --status"),
         (["kv", "cas", "k", "v"], "give --expect-version"),
         (["kv", "cas", "k", "v", "--expect-absent", "--expect-value", "x"], "no other expectation"),
