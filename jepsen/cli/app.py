@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version as version_of
 from typing import Annotated
 
 import typer
 
-import raftctl
 from jepsen.cli import check, check_servers, convert, replicas, report, spark, test, test_all
 
 app = typer.Typer(
@@ -25,7 +25,7 @@ def _commands(
 ) -> None:
     """Breaks clusters, records what their clients saw, and judges it."""
     if version:
-        typer.echo(f"jepsen {raftctl.__version__}")
+        typer.echo(f"jepsen {version_of('raftctl')}")
         raise typer.Exit
 
 

@@ -16,6 +16,8 @@ class Append(NamedTuple):
 
     payload: bytes
     record_count: int
+    timestamp_ms: int
+    """The wall clock's time when it was appended; a batch that is shared has that of the last."""
     alone: bool = False
     """Whether it shares its batch with nothing."""
 
@@ -23,16 +25,16 @@ class Append(NamedTuple):
 def shared(appends: Sequence[Append]) -> Iterator[Append]:
     """Joins appends that follow each other up to the size of a shared batch; splits none."""
     payloads: list[bytes] = []
-    size = count = 0
+    size = count = timestamp_ms = 0
     alone = False
     for append in appends:
         full = size + len(append.payload) > SHARED_BATCH_BYTES_MAX
         if payloads and (full or alone or append.alone):
-            yield Append(b"".join(payloads), count)
+            yield Append(b"".join(payloads), count, timestamp_ms)
             payloads, size, count = [], 0, 0
-        alone = append.alone
+        alone, timestamp_ms = append.alone, append.timestamp_ms
         payloads.append(append.payload)
         size += len(append.payload)
         count += append.record_count
     if payloads:
-        yield Append(b"".join(payloads), count)
+        yield Append(b"".join(payloads), count, timestamp_ms)

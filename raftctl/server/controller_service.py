@@ -435,9 +435,9 @@ class ControllerService:
         self._uncommitted_bytes += size
         self._appended_ms = self._now_ms()
         try:
-            self._controller.appended(
-                records, self._last_appended, self._driver.epoch, self._runtime.wall_ms()
-            )
+            # As replicas will read it in the batch, which a stalled loop may propose later.
+            timestamp_ms = self._driver.append_timestamp_ms
+            self._controller.appended(records, last_offset, self._driver.epoch, timestamp_ms)
         except Exception as error:
             # The records are on their way into every log: no replica could go on from them.
             raise InvariantViolation("what the controller appends can be replayed") from error

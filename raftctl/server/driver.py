@@ -90,6 +90,8 @@ class RaftDriver:
         self._reads: dict[int, asyncio.Future[Offset]] = {}
         self._replies: dict[int, Callable[[Response], None]] = {}
         self._next_token = 0
+        self.append_timestamp_ms = -1
+        """What the batch of the newest append says of its time, in ms since 1970."""
         self._pending: list[Append] = []
         self._pending_end_offset = Offset(0)
         self._log_to = runtime.log.bind(part="quorum")
@@ -163,7 +165,8 @@ class RaftDriver:
         if not self._pending:
             self._pending_end_offset = self._core.log.end_offset
             self._loop.call_soon(self.propose)
-        self._pending.append(Append(payload, record_count, alone))
+        self.append_timestamp_ms = self._runtime.wall_ms()
+        self._pending.append(Append(payload, record_count, self.append_timestamp_ms, alone))
         self._pending_end_offset = Offset(self._pending_end_offset + record_count)
         return Offset(self._pending_end_offset - 1)
 
@@ -191,8 +194,8 @@ class RaftDriver:
             self._held = True
             return
         pending, self._pending = self._pending, []
-        for payload, count, _alone in shared(pending):
-            self._handle(events.Proposed(payload, count, self._runtime.wall_ms()))
+        for payload, count, timestamp_ms, _alone in shared(pending):
+            self._handle(events.Proposed(payload, count, timestamp_ms))
 
     def read_barrier(self) -> asyncio.Future[Offset]:
         """Resolves once this leader knows that everything committed before this call is applied.
@@ -331,8 +334,8 @@ class RaftDriver:
         if self._pending and self._may_change_voters(event):
             # What `append` has promised offsets to stands in the log before the voters' record.
             pending, self._pending = self._pending, []
-            for payload, count, _alone in shared(pending):
-                self._step(events.Proposed(payload, count, self._runtime.wall_ms()))
+            for payload, count, timestamp_ms, _alone in shared(pending):
+                self._step(events.Proposed(payload, count, timestamp_ms))
         self._step(event)
 
     def _may_change_voters(self, event: events.Event) -> bool:

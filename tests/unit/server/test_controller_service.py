@@ -437,3 +437,17 @@ async def test_a_restarted_replica_replays_the_log_in_chunks(
     assert follower.image.brokers == active.loader.image.brokers
     follower.add_publisher(Late())
     assert offsets == [follower.image.offset]
+
+
+@pytest.mark.req("C1", "Q13")
+async def test_the_active_controllers_image_has_the_time_that_replicas_read(
+    active: Controller,
+) -> None:
+    """Though the clock goes on between the decision and the batch, as in a loop that stalls."""
+    decided_ms = active.runtime.now_ms
+    answer = active.service.handle(registration())
+    active.runtime.now_ms += 7
+    await active.until(answer.done)
+    image = active.published[-1]
+    (batch,) = active.driver.read(Offset(image.offset), 1 << 20)
+    assert (image.timestamp_ms, batch.timestamp_ms) == (decided_ms, decided_ms)
