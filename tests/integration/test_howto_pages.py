@@ -65,7 +65,7 @@ BEFORE = {"raftctl groups list": f"{BILLING} --bootstrap-server HOST:PORT"}
 """What must have been done before a command of these beginnings."""
 ENDS: dict[str, dict[str, Outcome]] = {
     "administer.md": {
-        "raftctl console consume --topic orders --partition 0 --offset 41": FOLLOWS,
+        "raftctl console consume --topic orders --partition 0 --offset 0": FOLLOWS,
         "raftctl verifiable-consumer": FOLLOWS,
         "raftctl delete-records": Outcome(1, "OFFSET_OUT_OF_RANGE"),
         "raftctl users set": Outcome(2, "--password-file"),

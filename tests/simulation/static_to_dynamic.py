@@ -163,6 +163,8 @@ class _Transition:
         early, heals_first = chance.random() < 0.5, chance.random() < 0.5
         if len(self.voting) < VOTERS_MIN[what]:
             return
+        if what == "replace" and not self._finds_others(name):
+            self.cluster.asking.add(name)
         if early:
             self._strike(fault, spared=name if what == "replace" else None)
         operator = VoterOperator(self.cluster, self._leaders_voters)
@@ -183,6 +185,14 @@ class _Transition:
         if chance.random() < 0.5:
             self._heal()
             await self._progress(f"{what} {name}, healed")
+
+    def _finds_others(self, name: str) -> bool:
+        """Whether an empty disk could join with the list of voters in the node's configuration.
+
+        If all others on it are gone, an operator has to give it servers (change-voters.md).
+        """
+        first, _ = self._controllers()
+        return bool(set(first) - self.gone - {name})
 
     async def _wait_a_while(self, done: asyncio.Future[object]) -> bool:
         await asyncio.wait([done], timeout=self.chance.uniform(1.0, 6.0))

@@ -250,13 +250,15 @@ def no_voter_differs_from_committed(history: QuorumHistory) -> str | None:
 def voters_change_one_at_a_time(history: QuorumHistory, change: QuorumChange) -> str | None:
     """A leader appends other voters only when those before are committed, and one more or less.
 
-    Else two majorities without a common voter could both commit (Raft §4.1 of the thesis).
+    Else two majorities without a common voter could both commit (Raft §4.1 of the thesis). A leader
+    that is left alone commits its new voters in the step in which it appends them.
     """
     before, after = change.before, change.after
     if before is None or not after.leads or change.begins_to_lead:
         return None
     old, new = ({voter for voter, _ in view.voters} for view in (before, after))
-    if old == new or (len(old ^ new) == 1 and after.committed_voters == before.voters):
+    committed = (before.voters, after.voters) if len(new) == 1 else (before.voters,)
+    if old == new or (len(old ^ new) == 1 and after.committed_voters in committed):
         return None
     return f"{after.node_id} appends {after.voters} after {before.voters}"
 

@@ -178,6 +178,23 @@ def test_a_committed_batch_that_changes() -> None:
     assert caught(quorum, replica(2, other, high_watermark=5)) == "committed_never_changes"
 
 
+def test_voters_that_change_before_the_last_change_is_committed() -> None:
+    three, two, one = (tuple((voter, None) for voter in VOTERS[:n]) for n in (3, 2, 1))
+    for first, second, committed in ((three, two, two), (three, one, three), (two, one, three)):
+        quorum = Quorum()
+        quorum.see(replica(1, leads=True, voters=first, committed_voters=first))
+        changed = replica(1, leads=True, voters=second, committed_voters=committed)
+        assert caught(quorum, changed) == "voters_change_one_at_a_time"
+
+
+def test_the_last_voter_commits_its_own_voters_at_once() -> None:
+    two, one = (tuple((voter, None) for voter in VOTERS[:n]) for n in (2, 1))
+    quorum = Quorum()
+    quorum.see(replica(1, leads=True, voters=two, committed_voters=two))
+    quorum.see(replica(1, leads=True, voters=one, committed_voters=one))
+    assert quorum.last[1].voters == one
+
+
 def test_a_commit_that_a_power_failure_undoes() -> None:
     quorum = Quorum((LOG, LOG[:2], LOG[:2]))
     quorum.see(replica(1, high_watermark=4))
