@@ -191,7 +191,8 @@ def test_the_last_voter_commits_its_own_voters_at_once() -> None:
     two, one = (tuple((voter, None) for voter in VOTERS[:n]) for n in (2, 1))
     quorum = Quorum()
     quorum.see(replica(1, leads=True, voters=two, committed_voters=two))
-    quorum.see(replica(1, leads=True, voters=one, committed_voters=one))
+    alone = replica(1, leads=True, voters=one, committed_voters=one, high_watermark=5)
+    quorum.see(alone)
     assert quorum.last[1].voters == one
 
 
