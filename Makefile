@@ -41,7 +41,7 @@ check-rules: setup
 test: setup
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests --ignore=tests/howtos --ignore=tests/peers --ignore=tests/suites $(if $(HISTORIES),--histories=$(HISTORIES))
 
-# The how-to pages whose commands take minutes; `make test` runs those of the others.
+# The how-to pages whose commands take minutes, not in continuous integration; `make test` runs those of the others.
 test-howtos: setup
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -o faulthandler_timeout=300 tests/howtos
 
