@@ -71,6 +71,23 @@ def test_what_nobody_knows_to_be_added_may_come_or_not() -> None:
     assert check_set_full(lines).valid is True
 
 
+@pytest.mark.parametrize("again", ["fail", "info", "ok"])
+def test_an_element_that_is_added_again_is_still_missed(again: str) -> None:
+    """Fails where the last add of an element stands for all of them."""
+    first = [("add", 1, 1), ("add", 2, 2), ("read", None, [1, 2])]
+    lines = one_after_the_other(*first, ("add", 1, 1, again), ("read", None, [2]))
+    assert names(check_set_full(lines)) == ["lost"]
+
+
+@pytest.mark.parametrize("other", ["fail", "info"])
+def test_an_element_may_be_there_if_any_add_of_it_may_have_done_it(other: str) -> None:
+    adds = [("add", 1, 1, other), ("read", None, [1]), ("add", 1, 1), ("read", None, [1])]
+    expected = ["unexpected"] if other == "fail" else []
+    assert names(check_set_full(one_after_the_other(*adds))) == expected
+    failed = [("add", 1, 1, "fail"), ("add", 1, 1, "fail"), ("read", None, [1])]
+    assert names(check_set_full(one_after_the_other(*failed))) == ["unexpected"]
+
+
 def test_a_set_that_was_never_read_is_unknown() -> None:
     assert check_set_full(one_after_the_other(("add", 1, 1))).valid == "unknown"
     empty: tuple[str, None, list[int]] = ("read", None, [])
