@@ -43,7 +43,9 @@ def raftctl(apache_kafka: str, capsys: pytest.CaptureFixture[str]) -> Raftctl:
 def test_topics_and_partitions(raftctl: Raftctl, apache_kafka: str, tmp_path: Path) -> None:
     shape = ("--partitions", "2", "--replication-factor", "1", "--config", "retention.ms=-1")
     assert raftctl("topics", "create", "t", *shape) == {"created": "t"}
-    assert {"topic": "t", "partitions": 2} in raftctl("topics", "list")
+    # Apache Kafka's brokers hear of what the controller has done a moment later.
+    created = {"topic": "t", "partitions": 2}
+    wait_until(lambda: created in raftctl("topics", "list"), "the topic is listed")
     assert raftctl("partitions", "add", "t", "--partitions", "3")["partitions"] == 3
     wait_until(lambda: len(raftctl("topics", "describe", "t")["partitions"]) == 3, "3 partitions")
     producer = Producer({"bootstrap.servers": apache_kafka})
@@ -70,9 +72,9 @@ def test_topics_and_partitions(raftctl: Raftctl, apache_kafka: str, tmp_path: Pa
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
     file = ("--reassignment-json-file", str(plan))
     assert raftctl("reassign-partitions", "--execute", *file)["rollback"]["partitions"] == moves
+    wait_until(lambda: raftctl("reassign-partitions", "--list") == [], "no reassignment")
     (verified,) = raftctl("reassign-partitions", "--verify", *file)
     assert verified["status"] == "done"
-    assert raftctl("reassign-partitions", "--list") == []
     assert raftctl("topics", "delete", "t") == {"deleted": "t"}
     assert "UNKNOWN_TOPIC" in raftctl("topics", "delete", "t", status=FAILED)
 
