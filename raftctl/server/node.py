@@ -92,7 +92,7 @@ class Node:
             await self.start()
             await self.ended
         finally:
-            await self._stop_whatever_comes()
+            await self._stop_though_cancelled()
 
     async def start(self) -> None:
         """Starts every part; ConfigError leaves the disk as it was.
@@ -144,7 +144,7 @@ class Node:
         """Stops what was started, the last first; safe to call once after a failed `start`."""
         await self._cleanup.aclose()
 
-    async def _stop_whatever_comes(self) -> None:
+    async def _stop_though_cancelled(self) -> None:
         """Stops, though asked once more to end: then without waiting for leaders to move away.
 
         To leave off in the middle would leave the broker's logs open, to be recovered at the start.
@@ -263,7 +263,7 @@ class Node:
             node_id=config.node_id,
             fail=self._fail,
         )
-        changes = dict.fromkeys(get_args(ControllerRequest), ErrorCode.NOT_CONTROLLER)
+        refusals = dict.fromkeys(get_args(ControllerRequest), ErrorCode.NOT_CONTROLLER)
         self.service = service = ControllerService(
             node_id=config.node_id,
             controller=QuorumController(
@@ -276,7 +276,7 @@ class Node:
             runtime=self._runtime,
             idle_interval_ms=config.metadata_max_idle_interval_ms,
             fail=self._fail,
-            fence=partial(rpc.fence, changes),
+            fence=partial(rpc.fence, refusals),
         )
         self._cleanup.callback(service.stop)
         self.hashes.append_with(service.append_own)

@@ -18,7 +18,7 @@ from jepsen.env.sim.cluster import BROKER_PORT, CONTROLLER_PORT
 from jepsen.env.sim.outcomes import Register
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.errors import ErrorCode, KafkaError
-from tests.simulation.chaos_clients import TOPIC
+from tests.simulation.chaos_clients import TOPIC, new_topic
 from tests.simulation.cluster_chaos import Chaos
 from tests.unit.broker_server.fakes import Client
 
@@ -125,14 +125,7 @@ class AdminChaos(Chaos):
         """From its creation over more partitions to its deletion, as far as that is known."""
         name = f"administered-{number}"
         register = self._register(name, _Partitions(name))
-        topic = {
-            "name": name,
-            "num_partitions": 1,
-            "replication_factor": 3,
-            "assignments": [],
-            "configs": [],
-        }
-        create = {"topics": [topic], "timeout_ms": TIMEOUT_MS, "validate_only": False}
+        create = new_topic(name, TIMEOUT_MS)
         ask = partial(self._ask, runtime, (ApiKey.CREATE_TOPICS, 7, "topics"), create)
         known = await self._try(register, 1, ask)
         for partitions in range(2, PARTITIONS_MAX + 1):

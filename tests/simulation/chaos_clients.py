@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -201,6 +201,18 @@ async def create_topic(
             await _stop(admin)
         await asyncio.sleep(PAUSE_S)
     return False
+
+
+def new_topic(name: str, timeout_ms: int) -> dict[str, Any]:
+    """The body of a CreateTopics of one topic: one partition, three replicas."""
+    topic = {
+        "name": name,
+        "num_partitions": 1,
+        "replication_factor": 3,
+        "assignments": [],
+        "configs": [],
+    }
+    return {"topics": [topic], "timeout_ms": timeout_ms, "validate_only": False}
 
 
 async def raise_feature(broker: str, name: str, level: int, runtime: SimRuntime) -> None:

@@ -18,6 +18,7 @@ from jepsen.env.sim.properties import Violation
 from raftctl.errors import ErrorCode
 from raftctl.raft.messages import NodeId, TransferLeadershipRequest
 from raftctl.server.controller_client import ATTEMPT_TIMEOUT_MS
+from tests.simulation.chaos_clients import new_topic
 from tests.simulation.rig import Rig
 from tests.unit.broker_server.fakes import Client
 
@@ -102,15 +103,7 @@ async def _is_gone_once_deleted(rig: Rig, name: str, created: int) -> None:
 
 
 async def _created(broker: str, name: str, runtime: SimRuntime) -> int:
-    topic = {
-        "name": name,
-        "num_partitions": 1,
-        "replication_factor": 3,
-        "assignments": [],
-        "configs": [],
-    }
-    message = {"topics": [topic], "timeout_ms": TIMEOUT_MS, "validate_only": False}
-    return await _answer(broker, CREATE, message)
+    return await _answer(broker, CREATE, new_topic(name, TIMEOUT_MS))
 
 
 async def _deleted(broker: str, name: str, runtime: SimRuntime) -> int:

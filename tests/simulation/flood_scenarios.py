@@ -81,14 +81,10 @@ async def _goes_on(rig: Rig) -> None:
     for name in rig.cluster.controller_names:
         rig.world.node(name).disk.heal()
     told: Counter[ErrorCode] = Counter()
-    active = _active_name(rig)
-    last = partial(_puts, active, rig.cluster.cluster_id, told, 1)
-    async with asyncio.timeout(TIMEOUT_MS / 1000):
-        while not told[ErrorCode.NONE]:
-            puts = rig.world.start("last", last)
-            await asyncio.sleep(PAUSE_S)
-            if puts.running:
-                rig.world.kill("last")
+    last = partial(_puts, _active_name(rig), rig.cluster.cluster_id, told, 1)
+    rig.world.start("last", last)
+    await rig.until(lambda: told[ErrorCode.NONE] > 0, "a put is taken")
+    rig.world.kill("last")
     rig.world.trace.add("-", "told", str(told))
 
 

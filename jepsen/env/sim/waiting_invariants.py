@@ -7,15 +7,10 @@ a disk hangs and however much clients ask for, more is refused, not kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from raftctl.rpc.codec import MESSAGE_BYTES_MAX
 from raftctl.server.controller_service import DEFERRED_MAX, WAITING_BYTES_MAX
 from raftctl.server.driver import UNWRITTEN_BYTES_MAX
-
-if TYPE_CHECKING:
-    from raftctl.server.controller_service import ControllerService
-    from raftctl.server.driver import RaftDriver
 
 HEARTBEATS_MAX = 1_000
 """Heartbeats are never refused; so many of them may wait besides."""
@@ -29,11 +24,6 @@ class WaitingView:
     unwritten_bytes: int
     answers: int
     answers_bytes: int
-
-
-def waiting_view(node_id: int, driver: RaftDriver, service: ControllerService) -> WaitingView:
-    """What waits there now."""
-    return WaitingView(node_id, driver.unwritten_bytes, service.waiting, service.waiting_bytes)
 
 
 def what_waits_is_bounded(view: WaitingView) -> str | None:

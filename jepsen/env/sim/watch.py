@@ -25,7 +25,7 @@ from jepsen.env.sim.invariants import (
 from jepsen.env.sim.partition_invariants import PartitionChange, PartitionView
 from jepsen.env.sim.producer_id_invariants import BrokerLife, ProducerIdsView
 from jepsen.env.sim.snapshot_invariants import SnapshotReader
-from jepsen.env.sim.waiting_invariants import waiting_view
+from jepsen.env.sim.waiting_invariants import WaitingView
 from raftctl.metadata.record_codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from jepsen.env.sim.properties import Properties
     from raftctl.metadata.image import MetadataImage
     from raftctl.raft.voters import VoterSet
+    from raftctl.server.controller_service import ControllerService
     from raftctl.server.driver import RaftDriver
     from raftctl.server.node import Node
 
@@ -163,6 +164,7 @@ class Watcher:
         directory = f"{node.config.metadata_directory}/{METADATA_LOG_NAME}"
         self._snapshots = SnapshotReader(self._id, disk, directory)
         self._producer_ids = (range(0), range(0))
+        self._waiting = (0, 0, 0)
         self._partitions: dict[Any, tuple[_PartitionState, PartitionView]] = {}
 
     def __call__(self) -> None:
@@ -175,8 +177,7 @@ class Watcher:
         if self._is_voter:
             self._look_at_quorum(driver)
             if node.service is not None:
-                view = waiting_view(self._id, driver, node.service)
-                self._properties.waiting_changed(view)
+                self._look_at_waiting(driver, node.service)
         loader = node.loader
         if loader is not None and loader.image is not self._image:
             self._image = loader.image
@@ -233,6 +234,12 @@ class Watcher:
         """Whether the log must be on the disk, which has failed, and no snapshot stands for it."""
         suspect = self._disk.failed_syncs > 0 and not self._disk.lies
         return suspect and flushed > driver.log.start_offset
+
+    def _look_at_waiting(self, driver: RaftDriver, service: ControllerService) -> None:
+        waiting = driver.unwritten_bytes, service.waiting, service.waiting_bytes
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self._properties.waiting_changed(WaitingView(self._id, *waiting))
 
     def _image_view(self, image: MetadataImage, driver: RaftDriver) -> ImageView:
         return ImageView(

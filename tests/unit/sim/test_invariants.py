@@ -23,6 +23,9 @@ from jepsen.env.sim.partition_invariants import (
     PartitionView,
 )
 from jepsen.env.sim.properties import Properties, Violation
+from jepsen.env.sim.waiting_invariants import WaitingView
+from raftctl.server.controller_service import DEFERRED_MAX, WAITING_BYTES_MAX
+from raftctl.server.driver import UNWRITTEN_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -194,6 +197,17 @@ def test_the_last_voter_commits_its_own_voters_at_once() -> None:
     alone = replica(1, leads=True, voters=one, committed_voters=one, high_watermark=5)
     quorum.see(alone)
     assert quorum.last[1].voters == one
+
+
+@pytest.mark.parametrize("what", ["unwritten_bytes", "answers", "answers_bytes"])
+def test_what_waits_beyond_its_bound(what: str) -> None:
+    """One message may go beyond; twice the bound is more than any of them allows."""
+    allowed = WaitingView(1, UNWRITTEN_BYTES_MAX, DEFERRED_MAX, WAITING_BYTES_MAX)
+    properties = Quorum().properties
+    properties.waiting_changed(allowed)
+    beyond = replace(allowed, **{what: 2 * getattr(allowed, what) + 1})
+    with pytest.raises(Violation, match="what_waits_is_bounded: node 1: "):
+        properties.waiting_changed(beyond)
 
 
 def test_a_commit_that_a_power_failure_undoes() -> None:
