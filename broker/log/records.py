@@ -81,7 +81,9 @@ def _record(data: memoryview, start: int, header: BatchHeader) -> tuple[Record, 
     key = None if key_size == _NULL else bytes(data[at : at + key_size])
     value_size, at = _varint(data, at + max(key_size, 0))
     end = body + length
-    if length <= 0 or end > len(data) or at + max(value_size, 0) > end or key_size < _NULL:
+    if length <= 0 or end > len(data) or at + max(value_size, 0) > end:
+        raise _cut_short(header)
+    if key_size < _NULL or value_size < _NULL:
         raise _cut_short(header)
     if header.attributes & LOG_APPEND_TIME:
         timestamp = header.max_timestamp
@@ -130,7 +132,9 @@ def keys_and_values(batch: Buffer, header: BatchHeader) -> list[tuple[bytes | No
             )
             stop = start + value_size if value_size > 0 else start
             record_end = body + length
-            if length <= 0 or record_end > end or stop > record_end or key_size < _NULL:
+            if length <= 0 or record_end > end or stop > record_end:
+                raise _cut_short(header)
+            if key_size < _NULL or value_size < _NULL:
                 raise _cut_short(header)
             key = None if key_size == _NULL else data[at:value_at]
             found.append((key, None if value_size == _NULL else data[start:stop]))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.coordinator.batches import batch_of
@@ -89,6 +89,7 @@ def test_offsets_are_decoded_as_the_tables_say(
         assert (found, offset) == (key, committed)
 
 
+@example(records=[(None, b"\x00")], changes=[(5, 5)])  # a value of -3 bytes
 @given(records=st.lists(st.tuples(BYTES, BYTES), min_size=1, max_size=4), changes=CHANGES)
 def test_keys_and_values_are_those_of_the_opened_records(
     records: list[tuple[bytes | None, bytes | None]], changes: list[tuple[int, int]]
@@ -102,6 +103,17 @@ def test_keys_and_values_are_those_of_the_opened_records(
 
     expected = result_of(plain, KafkaError)
     assert result_of(lambda: keys_and_values(damaged, header), KafkaError) == expected
+
+
+@pytest.mark.parametrize("position", [4, 5])
+def test_a_key_or_value_of_less_than_no_bytes_is_refused(position: int) -> None:
+    batch = bytes(batch_of([KeyValue(b"", b"v")], 1))
+    header = parse_header(batch, 0)
+    damaged = batch[:HEADER_BYTES] + changed(batch[HEADER_BYTES:], [(position, 5)])
+    for read in (opened, keys_and_values):
+        with pytest.raises(KafkaError) as refused:
+            read(damaged, header)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 class OneBatch:
