@@ -40,11 +40,10 @@ FIRST_EPOCH = "$epoch"
 """By this name the first epoch that a member of KIP-848 is given is kept."""
 EPOCHS = {"member_epoch", "group_epoch", "assignment_epoch"}
 """Of groups: told as so many more than the first that a member was given."""
-ABORTABLE = ErrorCode.TRANSACTION_ABORTABLE.name
 ABORTABLE_SINCE = {ApiKey.PRODUCE: 11, ApiKey.TXN_OFFSET_COMMIT: 4}
 """Versions before do not know that error and are told INVALID_TXN_STATE. Apache Kafka sometimes
-tells them the newer one: it asks a coordinator for several requests at once, and answers all of
-them as the version of one has it.
+tells them the newer one, which goes without a text: it asks a coordinator for several requests at
+once, and answers all of them as the version of one has it.
 """
 DAY_MS = 86_400_000
 TRIVIAL: tuple[Any, ...] = (None, "", -1, 0)
@@ -122,22 +121,24 @@ class _Shaper:
 
     def shaped(self, key: str, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {name: self.shaped(name, one) for name, one in value.items()}
+            known = self._as_the_version_knows(value)
+            return {name: self.shaped(name, one) for name, one in known.items()}
         if isinstance(value, list | tuple):
             return [self.shaped(key, one) for one in value]
         if key == "records":
             return [] if value is None else batches(value, self.symbols)
         if key.endswith("error_code"):
-            return self._error(value)
+            return error_name(value)
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value).hex()
         return self._leaf(key, value)
 
-    def _error(self, code: int) -> str:
-        name = error_name(code)
-        if name == ABORTABLE and self.version < ABORTABLE_SINCE.get(self.api, 0):
-            return ErrorCode.INVALID_TXN_STATE.name
-        return name
+    def _as_the_version_knows(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        is_newer = value.get("error_code") == ErrorCode.TRANSACTION_ABORTABLE
+        if not is_newer or self.version >= ABORTABLE_SINCE.get(self.api, 0):
+            return value
+        text = {"error_message": "not in the transaction"} if "error_message" in value else {}
+        return {**value, "error_code": ErrorCode.INVALID_TXN_STATE, **text}
 
     def _leaf(self, key: str, value: Any) -> Any:
         if key in TEXTS:
