@@ -80,7 +80,10 @@ class Broker(Protocol):
         """
 
     async def stop(self) -> None:
-        """Closes listeners, ends tasks, flushes and closes the logs (a clean shutdown)."""
+        """Closes listeners, ends tasks, flushes and closes the logs (a clean shutdown).
+
+        Nothing is published once this has been called.
+        """
 
 
 class LogTool(Protocol):

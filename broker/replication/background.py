@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from raftctl.errors import invariant
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -15,9 +17,13 @@ class Background:
     def __init__(self, fail: Callable[[BaseException], None]) -> None:
         self._fail = fail
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._is_stopped = False
 
     def start(self, run: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Runs until it returns, is cancelled, or fails."""
+        invariant(
+            not self._is_stopped, "nobody would stop a task that starts after its owner's stop"
+        )
         task = asyncio.get_running_loop().create_task(run)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
@@ -25,6 +31,7 @@ class Background:
 
     async def stop(self) -> None:
         """Cancels all tasks and waits for their ends."""
+        self._is_stopped = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

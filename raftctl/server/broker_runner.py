@@ -44,6 +44,7 @@ class BrokerRunner:
         self._fail = fail
         self._task: asyncio.Task[None] | None = None
         self._publishes = False
+        self._is_stopping = False
         self._hurried = asyncio.Event()
 
     def start(self) -> None:
@@ -51,7 +52,12 @@ class BrokerRunner:
         self._task = asyncio.create_task(self._run())
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Hands images on to the broker, from the first that holds its registration."""
+        """Hands images on to the broker, from the first that holds its registration to its stop.
+
+        A broker that closes its logs must take up nothing new: what it opens then stays open.
+        """
+        if self._is_stopping:
+            return
         if self._publishes:
             self._broker.publish(delta, image)
         else:
@@ -83,6 +89,7 @@ class BrokerRunner:
                 self._log.warning("controlled_shutdown_ended_early", why=why)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        self._is_stopping = True
         await self._broker.stop()
 
     def hurry(self) -> None:

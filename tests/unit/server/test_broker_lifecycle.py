@@ -91,6 +91,7 @@ class Plugin:
     def __init__(self, told: list[str], error: BaseException | None = None) -> None:
         self.told = told
         self.error = error
+        self.stop_s = 0.0
 
     async def start(self) -> tuple[Endpoint, ...]:
         self.told.append("start")
@@ -103,6 +104,7 @@ class Plugin:
 
     async def stop(self) -> None:
         self.told.append("stop")
+        await asyncio.sleep(self.stop_s)
 
 
 class Broker:
@@ -128,8 +130,9 @@ class Broker:
             runtime=runtime,
             fail=self.failures.append,
         )
+        self.plugin = Plugin(self.told, plugin_error)
         self.runner = BrokerRunner(
-            cast("Any", Plugin(self.told, plugin_error)),
+            cast("Any", self.plugin),
             self.lifecycle,
             cast("Any", self.loader),
             runtime,
@@ -478,6 +481,23 @@ def test_a_stop_asks_to_be_drained_and_waits_for_leave() -> None:
         assert broker.told[-1] == "stop"
         await asyncio.sleep(60)
         assert len(broker.beats) == before + 3
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("C2", "R6")
+def test_a_broker_that_stops_hears_of_no_more_images() -> None:
+    """What it took up while its logs close would stay open, and be fetched for."""
+
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(5)
+        broker.plugin.stop_s = 1.0
+        stopping = asyncio.ensure_future(broker.runner.stop(drain=False))
+        await asyncio.sleep(0.5)
+        broker.commit_registration(broker.incarnation_id, EPOCH + 1)
+        await stopping
+        assert broker.told == ["start", f"publish {EPOCH}", "stop"]
 
     in_virtual_time(story())
 
