@@ -197,6 +197,20 @@ class Node:
         return fetch
 
 
+def leader_of(size: int) -> Node:
+    """Leads a quorum of this size; its own log is durable."""
+    node = Node(voters=range(1, size + 1))
+    node.wait()
+    for pre_vote, role in ((True, "prospective"), (False, "candidate")):
+        for voter in range(2, size + 1):
+            if node.core.role == role:
+                node.grant(voter, pre_vote=pre_vote)
+        node.persisted()
+    assert node.core.is_leader
+    node.flushed()
+    return node
+
+
 def fetch_request(
     replica: int, offset: int, last_epoch: int, epoch: int, *, known: int = 0, wait_ms: int = 500
 ) -> FetchRequest:

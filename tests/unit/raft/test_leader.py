@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,6 +35,8 @@ from tests.unit.raft.harness import (
     C,
     Node,
     fetch_request,
+    key,
+    leader_of,
     log_of,
     only,
     position,
@@ -330,6 +333,50 @@ def test_status_shows_each_replicas_lag_and_when_it_was_last_caught_up() -> None
     assert (observer.log_end_offset, observer.last_caught_up_ms) == (1, start_ms)
 
 
+@pytest.mark.req("Q5")
+def test_who_has_now_what_the_leader_had_at_its_last_fetch_was_caught_up_then() -> None:
+    """Else a replica that follows a busy leader closely would never count as caught up."""
+    node = leader()
+    node.ask(fetch_request(2, 1, 1, 1))
+    node.now_ms += 10
+    node.propose(2)
+    node.ask(fetch_request(2, 1, 1, 1))
+    asked_ms = node.now_ms
+    node.now_ms += 10
+    node.propose()
+    node.ask(fetch_request(2, 2, 1, 1))
+    assert node.core.status(node.now_ms).voters[1].last_caught_up_ms == asked_ms - 10, "it had less"
+    node.now_ms += 10
+    node.propose()
+    node.ask(fetch_request(2, 4, 1, 1))
+    assert node.core.status(node.now_ms).voters[1].last_caught_up_ms == node.now_ms - 10
+
+
+@pytest.mark.req("Q5", "Q7")
+def test_status_tells_the_directory_with_which_a_static_voter_fetches() -> None:
+    node = leader()
+    node.ask(replace(fetch_request(2, 1, 1, 1), replica=key(2, 7)))
+    assert [one.directory_id for one in node.core.status(node.now_ms).voters] == [
+        None,
+        key(2, 7).directory_id,
+        None,
+    ]
+
+
+@pytest.mark.req("Q5")
+def test_an_observer_that_asks_again_is_answered_and_stays_the_same() -> None:
+    node = leader()
+    node.ask(fetch_request(2, 1, 1, 1))
+    node.ask(fetch_request(9, 1, 1, 1, known=1))
+    first, caught_up_ms = node.token, node.now_ms
+    node.now_ms += 10
+    node.propose(2)
+    node.ask(fetch_request(9, 1, 1, 1, known=1))
+    assert [reply.token for reply in only(Reply, node.effects)] == [first]
+    (observer,) = node.core.status(node.now_ms).observers
+    assert observer.last_caught_up_ms == caught_up_ms
+
+
 def test_others_know_only_themselves() -> None:
     status = Node().core.status(7)
     assert (status.now_ms, status.role, status.leader_id) == (7, "unattached", NO_NODE)
@@ -368,6 +415,37 @@ def test_losing_leadership_is_announced_with_the_new_epoch() -> None:
     node.ask(fetch_request(2, 1, 1, 1))
     node.ask(vote_request(3, 7, (9, 1)))
     assert node.effects[-1] == LeaderChanged(Epoch(7), NO_NODE)
+
+
+@pytest.mark.req("Q2")
+def test_a_fetch_that_waits_is_answered_once_when_leadership_is_lost() -> None:
+    node = leader()
+    node.ask(fetch_request(2, 1, 1, 1, known=1))
+    waiting = node.token
+    node.do(ResignRequested())
+    told = [reply.token for reply in only(Reply, node.effects)]
+    node.ask(vote_request(3, 7, (9, 1)))
+    told += [reply.token for reply in only(Reply, node.persisted())]
+    assert told.count(waiting) == 1
+
+
+@pytest.mark.req("Q2", "Q5")
+def test_the_own_flush_tells_what_it_commits_as_the_last_voters_does() -> None:
+    """An observer at once, a voter that waits for records a little later."""
+    node = leader()
+    node.ask(fetch_request(2, 1, 1, 1, known=1))
+    node.propose()
+    node.ask(fetch_request(9, 1, 1, 1, known=1))
+    observers = node.token
+    node.ask(fetch_request(2, 2, 1, 1, known=1))
+    voters = node.token
+    assert node.core.high_watermark == 1
+    node.flushed()
+    assert node.core.high_watermark == 2
+    assert [reply.token for reply in only(ReplyFetch, node.effects)] == [observers]
+    node.wait(CONFIG.commit_delay_ms)
+    (reply,) = only(ReplyFetch, node.effects)
+    assert (reply.token, reply.response.high_watermark) == (voters, 2)
 
 
 # --- a disk that hangs ------------------------------------------------------------------------
@@ -411,21 +489,27 @@ def test_a_leader_whose_disk_is_slow_but_gets_on_leads_on() -> None:
     assert node.core.log.durable_end_offset < node.core.high_watermark
 
 
-# --- whom a leader counts ---------------------------------------------------------------------
-
-
-def leader_of(size: int) -> Node:
-    """Leads a quorum of this size; its own log is durable."""
-    node = Node(voters=range(1, size + 1))
-    node.wait()
-    for pre_vote, role in ((True, "prospective"), (False, "candidate")):
-        for voter in range(2, size + 1):
-            if node.core.role == role:
-                node.grant(voter, pre_vote=pre_vote)
-        node.persisted()
-    assert node.core.is_leader
+@pytest.mark.req("Q3", "Q4")
+def test_a_disk_that_has_caught_up_is_no_longer_held_against_the_leader() -> None:
+    node = Node()
+    node.become_leader()
     node.flushed()
-    return node
+    for end in (1, 2):
+        for voter in (2, 3):
+            node.ask(fetch_request(voter, end, 1, 1, known=end - 1))
+        if end == 1:
+            node.propose()
+    assert node.core.high_watermark == 2 > node.core.log.durable_end_offset
+    node.flushed()
+    until_ms = node.now_ms + 3 * CONFIG.disk_hangs_ms
+    while node.now_ms < until_ms:
+        for voter in (2, 3):
+            node.ask(fetch_request(voter, 2, 1, 1, known=2))
+        node.wait(100)
+    assert node.core.is_leader
+
+
+# --- whom a leader counts ---------------------------------------------------------------------
 
 
 @pytest.mark.req("Q4")

@@ -258,6 +258,22 @@ def test_no_voter_leaves_whom_the_others_need_for_a_majority() -> None:
 
 
 @pytest.mark.req("Q7")
+def test_who_joins_counts_for_the_majority_that_its_own_joining_needs() -> None:
+    """With 3 silent, 1, 2 and 4 are three of four: so a lost voter is replaced by adding first."""
+    node = leader()
+    for _ in range(20):
+        node.wait(200)
+        fetched(node, 2, 1)
+    assert asked(node, AddVoterRequest(voter(4))) is None
+    fetched(node, 4, 1)
+    assert node.core.voters.ids == (1, 2, 3, 4)
+    node.flushed()
+    for node_id in (2, 4):
+        fetched(node, node_id, 2)
+    assert answers(node) == [ErrorCode.NONE]
+
+
+@pytest.mark.req("Q7")
 def test_an_observer_that_fell_silent_is_not_taken_for_one_that_has_everything() -> None:
     node = leader()
     fetched(node, 4, 1)

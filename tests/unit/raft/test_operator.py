@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from raftctl.errors import ErrorCode, InvariantViolation
+from raftctl.raft import leader as leader_module
 from raftctl.raft.events import (
     ReadConfirmed,
     ReadRefused,
@@ -16,23 +17,29 @@ from raftctl.raft.events import (
     ResignRequested,
 )
 from raftctl.raft.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     Epoch,
     FetchRequest,
     NodeId,
+    RemoveVoterRequest,
     TransferLeadershipRequest,
     TransferLeadershipResponse,
+    Voter,
 )
 from tests.unit.raft.harness import (
     CONFIG,
     ME,
     B,
     C,
+    D,
     Node,
     batch_at,
     fetch_answer,
     fetch_request,
+    key,
+    leader_of,
     only,
 )
 
@@ -178,6 +185,71 @@ def test_the_only_voter_confirms_at_once() -> None:
     node.become_leader()
     node.flushed()
     assert node.do(ReadRequested(1)) == [ReadConfirmed(1)]
+
+
+@pytest.mark.req("Q9")
+def test_only_a_voter_that_a_read_waits_for_is_answered_at_once() -> None:
+    """Any other would ask again at once, and again, for as long as the read waits."""
+    node = leader_of(5)
+    for voter in (B, C):
+        fetched(node, voter, seen_round=0)
+    node.do(ReadRequested(7))
+    assert fetched(node, B, seen_round=0), "it has not seen the round"
+    assert not fetched(node, B, seen_round=1), "it has, but no majority yet"
+    assert fetched(node, C, seen_round=0)
+    assert not fetched(node, C, seen_round=1)
+    assert only(ReadConfirmed, node.effects) == [ReadConfirmed(7)]
+    assert not fetched(node, D, seen_round=0), "no read waits any more"
+
+
+def fetched(node: Node, voter: NodeId, *, seen_round: int) -> bool:
+    """Whether a Fetch of somebody who has everything is answered at once."""
+    request = fetch_request(voter, node.core.log.end_offset, 1, 1, known=node.core.high_watermark)
+    return node.ask(replace(request, seen_round=seen_round)) is not None
+
+
+@pytest.mark.req("Q9")
+def test_a_leader_that_is_being_removed_confirms_no_read_by_itself() -> None:
+    node = established()
+    for voter in (B, C):
+        node.ask(replace(fetch_request(voter, 1, 1, 1, known=1), replica=key(voter, voter)))
+    node.ask(RemoveVoterRequest(key(ME)))
+    assert node.core.voters.ids == (B, C)
+    node.do(ReadRequested(7))
+    seen = replace(fetch_request(B, 1, 1, 1, known=1), replica=key(B, B), seen_round=1)
+    node.ask(seen)
+    assert only(ReadConfirmed, node.effects) == [], "one of two voters is no majority"
+    node.ask(replace(seen, replica=key(C, C)))
+    assert only(ReadConfirmed, node.effects) == [ReadConfirmed(7)]
+
+
+@pytest.mark.req("Q9")
+def test_reads_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_module, "READS_MAX", 3)
+    node = established()
+    for token in range(3):
+        assert only(ReadRefused, node.do(ReadRequested(token))) == []
+    assert only(ReadRefused, node.do(ReadRequested(3))) == [ReadRefused(3)]
+    node.ask(replace(fetch_request(B, 1, 1, 1, known=1), seen_round=3))
+    assert only(ReadConfirmed, node.effects) == [ReadConfirmed(token) for token in range(3)]
+
+
+@pytest.mark.req("Q9")
+def test_who_diverges_has_seen_the_round_all_the_same() -> None:
+    """Its word that it is in this epoch counts, whatever its log holds."""
+    node = established()
+    node.do(ReadRequested(7))
+    node.ask(replace(fetch_request(B, 9, 1, 1, known=1), seen_round=1))
+    assert only(ReadConfirmed, node.effects) == [ReadConfirmed(7)]
+
+
+@pytest.mark.req("Q4", "Q7")
+def test_no_transfer_while_voters_change() -> None:
+    node = established()
+    for voter in (B, C):
+        node.ask(replace(fetch_request(voter, 1, 1, 1, known=1), replica=key(voter, voter)))
+    node.ask(AddVoterRequest(Voter(key(D, D), "host", 9)))
+    assert error_of(node.ask(TransferLeadershipRequest(C))) is ErrorCode.ELECTION_NOT_NEEDED
 
 
 @pytest.mark.req("Q9")

@@ -34,6 +34,7 @@ from raftctl.raft.messages import (
     Request,
 )
 from tests.unit.raft.harness import (
+    CONFIG,
     Node,
     batch_at,
     fetch_answer,
@@ -252,3 +253,20 @@ def test_a_replica_restarts_with_what_its_snapshot_holds_committed() -> None:
     assert (log.end, log.epoch_starts) == (position(5, 2), ())
     log.append(batch_at(5, 2))
     assert log.epoch_starts == ((2, 5),)
+
+
+@pytest.mark.req("Q4", "Q6")
+@pytest.mark.parametrize("kind", ["diverging", "snapshot", "piece"])
+def test_a_follower_that_is_far_behind_keeps_its_leader(kind: str) -> None:
+    """It gets no records yet, but it hears its leader, which must not resign for its sake."""
+    node = leader_with_snapshot()
+    requests: dict[str, Request] = {
+        "diverging": fetch_request(2, 9, 1, 2),
+        "snapshot": fetch_request(2, 0, 0, 2),
+        "piece": FetchSnapshotRequest(Epoch(2), key(2), position(3, 1), 0, 100),
+    }
+    until_ms = node.now_ms + 3 * CONFIG.check_quorum_ms
+    while node.now_ms < until_ms:
+        node.ask(requests[kind])
+        node.wait(100)
+    assert node.core.is_leader
