@@ -76,11 +76,11 @@ class Edit:
         setattr(self.target, attribute, self.code())
 
 
-def failure(test: str, planted: str = "") -> str:
+def failure(*tests: str, planted: str = "") -> str:
     """The first test that fails, or nothing; RuntimeError where the tests did not run."""
     command = [sys.executable, "-m", "pytest", "-qx", "-p", "tests.mutants.plant"]
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", f"tests/{test}"],
+        [*command, "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)],
         env=os.environ | {PLANTED: planted},
         capture_output=True,
         text=True,
@@ -91,5 +91,5 @@ def failure(test: str, planted: str = "") -> str:
         return ""
     failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED tests/")]
     if done.returncode != TESTS_FAILED or not failed:
-        raise RuntimeError(f"{test}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise RuntimeError(f"{', '.join(tests)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     return failed[0].removeprefix("FAILED tests/").partition(" - ")[0]

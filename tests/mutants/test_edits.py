@@ -44,4 +44,4 @@ def test_an_edit_is_caught(slot: int) -> None:
     edit = EDITS[
         (datetime.datetime.now(datetime.UTC).date().toordinal() * SAMPLE + slot) % len(EDITS)
     ]
-    assert failure(edit.test, edit.name) == edit.test, edit.name
+    assert failure(edit.test, planted=edit.name) == edit.test, edit.name
