@@ -71,6 +71,8 @@ def add_voter(
     remedies = {
         ErrorCode.DUPLICATE_VOTER: f"node {added.replica.node_id} votes already; if its disk was "
         "replaced, remove the voter with the old directory id first",
+        ErrorCode.INVALID_VOTER_KEY: "another voter has this directory id: a copied disk cannot "
+        "vote; format the directory anew",
         ErrorCode.REQUEST_TIMED_OUT: f"node {added.replica.node_id} has not caught up, or another "
         "change is under way; see that it runs and fetches (quorum describe --replication)",
     }

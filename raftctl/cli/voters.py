@@ -26,6 +26,9 @@ def parse_controllers_with_ids(option: str, text: str) -> tuple[Voter, ...]:
         voters = parse_voters(",".join(addresses))
     except ValueError as error:
         raise ConfigError(f"{option}: {error}, then a colon and the directory id") from None
+    if len(set(directory_ids)) < len(directory_ids):
+        remedy = "each voter has a disk of its own; raftctl storage random-uuid makes an id"
+        raise ConfigError(f"{option}: a directory id appears twice: {remedy}")
     if not voters:
         raise ConfigError(f"{option} is empty: write id@host:port:directory-id")
     return tuple(

@@ -129,10 +129,12 @@ def _judge(current: VoterSet, request: ChangeVotersRequest) -> ErrorCode:
     match request:
         case AddVoterRequest(voter):
             taken = voter.replica.node_id in current.ids
-            known = voter.replica.directory_id is not None
+            directory_id = voter.replica.directory_id
             if taken:
                 return ErrorCode.DUPLICATE_VOTER
-            return ErrorCode.NONE if known else ErrorCode.INVALID_VOTER_KEY
+            # One disk of two names, or its copy, would count twice for a majority.
+            others = {None, *(one.replica.directory_id for one in current.voters)}
+            return ErrorCode.INVALID_VOTER_KEY if directory_id in others else ErrorCode.NONE
         case UpdateVoterRequest(voter):
             replica = voter.replica
         case RemoveVoterRequest(replica):

@@ -260,11 +260,11 @@ class UpdateVoterRequest:
 class ChangeVotersResponse:
     """NONE once the change is committed.
 
-    DUPLICATE_VOTER, VOTER_NOT_FOUND, INVALID_VOTER_KEY (no directory id), INVALID_REQUEST (the last
-    voter); NOT_ENOUGH_REPLICAS: the voters that would be left could not commit now;
-    REQUEST_TIMED_OUT, to be tried again: another change is under way, or the new voter does not
-    catch up; NOT_LEADER_OR_FOLLOWER: not the leader, or not any more, and the change may yet
-    come about.
+    DUPLICATE_VOTER, VOTER_NOT_FOUND, INVALID_VOTER_KEY (no directory id, or another voter's),
+    INVALID_REQUEST (the last voter); NOT_ENOUGH_REPLICAS: the voters that would be left could not
+    commit now; REQUEST_TIMED_OUT, to be tried again: another change is under way, or the new voter
+    does not catch up; NOT_LEADER_OR_FOLLOWER: not the leader, or not any more, and the change may
+    yet come about.
     """
 
     error: ErrorCode

@@ -113,6 +113,12 @@ def test_what_does_not_fit_is_refused_with_a_remedy(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.req("Q7")
+def test_no_two_voters_have_one_directory() -> None:
+    with pytest.raises(ConfigError, match="a directory id appears twice"):
+        parse_controllers_with_ids("--voter", f"1@h:1:{OTHER_ID},2@h:2:{OTHER_ID}")
+
+
 def test_one_voter_is_added_at_a_time() -> None:
     with pytest.raises(ConfigError, match="appears twice"):
         parse_controllers_with_ids("--voter", f"1@h:1:{OTHER_ID},1@h:2:{OTHER_ID}")

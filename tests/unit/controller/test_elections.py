@@ -160,6 +160,28 @@ def test_a_new_life_is_eligible_if_the_last_one_ended_cleanly(eligible: Cluster)
     assert members(eligible) == (NO_LEADER, (), (1,)), "that was the life before the last"
 
 
+@pytest.mark.req("C2", "C5")
+@pytest.mark.parametrize("fenced", [True, False])
+@pytest.mark.parametrize("ahead", [-2, -1, 0, 1, 2, None])
+def test_only_the_epoch_of_the_very_last_life_tells_of_a_clean_end(
+    eligible: Cluster, ahead: int | None, *, fenced: bool
+) -> None:
+    """No other number does, be it a life before, another broker's, or one that never was."""
+    eligible.fence(3)
+    eligible.heartbeat(2, want_shut_down=True)
+    eligible.register(2, 1, previous_epoch=eligible.image.brokers[2].broker_epoch)
+    assert members(eligible) == (1, (1,), (2,))
+    if not fenced:
+        eligible.heartbeat(2)
+    eligible.now_ms += SESSION_MS
+    eligible.heartbeat(1)
+    assert eligible.image.brokers[2].fenced is fenced
+    last = eligible.image.brokers[2].broker_epoch
+    told = -1 if ahead is None else last + ahead
+    assert eligible.register(2, 2, previous_epoch=told).error is ErrorCode.NONE
+    assert members(eligible) == (1, (1,), (2,) if ahead == 0 else ())
+
+
 @pytest.mark.req("C5")
 def test_a_leader_that_restarts_unnoticed_is_not_eligible(eligible: Cluster) -> None:
     eligible.fence(3)

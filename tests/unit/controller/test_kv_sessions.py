@@ -76,6 +76,31 @@ def test_what_was_closed_leaves_nothing_behind() -> None:
         assert len(sessions._deadlines._heap) < 20
 
 
+@pytest.mark.parametrize(("late_ms", "is_over"), [(2 * LOOK_MS, True), (2 * LOOK_MS + 1, False)])
+def test_who_is_late_for_a_look_by_more_than_a_look_was_held_up(
+    late_ms: int, *, is_over: bool
+) -> None:
+    sessions, silent = KvSessions(), UUID(int=1)
+    sessions.open(silent, 3 * LOOK_MS, 0)
+    sessions.look(LOOK_MS)
+    sessions.look(LOOK_MS + late_ms)
+    assert (sessions.next_expired(LOOK_MS + late_ms) == silent) is is_over
+
+
+def test_looks_come_often_and_when_the_first_session_is_over() -> None:
+    sessions = KvSessions()
+    sessions.open(UUID(int=1), 10 * LOOK_MS, 5_000)
+    assert sessions.deadline_ms() == 5_000 + LOOK_MS, "not after what was before the first"
+    sessions.open(UUID(int=2), LOOK_MS // 2, 5_100)
+    assert sessions.deadline_ms() == 5_100 + LOOK_MS // 2
+    sessions.look(5_100)
+    sessions.close(UUID(int=2))
+    assert sessions.deadline_ms() == 5_100 + LOOK_MS
+    sessions.touch(UUID(int=3), 5_100)
+    sessions.clear()
+    assert sessions.deadline_ms() is None
+
+
 def test_a_controller_that_was_held_up_gives_every_session_its_whole_timeout() -> None:
     """It heard nobody while it stood still, and nobody is to blame."""
     sessions, silent = KvSessions(), UUID(int=1)

@@ -144,6 +144,18 @@ def test_one_change_at_a_time_and_none_that_makes_no_sense() -> None:
 
 
 @pytest.mark.req("Q7")
+@pytest.mark.parametrize("owner", [1, 2, 3])
+def test_no_two_voters_have_one_directory(owner: int) -> None:
+    """A copied disk would count twice for a majority."""
+    node = leader()
+    copied = AddVoterRequest(voter(4, owner))
+    assert asked(node, copied) is ErrorCode.INVALID_VOTER_KEY
+    node.ask(replace(fetch_request(4, 1, 1, 1), replica=key(4, owner)))
+    assert appended(node) is None
+    assert asked(node, AddVoterRequest(voter(4))) is None
+
+
+@pytest.mark.req("Q7")
 def test_no_change_before_the_leaders_own_epoch_has_a_commit() -> None:
     """Else two sets without a shared majority could both commit (the known flaw of Raft §4.1)."""
     node = Node()
