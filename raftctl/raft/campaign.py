@@ -56,8 +56,12 @@ class Campaign:
             self.replica.send(voter, self.request)
 
     def won(self) -> bool:
-        """Whether a majority has granted."""
-        return len(self.granting) >= self.replica.voters.majority
+        """Whether a majority has granted, of those who vote by now.
+
+        Not always those who were asked: a snapshot that is saved meanwhile may tell of others.
+        """
+        voters = self.replica.voters
+        return len(self.granting.intersection(voters.ids)) >= voters.majority
 
     def failed(self, voter: NodeId, now_ms: int) -> None:
         """The request did not reach the voter, or the answer not us."""

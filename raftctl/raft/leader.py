@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, invariant
 from raftctl.raft.batch import Batch
 from raftctl.raft.membership import Membership
 from raftctl.raft.messages import (
@@ -130,6 +130,7 @@ class Leader:
     def propose(self, payload: bytes, count: int, timestamp_ms: int, *, control: bool) -> None:
         """Appends records of this epoch and hands them to whoever waits for some."""
         replica = self._replica
+        invariant(count == 1 or not control, "a control batch has one record")
         base = replica.log.end_offset
         replica.append(Batch(base, replica.epoch, count, timestamp_ms, control, payload))
         if replica.voters is not self._counted:

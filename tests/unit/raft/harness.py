@@ -120,6 +120,9 @@ class Node:
     def do(self, event: Event) -> list[Effect]:
         """Feeds an event; the effects are kept in `effects`, too."""
         self.effects = self.core.handle(event, self.now_ms)
+        if isinstance(event, Tick):
+            due_ms = self.core.deadline_ms()
+            assert due_ms is None or due_ms > self.now_ms, "it would go round at full speed"
         return self.effects
 
     def sent(self) -> list[Request]:

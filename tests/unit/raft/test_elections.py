@@ -529,3 +529,49 @@ def test_the_only_voter_never_resigns_for_want_of_a_quorum() -> None:
     node.become_leader()
     node.flushed()
     assert node.core.deadline_ms() is None
+
+
+@pytest.mark.req("Q1")
+def test_a_resignation_in_a_newer_epoch_tells_of_that_epoch() -> None:
+    """Also where this node is none of the successors: else it would campaign in an old epoch."""
+    node = Node(epoch=3)
+    answer = node.ask(EndQuorumEpochRequest(Epoch(5), B, (key(C),)))
+    node.persisted()
+    assert answer is None, "it waits for the epoch to be durable"
+    assert (node.core.epoch, node.core.leader_id) == (5, NO_NODE)
+
+
+@pytest.mark.req("Q6")
+def test_what_a_snapshot_holds_is_committed_from_the_start() -> None:
+    node = Node(log=log_of(1, 1, 1), epoch=1, started=False)
+    core = node.core
+    restarted = RaftCore(
+        core._replica.config,
+        key(ME),
+        core.voters,
+        core._replica.state,
+        log_of(1, 1, 1),
+        Random(1),
+        lambda *_: b"",
+        snapshot=position(2, 1),
+    )
+    assert (core.high_watermark, restarted.high_watermark) == (0, 2)
+
+
+@pytest.mark.req("Q4")
+def test_only_what_the_leader_of_this_epoch_or_a_newer_one_may_say_is_believed() -> None:
+    node = Node(epoch=3)
+    begin = BeginQuorumEpochRequest(Epoch(3), B)
+    assert node.core.believes(begin)
+    node.ask(begin)
+    node.persisted()
+    for epoch, leader_id, believed in (
+        (3, B, True),
+        (4, C, True),
+        (3, C, False),
+        (2, B, False),
+        (4, ME, False),
+        (4, -2, False),
+    ):
+        told = BeginQuorumEpochRequest(Epoch(epoch), NodeId(leader_id))
+        assert node.core.believes(told) is believed, told

@@ -9,13 +9,17 @@ import pytest
 
 from raftctl.errors import ErrorCode
 from raftctl.raft.batch import Batch
-from raftctl.raft.events import AppendToLog, Reply
+from raftctl.raft.events import AppendToLog, Reply, SnapshotSaved
 from raftctl.raft.messages import (
     NO_NODE,
     AddVoterRequest,
     ChangeVotersRequest,
     ChangeVotersResponse,
+    EndQuorumEpochRequest,
     Epoch,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    NodeId,
     Offset,
     RemoveVoterRequest,
     UpdateVoterRequest,
@@ -224,6 +228,87 @@ def test_a_voter_votes_for_a_candidate_that_its_log_does_not_know_yet() -> None:
     node.now_ms += 10_000
     node.ask(vote_request(5, 3, (1, 1)))
     assert node.core.epoch == 3
+
+
+@pytest.mark.req("Q7")
+def test_a_voter_that_was_never_heard_may_leave_but_nobody_else_while_it_is_unknown() -> None:
+    """Its disk may be gone for good: the operator names it, whatever its directory was."""
+    node = Node()
+    node.core._replica.local = key(1, 1)
+    node.become_leader()
+    node.flushed()
+    fetched(node, 2, 1)
+    assert node.core.high_watermark == 1
+    assert asked(node, RemoveVoterRequest(key(2, 2))) is ErrorCode.REQUEST_TIMED_OUT
+    assert asked(node, RemoveVoterRequest(key(3, 3))) is None
+    assert node.core.voters == VoterSet([key(1, 1), key(2, 2)], dynamic=True)
+
+
+@pytest.mark.req("Q1", "Q7")
+def test_votes_of_those_who_vote_no_more_make_no_leader() -> None:
+    """A snapshot that is saved during the campaign may tell of other voters."""
+    node = Node(voters=(1, 2, 3, 4, 5), epoch=1)
+    fetch = node.become_follower(epoch=2)
+    node.answer(2, replace(fetch_answer(fetch), snapshot_id=position(9, 1)))
+    (piece,) = node.sent()
+    assert isinstance(piece, FetchSnapshotRequest)
+    response = FetchSnapshotResponse(
+        ErrorCode.NONE, Epoch(2), NodeId(2), 0, 4, b"data", piece.fetch_id
+    )
+    node.answer(2, response)
+    node.ask(EndQuorumEpochRequest(Epoch(2), NodeId(2), (key(1),)))
+    assert node.core.role == "candidate"
+    node.persisted()
+    node.grant(2, pre_vote=False)
+    others = VoterSet([key(1), key(3), key(4), key(5)], dynamic=True)
+    node.do(SnapshotSaved(others))
+    assert node.core.voters == others
+    node.grant(3, pre_vote=False)
+    assert node.core.role == "candidate", "1 and 3 are two of four"
+    node.grant(4, pre_vote=False)
+    assert node.core.is_leader
+
+
+@pytest.mark.req("Q7")
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_who_has_the_record_of_its_own_removal_does_not_count_itself(*, pre_vote: bool) -> None:
+    """It campaigns, since nobody else may win, but only for the votes of those who stay."""
+    node = Node(epoch=1)
+    node.core._replica.local = key(1, 1)
+    fetch = node.become_follower(epoch=2)
+    node.answer(2, fetch_answer(fetch, record(0, 1, 2, 3), record(1, 2, 3)))
+    node.flushed()
+    node.wait()
+    for phase, role in ((True, "prospective"), (False, "candidate")):
+        if not phase:
+            node.persisted()
+        assert node.core.role == role
+        for voter_id in (2, 3):
+            assert node.core.role == role, "two of two are needed"
+            epoch = node.core.epoch
+            node.answer(
+                voter_id, VoteResponse(epoch, NO_NODE, True, phase, key(voter_id, voter_id))
+            )
+        if phase is pre_vote:
+            break
+    assert node.core.role == ("candidate" if pre_vote else "leader")
+
+
+@pytest.mark.req("Q7")
+def test_the_records_of_a_leader_that_tell_who_leads_and_votes_are_one_each() -> None:
+    history = VoterSet([voter(1, 1), voter(2, 2), voter(3, 3)], dynamic=True)
+    node = Node()
+    node.core._replica.local = key(1, 1)
+    node.core._replica._voters = VoterHistory(history)
+    node.wait()
+    for phase in (True, False):
+        node.answer(2, VoteResponse(node.core.epoch, NO_NODE, True, phase, key(2, 2)))
+        if phase:
+            node.persisted()
+    first, second = [effect.batch for effect in only(AppendToLog, node.effects)]
+    assert (first.control, first.count, second.control, second.count) == (True, 1, True, 1)
+    assert decode_voters(second.payload) == history
+    assert node.core.log.end_offset == 2
 
 
 @pytest.mark.req("Q7")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,8 @@ from raftctl.raft.messages import (
     Epoch,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     Offset,
     Request,
     VoteResponse,
@@ -39,6 +42,7 @@ from tests.unit.raft.harness import (
     batch_at,
     encoded,
     fetch_answer,
+    fetch_request,
     key,
     log_of,
     only,
@@ -203,6 +207,41 @@ def test_other_errors_and_answers_of_an_older_epoch_are_retried() -> None:
     node.answer(2, refusal(fetch_of(node), ErrorCode.UNKNOWN_LEADER_EPOCH, 4))
     node.wait(40)
     assert fetch_of(node).epoch == 5
+
+
+@pytest.mark.req("Q4")
+@pytest.mark.parametrize("wrong", [{"high_watermark": Offset(-1)}, {"round": -1}])
+def test_an_answer_that_says_nothing_is_as_none_told_and_asked_for_again(
+    wrong: dict[str, Any],
+) -> None:
+    follower = Node(epoch=1)
+    fetch = follower.become_follower(epoch=2)
+    seeker = observer()
+    seeker.wait()
+    for node, asked, source in ((follower, fetch, 2), (seeker, fetch_of(seeker), None)):
+        asked_of = source or only(SendRequest, node.effects)[0].destination
+        effects = node.answer(asked_of, replace(fetch_answer(asked), **wrong))
+        assert len(only(Warned, effects)) == 1
+        assert node.sent() == [], "not at once"
+        node.wait()
+        assert fetch_of(node).fetch_from == asked.fetch_from
+        assert only(SendRequest, node.effects)[0].destination == 2 or source is None
+
+
+@pytest.mark.req("Q1")
+def test_nobody_fetches_in_the_name_of_the_node_that_it_asks() -> None:
+    node = Node(log=log_of(1), epoch=1)
+    node.become_leader()
+    node.flushed()
+    for request in (
+        fetch_request(ME, 1, 1, node.core.epoch),
+        FetchSnapshotRequest(node.core.epoch, key(ME), position(1, 1), 0, 9),
+    ):
+        answer = node.ask(request)
+        assert isinstance(answer, FetchResponse | FetchSnapshotResponse)
+        assert answer.error is ErrorCode.INVALID_REQUEST
+        assert len(only(Warned, node.effects)) == 1
+    assert node.core.high_watermark == 0, "it counts for nothing"
 
 
 @pytest.mark.req("Q4")

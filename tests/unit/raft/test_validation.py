@@ -100,11 +100,11 @@ def test_the_last_that_may_be_is_taken_and_the_next_is_not(
 @pytest.mark.parametrize(
     "message",
     [
-        lambda it: replace(FETCH, high_watermark=it, seen_round=5),
-        lambda it: replace(FETCH, high_watermark=5, seen_round=it),
+        lambda it: replace(FETCH, high_watermark=Offset(it), seen_round=5),
+        lambda it: replace(FETCH, high_watermark=Offset(5), seen_round=it),
         lambda it: replace(PIECE, position=it),
-        lambda it: replace(ANSWER, high_watermark=it, round=5),
-        lambda it: replace(ANSWER, high_watermark=5, round=it),
+        lambda it: replace(ANSWER, high_watermark=Offset(it), round=5),
+        lambda it: replace(ANSWER, high_watermark=Offset(5), round=it),
     ],
 )
 def test_no_count_is_below_nothing(message: Callable[[int], Request | Response]) -> None:
