@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,9 @@ from raftctl.storage import record_log
 from raftctl.storage.record_log import RecordLog
 from tests.fakes.disk import Crash, FakeDisk, StepWorker
 from tests.unit.storage.logs import DIRECTORY, batch, contents, open_log, written
+
+if TYPE_CHECKING:
+    from raftctl.runtime.api import File
 
 
 @pytest.mark.req("Q3")
@@ -296,3 +301,33 @@ async def test_bytes_from_counts_what_stands_above() -> None:
     log = await written(FakeDisk(), [batch(offset) for offset in range(10)], 120)
     assert log.bytes_from(Offset(0)) == sum(len(encode_batch(batch(n))) for n in range(10))
     assert log.bytes_from(Offset(10)) <= 120
+
+
+async def test_what_waits_for_the_disk_is_counted_to_the_byte() -> None:
+    """A leader whose disk hangs is held against it."""
+    log, worker = open_log(FakeDisk()), StepWorker()
+    assert (log.unwritten_bytes, log.dirty) == (0, False)
+    sizes = [len(encode_batch(batch(number, size=10 + number))) for number in range(5)]
+    for number in range(3):
+        log.append(batch(number, size=10 + number))
+    assert (log.unwritten_bytes, log.dirty) == (sum(sizes[:3]), True)
+    log.flush(worker)
+    log.append(batch(3, size=13))
+    assert log.unwritten_bytes == sum(sizes[:4])
+    await worker.run_all()
+    assert (log.unwritten_bytes, log.fsyncs) == (sizes[3], 1)
+    log.flush_now()
+    assert (log.unwritten_bytes, log.dirty) == (0, False)
+
+
+async def test_a_closed_log_has_no_file_open() -> None:
+    disk = FakeDisk()
+    log = await written(disk, [batch(offset) for offset in range(10)], 120)
+    names = [segment.path for segment in log._segments]
+    assert len(names) > 2
+    files = [segment.file for segment in log._segments if segment.file is not None]
+    closed: list[File] = []
+    for file in files:
+        file.close = partial(closed.append, file)  # type: ignore[method-assign]
+    log.close()
+    assert set(map(id, closed)) == set(map(id, files))

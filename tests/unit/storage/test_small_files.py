@@ -140,3 +140,20 @@ def test_a_directory_that_cannot_be_read_is_left_out_unless_the_metadata_log_is_
     assert list(load_directories(disk, ["/a", "/b"], 1)) == ["/a"]
     with pytest.raises(OSError, match="/b"):
         load_directories(disk, ["/b", "/a"], 1)
+
+
+@pytest.mark.req("Q1", "Q11")
+def test_the_vote_that_an_earlier_release_wrote_is_read() -> None:
+    """To the byte: a vote that the next release cannot read stops the node."""
+    disk = FakeDisk()
+    disk.make_directories("/data")
+    store = QuorumStateStore(disk, "/data")
+    voted = ReplicaKey(NodeId(2), UUID(int=7))
+    store.save(QuorumState(Epoch(5), NodeId(-1), voted))
+    text = (
+        '{"version": 1, "epoch": 5, "leader_id": -1, "voted_id": 2, '
+        '"voted_directory_id": "AAAAAAAAAAAAAAAAAAAABw", "crc32c": 384460452}\n'
+    )
+    assert read_file(disk, store.path).decode() == text
+    replace_file(disk, store.path, text.encode())
+    assert store.load() == QuorumState(Epoch(5), NodeId(-1), voted)

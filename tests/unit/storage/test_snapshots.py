@@ -272,8 +272,14 @@ def _file(offset: int, size: int, timestamp_ms: int) -> SnapshotFile:
     [
         (-1, -1, 0),
         (10_000, -1, 0),
+        (330, -1, 0),
+        (329, -1, 1),
+        (300, -1, 1),
         (125, -1, 1),
         (150, -1, 1),
+        (120, -1, 1),
+        (119, -1, 2),
+        (-1, 800, 0),
         (0, -1, 2),
         (-1, 1_000, 0),
         (-1, 799, 1),
@@ -287,3 +293,46 @@ def test_retention_deletes_the_oldest_and_never_the_newest(
     expired = policy.expired(files, lambda offset: 300 - offset, wall_ms=1_000)
     assert expired == files[:gone]
     assert policy.expired(files[2:], lambda _: 300, wall_ms=10_000_000) == []
+
+
+def test_the_name_of_a_snapshots_file_says_which_it_is() -> None:
+    store = new_store()
+    for snapshot_id in (ID, OffsetAndEpoch(Offset(10**18), Epoch(2**31 - 1))):
+        name = store.path(snapshot_id).rpartition("/")[2]
+        assert store.find(name) == snapshot_id
+        assert store.find(name + ".part") is None
+        assert store.find("0" + name) is None
+
+
+@pytest.mark.req("Q6")
+def test_a_piece_outside_the_file_is_nothing() -> None:
+    store = new_store()
+    size = store.write(ID, 5, [(1, b"\x01")]).file.size
+    for position in (-1, size, size + 1):
+        assert store.read_chunk(ID, position, 10) == (size, b"")
+    assert store.read_chunk(ID, 0, 0) == (size, b"")
+    whole = store.read_chunk(ID, 0, size)
+    assert whole is not None
+    for position in (1, size - 1):
+        assert store.read_chunk(ID, position, size) == (size, whole[1][position:])
+
+
+@pytest.mark.req("Q6", "Q11")
+def test_a_snapshot_of_a_later_version_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store()
+    with monkeypatch.context() as later:
+        later.setattr(snapshots_module, "VERSION", snapshots_module.VERSION + 1)
+        store.write(ID, 5, [(1, b"\x01")])
+    with pytest.raises(CorruptSnapshotError, match="no header that is known"):
+        store.read(ID)
+
+
+def test_records_share_a_batch_until_it_is_large_enough() -> None:
+    record = b"x" * (snapshots_module.BATCH_RECORDS_BYTES // 4)
+    pieces = list(grouped([record] * 9))
+    assert [(count, len(data)) for count, data in pieces] == [
+        (4, 4 * len(record)),
+        (4, 4 * len(record)),
+        (1, len(record)),
+    ]
+    assert list(grouped([])) == []
