@@ -117,7 +117,9 @@ def test_a_broker_is_unfenced_once_it_has_replayed_its_registration(cluster: Clu
     assert (behind.error, behind.caught_up, behind.fenced) == (ErrorCode.NONE, False, True)
     there = cluster.heartbeat(1, metadata_offset=epoch, want_fence=True)
     assert (there.caught_up, there.fenced) == (True, True)
-    assert not cluster.heartbeat(1, metadata_offset=epoch).fenced
+    unfenced = cluster.heartbeat(1, metadata_offset=epoch)
+    assert (unfenced.caught_up, unfenced.fenced) == (True, False)
+    assert unfenced.session_timeout_ms == SESSION_MS
     assert cluster.image.brokers[1].active
 
 

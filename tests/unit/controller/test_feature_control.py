@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from raftctl.controller import controller_registrations
 from raftctl.controller.config import ControllerConfig
 from raftctl.controller.quorum_controller import QuorumController
 from raftctl.errors import ErrorCode, KafkaError
@@ -315,6 +316,47 @@ def test_a_bad_registration_of_a_controller_is_refused(
     before = cluster.image
     assert register(cluster, controller_id, features) == ErrorCode.INVALID_REGISTRATION
     assert cluster.image is before
+
+
+@pytest.mark.req("C11")
+def test_a_level_other_than_the_metadatas_forgets_no_controller(cluster: Cluster) -> None:
+    register(cluster, 101, NEW)
+    before = dict(cluster.image.controllers)
+    assert update(cluster, FeatureUpdate(ELR_FEATURE, 1)).error == ErrorCode.NONE
+    assert update(cluster, FeatureUpdate(ELR_FEATURE, 0, SAFE_DOWNGRADE)).error == ErrorCode.NONE
+    assert dict(cluster.image.controllers) == before
+
+
+@pytest.mark.req("C11")
+def test_to_ask_for_what_is_so_waits_for_nobody_but_must_be_a_question(cluster: Cluster) -> None:
+    config = ControllerConfig(cluster_id=CLUSTER_ID)
+    cluster.controller = QuorumController(config, random.Random(1), lambda: [101])
+    cluster.claim(MetadataImage())
+    refused = update(cluster, FeatureUpdate(ELR_FEATURE, 1))
+    assert "101 (has not registered)" in refused.message
+    assert update(cluster, FeatureUpdate(ELR_FEATURE, 0)).error == ErrorCode.NONE
+    for kind in (UPGRADE - 1, UNSAFE_DOWNGRADE + 1):
+        refused = update(cluster, FeatureUpdate(ELR_FEATURE, 0, kind))
+        assert refused.error == ErrorCode.INVALID_UPDATE_VERSION
+        assert "upgrade_type must be 1 to 3" in refused.message
+
+
+@pytest.mark.req("C11")
+def test_a_controller_may_know_one_level_of_a_feature(cluster: Cluster) -> None:
+    assert register(cluster, 101, (*NEW, FeatureRange("x", 2, 2))) == ErrorCode.NONE
+
+
+@pytest.mark.req("C11")
+def test_who_is_registered_may_register_again_however_many_there_are(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_registrations, "CONTROLLERS_MAX", 2)
+    for controller_id in (101, 102, 101):
+        assert register(cluster, controller_id, NEW) == ErrorCode.NONE
+    assert register(cluster, 103, NEW) == ErrorCode.INVALID_REGISTRATION
+    assert register(cluster, 102, OLD) == ErrorCode.NONE
+    assert unregister(cluster, 101) == ErrorCode.NONE
+    assert register(cluster, 103, NEW) == ErrorCode.NONE
 
 
 # --- unregistered brokers -------------------------------------------------------------------------

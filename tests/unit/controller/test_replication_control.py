@@ -105,6 +105,25 @@ def test_only_a_recovering_leader_may_stay_so(cluster: Cluster) -> None:
     assert refused(cluster, item) == ErrorCode.INVALID_REQUEST
 
 
+def test_a_recovering_leader_stays_so_only_as_long_as_it_is_alone(cluster: Cluster) -> None:
+    cluster.create_topic("u", (2, 3), configs=(("unclean.leader.election.enable", "true"),))
+    cluster.fence(3)
+    cluster.fence(2)
+    cluster.heartbeat(3)
+    assert cluster.state("u") == (3, (3,))
+    assert cluster.partition("u").leader_recovering
+    cluster.heartbeat(2)
+    still = dataclasses.replace(cluster.item("u", 3), leader_recovering=True)
+    (result,) = cluster.alter(3, still)
+    assert (result.error, result.isr) == (ErrorCode.NONE, (3,))
+    assert cluster.partition("u").leader_recovering
+    larger = dataclasses.replace(cluster.item("u", 3, 2), leader_recovering=True)
+    assert refused(cluster, larger, sender=3) == ErrorCode.INVALID_REQUEST
+    (result,) = cluster.alter(3, cluster.item("u", 3))
+    assert result.error == ErrorCode.NONE
+    assert not cluster.partition("u").leader_recovering
+
+
 def test_members_must_be_active(cluster: Cluster) -> None:
     cluster.fence(2)
     assert refused(cluster, cluster.item("a", 1, 2)) == ErrorCode.INELIGIBLE_REPLICA

@@ -52,6 +52,22 @@ def alter(
     return outcome.error
 
 
+@pytest.mark.parametrize("name", ["192.0.2.7", "2001:db8::1", None])
+def test_an_address_has_a_quota_of_its_own_kind_alone(cluster: Cluster, name: str | None) -> None:
+    entity: Entity = (("ip", name),)
+    rate = "connection_creation_rate"
+    for value in (1.0, 5.0, 2.0**31 - 1):
+        assert alter(cluster, entity, rate, value) == ErrorCode.NONE
+        assert dict(cluster.image.client_quotas[entity]) == {rate: value}
+    for key, wrong in ((rate, 2.0**31), (rate, 0.0), (rate, 1.5), ("producer_byte_rate", 5.0)):
+        assert alter(cluster, entity, key, wrong) == ErrorCode.INVALID_REQUEST
+    both: Entity = (("ip", name), ("user", "alice"))
+    assert alter(cluster, both, rate, 5.0) == ErrorCode.INVALID_REQUEST
+    assert alter(cluster, (("ip", "300.1.2.3"),), rate, 5.0) == ErrorCode.INVALID_REQUEST
+    assert alter(cluster, ALICE, rate, 5.0) == ErrorCode.INVALID_REQUEST
+    assert alter(cluster, ALICE, "producer_byte_rate", 2.0**31) == ErrorCode.NONE
+
+
 def test_quotas_are_set_changed_and_removed(cluster: Cluster) -> None:
     assert alter(cluster, ALICE, "producer_byte_rate", 1000.0, dry=True) == ErrorCode.NONE
     assert not cluster.image.client_quotas

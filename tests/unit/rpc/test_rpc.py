@@ -385,6 +385,60 @@ async def test_each_call_ends_at_its_own_deadline_on_a_connection_that_lives(wor
     assert "peer_unreachable" not in world.events()
 
 
+async def test_a_later_deadline_does_not_put_an_earlier_one_off(world: World) -> None:
+    await world.serve({VoteRequest: never})
+    client, loop = world.client(), asyncio.get_running_loop()
+    with pytest.raises(RpcTimedOut):
+        await client.call(vote(), 20)
+    began = loop.time()
+    soon = asyncio.create_task(client.call(vote(), 100))
+    await asyncio.sleep(0.02)
+    later = asyncio.create_task(client.call(vote(), 60_000))
+    with pytest.raises(RpcTimedOut):
+        await asyncio.wait_for(soon, 30)
+    assert loop.time() - began < 20
+    await asyncio.gather(later, return_exceptions=True)
+
+
+async def test_a_call_that_was_given_up_leaves_nothing_behind(world: World) -> None:
+    await world.serve({VoteRequest: never})
+    client = world.client()
+    calls = [asyncio.create_task(client.call(vote(), 60_000)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    link = client._link
+    assert link is not None
+    assert len(link._pending) == 3
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert link._pending == {}
+
+
+async def test_pauses_grow_from_loss_to_loss_up_to_a_bound(world: World) -> None:
+    client, loop = world.client(port=1), asyncio.get_running_loop()
+    for failures in range(20):
+        client._back_off()
+        pause_s = client._not_before - loop.time()
+        longest_s = min(client_module.BACKOFF_S * 2**failures, client_module.BACKOFF_S_MAX)
+        assert 0.5 * longest_s - 0.05 <= pause_s <= longest_s
+
+
+async def test_requests_that_were_answered_are_not_counted_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, later and together: else a connection would end after so many requests."""
+
+    def answer(peer: int, request: object, reply: Callable[[Any], None]) -> None:
+        reply(ids(1))
+
+    monkeypatch.setattr(server_module, "REQUESTS_MAX", 4)
+    await world.serve({}, {VoteRequest: answer})
+    client = world.client()
+    for _ in range(12):
+        assert await client.call(vote(), 5000) == ids(1)
+    assert client._hello.connection == 1, "all on one connection"
+
+
 async def test_who_has_answered_is_soon_asked_again_after_a_loss(world: World) -> None:
     """Pauses grow from loss to loss, but only as long as nobody answers in between."""
     client = world.client(port=1)
