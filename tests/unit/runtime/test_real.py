@@ -106,6 +106,38 @@ def test_directories(tmp_path: Path) -> None:
     assert not files.exists(folder)
 
 
+@pytest.mark.req("Q3")
+def test_a_sync_has_asked_the_disk_when_it_returns_and_tells_its_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the very file, or of the directory that has its name: nothing else is durable."""
+    synced: list[int] = []
+    fails = False
+
+    def sync(descriptor: int) -> None:
+        if fails:
+            raise OSError(errno.EIO, "Input/output error")
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "fdatasync", sync)
+    files = real.RealFileSystem()
+    path = str(tmp_path / "file")
+    file = files.open(path, create=True)
+    file.append([b"data"])
+    assert synced == []
+    file.sync()
+    assert synced == [os.stat(path).st_ino]
+    files.sync_directory(str(tmp_path))
+    assert synced == [os.stat(path).st_ino, os.stat(tmp_path).st_ino]
+    fails = True
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    with pytest.raises(OSError, match="Input/output"):
+        files.sync_directory(str(tmp_path))
+    file.close()
+
+
 def test_many_files_are_replaced_with_one_sync_of_the_volume_for_each_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
