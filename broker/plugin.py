@@ -68,6 +68,7 @@ class KafkaBroker:
         self._sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, context.runtime.random
         )
+        self._requests = context.runtime.worker("requests")
         self._admission = Admission(config, context.fail)
         make_sender = context.runtime.sender
         self._listeners = Listeners(config, self._admission, self._log, make_sender)
@@ -103,6 +104,7 @@ class KafkaBroker:
         await self._transactions.stop()
         await self._groups.stop()
         await self.replicas.stop()
+        self._requests.close()
 
     def _serve(self, listener: str, frame: Frame, client_host: str) -> Reply:
         return dispatch(self._contexts[listener], frame, client_host)
@@ -127,5 +129,6 @@ class KafkaBroker:
             groups=self._groups,
             wall_ms=self._context.runtime.wall_ms,
             log=self._log,
+            aside=self._requests.submit,
             has_session=self._has_session,
         )

@@ -117,6 +117,8 @@ class ApiContext:
     groups: Coordinator
     wall_ms: Callable[[], int]
     log: FilteringBoundLogger
+    aside: Callable[[Callable[[], Any]], asyncio.Future[Any]]
+    """Does on a worker what would keep the event loop too long."""
     has_session: Callable[[], bool]
     """See `raftctl.plugins.BrokerContext`."""
     authorizes: bool = False

@@ -8,8 +8,9 @@ exception (KIP-511).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from broker.apis import (
     acls,
@@ -39,6 +40,7 @@ from broker.apis import (
     transactions,
 )
 from broker.apis.context import Answer, ApiContext, Encoded, HangUpError, Pending
+from broker.apis.slices import SLICE_ITEMS, WHOLE_ITEMS_MAX, joined, may_be_handled, slices
 from broker.protocol.codec import (
     Request,
     RequestHeader,
@@ -48,10 +50,10 @@ from broker.protocol.codec import (
     frame_response,
 )
 from broker.protocol.versions import SERVED, ApiKey
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
-    from broker.protocol.codec import Frame
+    from broker.protocol.codec import Frame, Message
     from raftctl.runtime.api import Piece
 
 
@@ -156,15 +158,27 @@ APIS: dict[int, Api] = {
 }
 
 
+_LARGE_BYTES = 64 * 1024
+"""Of a request: to decode more may take the event loop some ten milliseconds."""
+_TOO_MANY = f"the arrays of this request may have {WHOLE_ITEMS_MAX} elements together: ask in parts"
+
+
 def dispatch(context: ApiContext, frame: Frame, client_host: str = "") -> Reply:
     """Starts the request in this frame; what it does to a log is done on return.
 
-    MalformedError and HangUpError mean that the connection must be closed.
+    MalformedError and HangUpError mean that the connection must be closed. A request that takes
+    long to decode is decoded by a worker, unless it is a Produce: there the records are long.
     """
     header, position = decode_header(frame)
     if header.version not in SERVED.get(header.api_key, ()):
         return _refuse_version(header)
-    request = decode_body(frame, header, position, client_host)
+    decode = partial(decode_body, frame, header, position, client_host)
+    if len(frame) > _LARGE_BYTES and header.api_key != ApiKey.PRODUCE:
+        return _in_turns(_answer_large(context, decode))
+    request = decode()
+    # An element takes a byte at least.
+    if len(frame) > SLICE_ITEMS and (parts := slices(request)) is not None:
+        return _in_turns(_answer_slices(context, request, parts))
     api = APIS[request.api_key]
     answer = _guard(context, request, lambda: api.handle(context, request))
     has_acted = not isinstance(answer, Coroutine)
@@ -174,6 +188,65 @@ def dispatch(context: ApiContext, frame: Frame, client_host: str = "") -> Reply:
     if isinstance(answer, Pending):
         return Later(answer.future, lambda: _finish(context, request, answer), has_acted)
     return _encode(request, answer)
+
+
+def _in_turns(answer: Coroutine[Any, Any, list[Piece] | None]) -> Later:
+    task = asyncio.get_running_loop().create_task(answer)
+    return Later(task, task.result, has_acted=False)
+
+
+async def _answer_large(context: ApiContext, decode: Callable[[], Request]) -> list[Piece] | None:
+    """Decodes, takes apart and encodes on the worker; only what is between is done here.
+
+    INVALID_REQUEST of what has too many elements to be handled in one turn, and cannot be taken
+    apart.
+    """
+    request = await context.aside(decode)
+    parts = await context.aside(partial(slices, request))
+    if parts is not None:
+        return await _answer_slices(context, request, parts)
+    if not await context.aside(partial(may_be_handled, request)):
+        refusal = KafkaError(ErrorCode.INVALID_REQUEST, _TOO_MANY)
+        refuse = partial(APIS[request.api_key].refuse, context, request, refusal)
+        return await _encode_aside(context, request, await context.aside(refuse))
+    return _encode(request, await _handled(context, request))
+
+
+async def _answer_slices(
+    context: ApiContext, request: Request, parts: list[Request]
+) -> list[Piece] | None:
+    answers: list[Message] = []
+    for part in parts:
+        answer = await _handled(context, part)
+        invariant(isinstance(answer, Mapping), "the answer to a slice can be joined with others")
+        answers.append(cast("Message", answer))
+        await asyncio.sleep(0)
+    whole = await context.aside(partial(joined, request, answers))
+    return await _encode_aside(context, request, whole)
+
+
+async def _handled(context: ApiContext, request: Request) -> Answer:
+    """The answer of the handler, however long it takes, or the refusal."""
+    answer = _guard(context, request, lambda: APIS[request.api_key].handle(context, request))
+    if isinstance(answer, Pending):
+        future, shape = answer.future, answer.shape
+    elif isinstance(answer, Coroutine):
+        future, shape = asyncio.get_running_loop().create_task(answer), _same
+    else:
+        return cast("Answer", answer)
+    await asyncio.wait([future])
+    return cast("Answer", _guard(context, request, lambda: shape(future.result())))
+
+
+def _same(answer: Answer) -> Answer:
+    return answer
+
+
+async def _encode_aside(
+    context: ApiContext, request: Request, answer: Answer
+) -> list[Piece] | None:
+    pieces: list[Piece] | None = await context.aside(partial(_encode, request, answer))
+    return pieces
 
 
 def _refuse_version(header: RequestHeader) -> list[Piece]:

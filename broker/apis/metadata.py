@@ -153,10 +153,11 @@ def _answer(
     if cached is not None:
         return Encoded(cached)
     topics = _topics(context, keys, errors, all_operations=options[0])
-    encoded = encode_response_body(
-        ApiKey.METADATA, request.version, _message(context, request, topics)
-    )
-    if not any(topic["error_code"] for topic in topics) and len(keys or ()) <= _NAMES_CACHED_MAX:
+    message = _message(context, request, topics)
+    if len(keys or ()) > _NAMES_CACHED_MAX:
+        return message
+    encoded = encode_response_body(ApiKey.METADATA, request.version, message)
+    if not any(topic["error_code"] for topic in topics):
         context.metadata.keep_body(cache_key, encoded)
     return Encoded(encoded)
 

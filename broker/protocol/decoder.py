@@ -8,12 +8,14 @@ not copies.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 from uuid import UUID
 
 from broker.protocol.schema import FIXED, Direction, Field, Struct, load
+from broker.protocol.versions import ApiKey
 
 Frame = bytes | bytearray
 """Whole frames only: the end of the buffer is the end of the message."""
@@ -32,6 +34,14 @@ Kafka's decoders refuse more, too.
 """
 
 
+ELEMENTS_MAX = 250_000
+"""So many elements may all arrays of one request have together: some 60 MB once decoded. Most take
+three bytes of a frame, which may have 100 MiB.
+"""
+PRODUCED_MAX = 20_000
+"""The same for Produce, whose batches are appended before anything else is done."""
+
+
 class MalformedError(Exception):
     """Bytes that are not the message they should be; nothing more can be read from their sender."""
 
@@ -40,9 +50,41 @@ class MalformedError(Exception):
 def decoder(api_key: int, version: int, direction: Direction) -> Decoder:
     """The decoder of one message, without its header; KeyError if the message does not exist.
 
-    It raises MalformedError, struct.error, IndexError or ValueError on bad bytes.
+    It raises MalformedError, struct.error, IndexError or ValueError on bad bytes; MalformedError,
+    too, for a request of too many elements.
     """
-    return struct_decoder(load(api_key, version, direction))
+    decode = struct_decoder(load(api_key, version, direction))
+    if direction == "response":
+        return decode
+    elements_max = PRODUCED_MAX if api_key == ApiKey.PRODUCE else ELEMENTS_MAX
+
+    def decode_bounded(frame: Frame, position: int) -> tuple[Any, int]:
+        _elements.left = elements_max
+        try:
+            return decode(frame, position)
+        finally:
+            _elements.left = None
+
+    return decode_bounded
+
+
+class _Elements(threading.local):
+    """How many more the arrays of what this thread decodes may have; None: no bound."""
+
+    left: int | None = None
+
+
+_elements = _Elements()
+
+
+def _count(field: Field, count: int) -> None:
+    """Raises MalformedError when the arrays of the request have too many elements."""
+    left = _elements.left
+    if left is None:
+        return
+    if count > left:
+        raise MalformedError(f"{field.name} has {count} elements, and room is left for {left}")
+    _elements.left = left - count
 
 
 def unsigned_varint(frame: Frame, position: int) -> tuple[int, int]:
@@ -207,6 +249,7 @@ def _array_decoder(field: Field, *, flexible: bool) -> Decoder:
         # Each element takes a byte at least.
         if count > len(frame) - position:
             raise MalformedError(f"{field.name} claims {count} elements")
+        _count(field, count)
         values = []
         for _ in range(count):
             value, position = element(frame, position)
@@ -228,6 +271,7 @@ def _fixed_array_decoder(field: Field, *, flexible: bool) -> Decoder:
         end = position + count * width
         if end > len(frame):
             raise MalformedError(f"{field.name} claims {count} elements")
+        _count(field, count)
         return list(struct.unpack_from(f">{count}{letter}", frame, position)), end
 
     return decode

@@ -303,6 +303,7 @@ class Node:
             groups=self.groups,
             wall_ms=self.runtime.wall_ms,
             log=self.runtime.log,
+            aside=self.runtime.worker("requests").submit,
             has_session=lambda: True,
         )
         admission.begin()

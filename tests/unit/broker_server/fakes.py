@@ -359,6 +359,7 @@ class FakeBroker:
             groups=self.groups,
             wall_ms=lambda: self.wall_ms,
             log=self.log,
+            aside=lambda call: asyncio.ensure_future(asyncio.to_thread(call)),
             has_session=lambda: self.has_session,
         )
         self.admission = Admission(self.config, self.failures.append)
