@@ -61,6 +61,11 @@ class Flusher:
             self._flush(log)
         return future
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for any log."""
+        return bool(self._waiting)
+
     def is_flushing(self, log: PartitionLog) -> bool:
         """Whether somebody waits for the log."""
         return log in self._waiting

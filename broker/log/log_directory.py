@@ -6,6 +6,7 @@ until the node starts again: its logs take and give nothing more, those elsewher
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,8 +16,7 @@ from broker.log.flushing import Flusher
 from raftctl.errors import KafkaError
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from broker.log.partition_log import PartitionLog
@@ -74,12 +74,37 @@ class LogDirectory:
             log.offline = f"log directory {self.path} is offline: {error}"
         self._failed(self, error)
 
-    async def flush(self, log: PartitionLog, *, rolled_only: bool, closing: bool = False) -> None:
+    async def flush_to_close(self, more: Sequence[Worker]) -> None:
+        """Makes all logs durable, some on the directory's worker and some on each of `more`.
+
+        A sync mostly waits for the disk, which does several at once.
+        """
+        # What is under way for a log must not be overtaken by another flush of it.
+        await self.worker.submit(_nothing)
+        while self.flusher.is_busy:
+            await self.worker.submit(_nothing)
+        workers, logs = [self.worker, *more], list(self.logs.values())
+        shares = [logs[number :: len(workers)] for number in range(len(workers))]
+        await asyncio.gather(*map(self._flush_share, workers, shares))
+
+    async def _flush_share(self, worker: Worker, logs: Sequence[PartitionLog]) -> None:
+        for log in logs:
+            if self.offline is None:
+                await self.flush(log, rolled_only=False, closing=True, worker=worker)
+
+    async def flush(
+        self,
+        log: PartitionLog,
+        *,
+        rolled_only: bool,
+        closing: bool = False,
+        worker: Worker | None = None,
+    ) -> None:
         """Makes what must be durable so. An error takes the directory offline."""
         try:
             plan = log.flush_plan(rolled_only=rolled_only, closing=closing)
             if plan is not None:
-                await self.worker.submit(plan.run)
+                await (worker or self.worker).submit(plan.run)
                 log.flushed(plan)
         except (OSError, KafkaError) as error:
             # The files of a log that was deleted meanwhile may be gone.
@@ -175,3 +200,7 @@ class LogDirectory:
             self.fail(error)
 
         self.worker.submit(call).add_done_callback(done)
+
+
+def _nothing() -> None:
+    """Done when all that a worker was given before is done."""

@@ -313,11 +313,20 @@ class LogManager:
         else:
             self.directory_failed(directory.path, sorted(directory.logs))
 
+    async def _flush_to_close(self, directory: LogDirectory) -> None:
+        """By as many threads as open the logs."""
+        threads = min(self._settings.recovery_threads, len(directory.logs))
+        more = [self._runtime.worker(f"closing-{number}") for number in range(1, threads)]
+        try:
+            await directory.flush_to_close(more)
+        finally:
+            for worker in more:
+                worker.close()
+
     async def _close(self, directory: LogDirectory, broker_epoch: int) -> None:
         """Flushes and closes the logs; the marker is left out if the disk refuses anything."""
-        for log in list(directory.logs.values()):
-            if directory.offline is None:
-                await directory.flush(log, rolled_only=False, closing=True)
+        if directory.offline is None:
+            await self._flush_to_close(directory)
         if directory.offline is None:
             await directory.write_checkpoints()
         logs, retired = list(directory.logs.values()), self.housekeeping.take_retired(directory)

@@ -8,8 +8,8 @@ not copies.
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from typing import Any
 from uuid import UUID
@@ -59,32 +59,28 @@ def decoder(api_key: int, version: int, direction: Direction) -> Decoder:
     elements_max = PRODUCED_MAX if api_key == ApiKey.PRODUCE else ELEMENTS_MAX
 
     def decode_bounded(frame: Frame, position: int) -> tuple[Any, int]:
-        _elements.left = elements_max
+        _elements.set(elements_max)
         try:
             return decode(frame, position)
         finally:
-            _elements.left = None
+            _elements.set(None)
 
     return decode_bounded
 
 
-class _Elements(threading.local):
-    """How many more the arrays of what this thread decodes may have; None: no bound."""
-
-    left: int | None = None
-
-
-_elements = _Elements()
+_elements: ContextVar[int | None] = ContextVar("elements", default=None)
+"""How many more the arrays of what is being decoded may have; None: no bound. A thread has its own.
+"""
 
 
 def _count(field: Field, count: int) -> None:
     """Raises MalformedError when the arrays of the request have too many elements."""
-    left = _elements.left
+    left = _elements.get()
     if left is None:
         return
     if count > left:
         raise MalformedError(f"{field.name} has {count} elements, and room is left for {left}")
-    _elements.left = left - count
+    _elements.set(left - count)
 
 
 def unsigned_varint(frame: Frame, position: int) -> tuple[int, int]:

@@ -412,7 +412,10 @@ class LogKeys(Section):
         ("delete",), "What happens to old segments: `delete`, `compact`, or both."
     )
     num_recovery_threads_per_data_dir: int = _key(
-        2, "How many logs of a directory are opened at the same time.", at_least=1, at_most=64
+        2,
+        "How many logs of a directory are opened, and at a stop made durable, at the same time.",
+        at_least=1,
+        at_most=64,
     )
     producer_id_expiration_ms: int = _key(
         86_400_000, "An idempotent producer silent for this long is forgotten.", at_least=1

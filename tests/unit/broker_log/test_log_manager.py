@@ -267,6 +267,59 @@ async def test_logs_are_recovered_by_as_many_threads_as_are_configured() -> None
     await again.stop()
 
 
+@pytest.mark.req("L8")
+async def test_a_stop_makes_logs_durable_by_as_many_threads_as_open_them() -> None:
+    """One after the other a broker of 540 partitions took 8 s to stop."""
+    files = FakeFiles()
+    runtime = Counting(files)
+    manager = LogManager(runtime, ["/d1"], TopicConfig(), never, LogSettings(recovery_threads=3))
+    await manager.start()
+    partitions = [TopicPartition("a", number) for number in range(6)]
+    for partition in partitions:
+        manager.create(partition, TOPIC_ID, TopicConfig())
+        append(manager, partition, times=2)
+    await manager.stop(broker_epoch=7)
+    assert [runtime.made[f"closing-{number}"].calls for number in (1, 2)] == [2, 2]
+    files.crash(random.Random(1))
+    again = await started(files)
+    assert again.clean_epoch == 7
+    for partition in partitions:
+        log = again.get(partition)
+        assert log is not None
+        assert (log.log_end_offset, log.recovered.segments_checked) == (2, 0)
+    await again.stop()
+
+
+async def test_a_stop_flushes_no_log_that_a_flush_is_under_way_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Plans must be run in the order in which they were made, and two workers keep none."""
+    files = FakeFiles()
+    runtime = Counting(files)
+    manager = LogManager(runtime, ["/d1"], TopicConfig(), never, LogSettings(recovery_threads=2))
+    await manager.start()
+    logs = [manager.create(one, TOPIC_ID, TopicConfig()) for one in (A, B)]
+    append(manager, A)
+    append(manager, B)
+    (directory,) = manager._directories
+    waiting = [directory.flusher.through(log, 1) for log in logs]
+    append(manager, B)
+    waiting.append(directory.flusher.through(logs[1], 2))
+    was_busy = []
+    submit = CountingWorker.submit
+
+    def watched(worker: CountingWorker, call: Callable[[], T]) -> asyncio.Future[T]:
+        if worker is runtime.made.get("closing-1"):
+            was_busy.append(directory.flusher.is_busy)
+        return submit(worker, call)
+
+    monkeypatch.setattr(CountingWorker, "submit", watched)
+    await manager.stop()
+    assert all(one.done() and one.exception() is None for one in waiting)
+    assert was_busy == [False]
+    assert [log.recovery_point for log in logs] == [1, 2]
+
+
 async def test_rolled_segments_are_flushed_in_the_background() -> None:
     files = FakeFiles()
     manager = await started(files)
