@@ -248,7 +248,8 @@ class QuorumKeys(Section):
     )
     kv_max_bytes: int = _key(
         256 * 1024 * 1024,
-        "How much keys and their values may take together; every node keeps all of it in memory. "
+        "How much keys, locks and their values may take together; every node keeps all of it in "
+        "memory. "
         "The same on all controllers.",
         at_least=1,
         at_most=LONG_MAX,

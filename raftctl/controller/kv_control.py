@@ -105,10 +105,15 @@ def _check_room(
     """How many bytes more the key takes with this value; KafkaError if there is no room."""
     entry = state.kv_entry(key)
     more = kv_size(key, value) - kv_size(key, None if entry is None else entry.value)
-    if more > max(0, room):
-        why = f"keys and values would take more than kv.max.bytes={bytes_max}: delete some"
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
+    check_room(more, room, bytes_max)
     return max(0, more)
+
+
+def check_room(more: int, room: int, bytes_max: int) -> None:
+    """KafkaError(POLICY_VIOLATION) if so many bytes more do not fit."""
+    if more > max(0, room):
+        why = f"keys, locks and values would take more than kv.max.bytes={bytes_max}: delete some"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
 
 
 def _are_sound(keys: Sequence[str], values: Sequence[bytes]) -> bool:

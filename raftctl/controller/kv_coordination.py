@@ -13,11 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from raftctl.controller.config import KV_BYTES_MAX
-from raftctl.controller.kv_control import check_key, handle_kv
+from raftctl.controller.kv_control import check_key, check_room, handle_kv
 from raftctl.controller.kv_sessions import KvSessions
 from raftctl.controller.result import ControllerResult
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.features import COORDINATION_LEVEL, require_level
+from raftctl.metadata.image import kv_size
 from raftctl.metadata.kv_requests import (
     ANY_VERSION,
     NO_TOKEN,
@@ -135,7 +136,7 @@ class KvCoordination:
             case KvOpenSessionRequest():
                 return self._open(image, request, now_ms)
             case KvLockRequest():
-                return enqueue(image, request)
+                return enqueue(image, request, self._kv_bytes_max)
 
     def _open(
         self, image: MetadataImage, request: KvOpenSessionRequest, now_ms: int
@@ -244,8 +245,13 @@ def unguarded(
 # --- locks ----------------------------------------------------------------------------------------
 
 
-def enqueue(image: MetadataImage, request: KvLockRequest) -> ControllerResult:
-    """The session's place in the queue, the one it has or one at the end."""
+def enqueue(
+    image: MetadataImage, request: KvLockRequest, kv_bytes_max: int = KV_BYTES_MAX
+) -> ControllerResult:
+    """The session's place in the queue, the one it has or one at the end.
+
+    KafkaError(POLICY_VIOLATION) if there is no room for one more.
+    """
     lock, coordination = request.lock, image.coordination
     check_key(lock, "lock")
     if len(request.value) > LOCK_VALUE_BYTES_MAX:
@@ -261,6 +267,7 @@ def enqueue(image: MetadataImage, request: KvLockRequest) -> ControllerResult:
     if len(session.locks) >= LOCKS_MAX or len(coordination.queue(lock)) >= WAITERS_MAX:
         why = f"a session waits for {LOCKS_MAX} locks, and {WAITERS_MAX} for one lock, at most"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
+    check_room(kv_size(lock, request.value), kv_bytes_max - image.kv_bytes, kv_bytes_max)
     return _written(
         (KvLockRecord(lock, request.session_id, request.value),),
         lambda offset: KvLockResponse(

@@ -154,8 +154,8 @@ class CoordinationDelta:
         self.changed_queues[record.lock] = tuple(queue)
         self._put(replace(session, locks=_with(session.locks, record.lock)))
 
-    def dequeue(self, record: RemoveKvLockRecord) -> None:
-        """Takes the place with this token out of the queue."""
+    def dequeue(self, record: RemoveKvLockRecord) -> KvWaiter:
+        """Takes the place with this token out of the queue; returns it."""
         lock, queue = record.lock, self._queue(record.lock)
         gone = next((waiter for waiter in queue if waiter.token == record.token), None)
         if gone is None:
@@ -164,6 +164,7 @@ class CoordinationDelta:
         session = self._session(gone.session_id)
         if session is not None:
             self._put(replace(session, locks=_without(session.locks, lock)))
+        return gone
 
     # --- what the records so far have -------------------------------------------------------------
 

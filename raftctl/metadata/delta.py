@@ -411,9 +411,11 @@ class MetadataDelta:
 
     def _enqueue(self, record: KvLockRecord, offset: int) -> None:
         self._coordinate().enqueue(record, offset)
+        self.kv_bytes += kv_size(record.lock, record.value)
 
     def _dequeue(self, record: RemoveKvLockRecord, _offset: int) -> None:
-        self._coordinate().dequeue(record)
+        gone = self._coordinate().dequeue(record)
+        self.kv_bytes -= kv_size(record.lock, gone.value)
 
     # --- security -----------------------------------------------------------------------------
 

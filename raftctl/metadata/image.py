@@ -252,7 +252,9 @@ class MetadataImage:
     """Sessions of keys and values, and locks."""
     controllers: Map[int, ControllerImage] = field(default_factory=Map)
     kv_bytes: int = 0
-    """Of all keys, in characters, and their values; follows from `kv`."""
+    """Of all keys, in characters, and their values, and so of all places in queues for locks;
+    follows from `kv` and `coordination`.
+    """
 
     def config(self, resource_type: int, name: str) -> Map[str, str]:
         """The overrides of one resource."""
@@ -315,7 +317,7 @@ class MetadataImage:
 
 
 def kv_size(key: str, value: bytes | None) -> int:
-    """What a key with this value adds to `MetadataImage.kv_bytes`."""
+    """What a key, or a place for a lock, with this value adds to `MetadataImage.kv_bytes`."""
     return 0 if value is None else len(key) + len(value)
 
 

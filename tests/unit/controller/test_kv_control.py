@@ -17,8 +17,12 @@ from raftctl.metadata.image import EMPTY_IMAGE, KvEntry
 from raftctl.metadata.kv_requests import (
     ANY_VERSION,
     NO_VERSION,
+    KvCloseSessionRequest,
     KvGuardedWriteRequest,
+    KvLockRequest,
+    KvLockResponse,
     KvOpenSessionRequest,
+    KvUnlockRequest,
 )
 from raftctl.metadata.records import KvRecord
 from raftctl.metadata.requests import (
@@ -289,3 +293,27 @@ def test_keys_and_values_are_bounded_in_bytes_together() -> None:
     assert cluster.image.kv_bytes == 100
     delta = MetadataDelta.between_empty_and(cluster.image)
     assert delta.kv_bytes == 100
+
+
+def test_locks_count_in_the_bound_of_bytes() -> None:
+    """A place in a queue is kept in memory by every node, as a key is."""
+    config = ControllerConfig(cluster_id=CLUSTER_ID, kv_bytes_max=100)
+    cluster = Cluster(config)
+    cluster.handle(KvPutRequest("a", b"x" * 59))
+    one, other = UUID(int=1), UUID(int=2)
+    for session in (one, other):
+        cluster.handle(KvOpenSessionRequest(session, 10_000))
+    cluster.handle(KvLockRequest("l", one, b"x" * 29))
+    assert cluster.image.kv_bytes == 90
+    assert MetadataDelta.between_empty_and(cluster.image).kv_bytes == 90
+    for request in (KvLockRequest("l", other, b"x" * 10), KvPutRequest("b", b"x" * 10)):
+        with pytest.raises(KafkaError, match=r"POLICY_VIOLATION.*kv\.max\.bytes=100"):
+            cluster.handle(request)
+    again = cluster.handle(KvLockRequest("l", one, b"x" * 29))
+    assert again == cluster.handle(KvLockRequest("l", one, b"y" * 90)), "its place takes no more"
+    waiting = cluster.handle(KvLockRequest("l", other, b"x" * 9))
+    assert isinstance(waiting, KvLockResponse)
+    assert cluster.image.kv_bytes == 100
+    cluster.handle(KvCloseSessionRequest(one))
+    cluster.handle(KvUnlockRequest("l", waiting.token))
+    assert cluster.image.kv_bytes == 60
