@@ -161,10 +161,19 @@ _THROTTLED = _Kind(ConfigType.LIST, _parse_throttled, "a list of partition:broke
 _GZIP_LEVEL = _integer(-1, 9, zero=False)
 
 
+_NO_TIERS = "there is no tiered storage"
 _WITHOUT_EFFECT = {
-    "preallocate": "it must be false: files of segments grow as they are written, never ahead"
+    "compression.lz4.level": "it must be 9: what packs lz4 here has no levels",
+    "local.retention.bytes": f"it must be -2: {_NO_TIERS}",
+    "local.retention.ms": f"it must be -2: {_NO_TIERS}",
+    "preallocate": "it must be false: files of segments grow as they are written, never ahead",
+    "remote.copy.lag.bytes": f"it must be 0: {_NO_TIERS}",
+    "remote.copy.lag.ms": f"it must be 0: {_NO_TIERS}",
+    "remote.log.copy.disable": f"it must be false: {_NO_TIERS}",
+    "remote.log.delete.on.disable": f"it must be false: {_NO_TIERS}",
+    "remote.storage.enable": f"it must be false: {_NO_TIERS}",
 }
-"""Flags that are known, and why they cannot be set."""
+"""Keys that are known, and why they keep their defaults."""
 
 
 def _key(kind: _Kind, default: Value, description: str, *broker_keys: str | tuple[str, int]) -> Any:
@@ -468,8 +477,9 @@ def refuse_without_effect(name: str, key: TopicKey, value: Value) -> None:
     Only where somebody sets it: what a former release took for a topic must stay readable. `name`
     is the key as it was given, `key` the topic's.
     """
-    if value is True and key.name in _WITHOUT_EFFECT:
-        message = f"Invalid value 'true' for {name}: {_WITHOUT_EFFECT[key.name]}"
+    if key.name in _WITHOUT_EFFECT and value != key.default:
+        shown = text_of(value)
+        message = f"Invalid value {shown!r} for {name}: {_WITHOUT_EFFECT[key.name]}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 

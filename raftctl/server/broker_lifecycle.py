@@ -86,6 +86,11 @@ class BrokerLifecycle:
         while not await self._heartbeat():
             await self._sleep(self._config.broker_heartbeat_interval_ms)
 
+    @property
+    def may_be_drained(self) -> bool:
+        """Whether the broker is registered, and may ask the controller to take its leaders."""
+        return self.broker_epoch >= 0 and self._config.controlled_shutdown_enable
+
     def shut_down(self) -> None:
         """From now on asks to be drained of leaders; `run` returns when that is done."""
         self._shutting_down = True

@@ -75,7 +75,7 @@ class BrokerRunner:
         """
         if self._task is None:
             return
-        if drain and self._lifecycle.broker_epoch >= 0:
+        if drain and self._lifecycle.may_be_drained:
             self._lifecycle.shut_down()
             hurried = asyncio.create_task(self._hurried.wait())
             await asyncio.wait(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
+import raftctl
 from raftctl.config import KEYS, Listener, NodeConfig, Voter, load_config, make_config
 from raftctl.config.addresses import parse_listeners, parse_voters
 from raftctl.config.keys import key_of
 from raftctl.config.model import SECTIONS
 from raftctl.config.unused import unused_keys, why_unused
-from raftctl.errors import ConfigError
+from raftctl.errors import ConfigError, KafkaError
+from raftctl.metadata.dynamic_config import BROKER_KEYS, GROUP_KEYS
+from raftctl.metadata.topic_config import TOPIC_KEYS, TopicConfig, validate_topic_config
 
 COMBINED = {
     "process.roles": "broker,controller",
@@ -251,3 +257,52 @@ def test_addresses_read_back_as_written() -> None:
 def test_malformed_voters(text: str) -> None:
     with pytest.raises(ValueError, match="malformed"):
         parse_voters(text)
+
+
+BY_NAME = {
+    f"group_consumer_{bound}_{what}_ms"
+    for bound in ("min", "max")
+    for what in ("session_timeout", "heartbeat_interval")
+}
+"""Read by `getattr`: the bounds of the keys between them."""
+
+
+def _attributes_read() -> dict[str, set[str]]:
+    """Name of an attribute to the files of the product that read one of that name."""
+    root = Path(raftctl.__file__).parents[1]
+    found: dict[str, set[str]] = {}
+    for part in ("raftctl", "broker"):
+        for path in (root / part).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    found.setdefault(node.attr, set()).add(path.name)
+    return found
+
+
+@pytest.mark.req("C12")
+def test_what_is_taken_has_an_effect() -> None:
+    """Every key of a node and of a topic is read somewhere, or cannot be set."""
+    read = _attributes_read()
+    defaults = {name for key in TOPIC_KEYS.values() for name, _ in key.broker_keys}
+    unread = [
+        key_of(name)
+        for section in SECTIONS
+        for name in section.model_fields
+        if name not in read and name not in BY_NAME and key_of(name) not in defaults
+    ]
+    assert unread == []
+    where = {key: read.get(key.replace(".", "_"), set()) for key in TOPIC_KEYS}
+    nowhere = [key for key, files in where.items() if not files - {"topic_config.py", "keys.py"}]
+    for name in nowhere:
+        for value in ("true", "1", "10"):
+            with pytest.raises(KafkaError, match=f"for {name}: it must be"):
+                validate_topic_config({name: value}, TopicConfig())
+
+
+@pytest.mark.req("C12")
+def test_what_changes_while_brokers_run_is_read_by_name() -> None:
+    root = Path(raftctl.__file__).parents[1]
+    text = "".join(path.read_text() for path in (root / "broker").rglob("*.py"))
+    defaults = {name for key in TOPIC_KEYS.values() for name, _ in key.broker_keys}
+    assert [name for name in BROKER_KEYS if name not in defaults and name not in text] == []
+    assert [name for name in GROUP_KEYS if name not in text] == []

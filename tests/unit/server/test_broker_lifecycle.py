@@ -52,6 +52,7 @@ CONFIG = SimpleNamespace(
     broker_heartbeat_interval_ms=int(HEARTBEAT_S * 1000),
     broker_session_timeout_ms=int(SESSION_S * 1000),
     initial_broker_registration_timeout_ms=60_000,
+    controlled_shutdown_enable=True,
 )
 ACTIVE = BrokerHeartbeatResponse(ErrorCode.NONE, True, False, False)
 DRAINED = BrokerHeartbeatResponse(ErrorCode.NONE, True, True, True)
@@ -481,6 +482,22 @@ def test_a_stop_asks_to_be_drained_and_waits_for_leave() -> None:
         assert broker.told[-1] == "stop"
         await asyncio.sleep(60)
         assert len(broker.beats) == before + 3
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("C2")
+def test_a_broker_does_not_hand_its_leaders_over_where_that_is_disabled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        broker = Broker()
+        await broker.run_for(5)
+        monkeypatch.setattr(CONFIG, "controlled_shutdown_enable", False)
+        before = len(broker.beats)
+        await broker.runner.stop(drain=True)
+        assert broker.told[-1] == "stop"
+        assert len(broker.beats) == before
 
     in_virtual_time(story())
 
