@@ -1,13 +1,15 @@
 """`raftctl quorum add-voter | remove-voter | transfer`: what an operator asks of the leader.
 
 A request that may have been done and was not answered is asked again, and is then done if the
-leader says that there is nothing left to do.
+leader says that there is nothing left to do. Each says what was seen of the quorum, so that one
+that comes late, after its repetition and what was done since, changes nothing (decision 0019).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,14 +32,19 @@ from raftctl.cli.voters import (
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.raft.messages import (
     AddVoterRequest,
+    Epoch,
     NodeId,
+    Offset,
+    OffsetAndEpoch,
     RemoveVoterRequest,
     ReplicaKey,
     TransferLeadershipRequest,
 )
 
 if TYPE_CHECKING:
-    from raftctl.raft.messages import Request, Voter
+    from raftctl.raft.messages import Voter
+
+    _Change = AddVoterRequest | RemoveVoterRequest | TransferLeadershipRequest
 
 _RETRY_S = 0.1
 _LOOK = "not done in time; quorum describe --status shows whether it has been done since"
@@ -145,7 +152,7 @@ def _one_voter(text: str) -> Voter:
 def _ask(
     controllers: str,
     timeout_s: float,
-    request: Request,
+    request: _Change,
     remedies: dict[ErrorCode, str],
     done_already: ErrorCode,
 ) -> bool:
@@ -173,16 +180,19 @@ def _ask(
         time.sleep(_RETRY_S)
 
 
-def _ask_once(addresses: list[str], timeout_s: float, request: Request) -> ErrorCode:
+def _ask_once(addresses: list[str], timeout_s: float, request: _Change) -> ErrorCode:
     leader = find_leader(addresses, timeout_s)
     if leader is None:
         return ErrorCode.LEADER_NOT_AVAILABLE
     address, status = leader
+    if "voters_offset" in status:  # else it is of an older release, and does not look at it
+        seen = OffsetAndEpoch(Offset(status["voters_offset"]), Epoch(status["epoch"]))
+        request = replace(request, seen=seen)
     return asyncio.run(_call(address, status, timeout_s, request))
 
 
 async def _call(
-    address: str, status: dict[str, Any], timeout_s: float, request: Request
+    address: str, status: dict[str, Any], timeout_s: float, request: _Change
 ) -> ErrorCode:
     from raftctl.rpc.client import RpcClient, RpcError
     from raftctl.runtime.real import RealRuntime

@@ -173,6 +173,7 @@ class RaftCore:
             voters=leader.voter_statuses(now_ms) if leader else (),
             observers=leader.observer_statuses() if leader else (),
             voter_set=self.voters.voters,
+            voters_offset=self._replica.voters_offset,
         )
 
     def deadline_ms(self) -> int | None:
@@ -344,7 +345,7 @@ class RaftCore:
             case EndQuorumEpochRequest():
                 self._end_quorum_epoch(token, request, now_ms)
             case TransferLeadershipRequest():
-                self._roles.transfer(token, request.target, now_ms)
+                self._roles.transfer(token, request, now_ms)
             case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest():
                 self._roles.change_voters(token, request, now_ms)
 

@@ -22,6 +22,7 @@ from raftctl.raft.messages import (
     AddVoterRequest,
     ChangeVotersRequest,
     Offset,
+    OffsetAndEpoch,
     RemoveVoterRequest,
     ReplicaKey,
     UpdateVoterRequest,
@@ -64,23 +65,33 @@ class Membership:
         busy = self.change is not None or self._leader.transfer is not None
         if current is None or not committed or busy or not self._leader.established:
             return ErrorCode.REQUEST_TIMED_OUT
+        if not isinstance(request, UpdateVoterRequest) and self._is_delayed(request.seen):
+            return ErrorCode.REQUEST_TIMED_OUT
         error = _judge(current, request)
         if error is not ErrorCode.NONE:
             return error
         catching_up = None
         match request:
-            case AddVoterRequest(voter):
+            case AddVoterRequest(voter=voter):
                 catching_up = voter.replica
                 voters = current.with_voter(voter)
             case UpdateVoterRequest(voter):
                 voters = current.with_voter(voter)
-            case RemoveVoterRequest(replica):
+            case RemoveVoterRequest(replica=replica):
                 voters = current.without(replica.node_id)
         if not self._leader.hears_majority_of(voters, catching_up, now_ms):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         deadline_ms = now_ms + self._replica.config.fetch_timeout_ms
         self.change = Change(token, voters, catching_up, deadline_ms)
         return ErrorCode.NONE
+
+    def _is_delayed(self, seen: OffsetAndEpoch | None) -> bool:
+        """Whether it was decided on other voters than these, or before this leader.
+
+        The epoch is needed as well: the record at that offset may have been truncated since.
+        """
+        replica = self._replica
+        return seen not in (None, OffsetAndEpoch(replica.voters_offset, replica.epoch))
 
     def _identified(self, leaving: ReplicaKey | None) -> VoterSet | None:
         """The voters with their directory ids; None until each has been heard in this epoch.
@@ -127,7 +138,7 @@ class Membership:
 
 def _judge(current: VoterSet, request: ChangeVotersRequest) -> ErrorCode:
     match request:
-        case AddVoterRequest(voter):
+        case AddVoterRequest(voter=voter):
             taken = voter.replica.node_id in current.ids
             directory_id = voter.replica.directory_id
             if taken:
@@ -137,7 +148,7 @@ def _judge(current: VoterSet, request: ChangeVotersRequest) -> ErrorCode:
             return ErrorCode.INVALID_VOTER_KEY if directory_id in others else ErrorCode.NONE
         case UpdateVoterRequest(voter):
             replica = voter.replica
-        case RemoveVoterRequest(replica):
+        case RemoveVoterRequest(replica=replica):
             if replica in current and len(current) == 1:
                 return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE if replica in current else ErrorCode.VOTER_NOT_FOUND

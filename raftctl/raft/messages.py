@@ -219,6 +219,8 @@ class TransferLeadershipRequest:
     """The operator wants this voter to lead (Raft §3.10 of the thesis)."""
 
     target: NodeId
+    seen: OffsetAndEpoch | None = None
+    """What the operator has seen of the quorum, as in `AddVoterRequest`; only its epoch counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +242,20 @@ class AddVoterRequest:
     """The operator lets an observer vote, once it has caught up (KIP-853)."""
 
     voter: Voter
+    seen: OffsetAndEpoch | None = None
+    """Where the voters' record stood, and in which epoch, as the operator decided.
+
+    The leader refuses what was decided on other voters, or in another epoch: it may have come late,
+    after its repetition and what was done since (decision 0019). None: whatever there is.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveVoterRequest:
-    """The operator takes the vote from this very replica."""
+    """The operator takes the vote from this very replica; `seen` as in `AddVoterRequest`."""
 
     replica: ReplicaKey
+    seen: OffsetAndEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,9 +271,9 @@ class ChangeVotersResponse:
 
     DUPLICATE_VOTER, VOTER_NOT_FOUND, INVALID_VOTER_KEY (no directory id, or another voter's),
     INVALID_REQUEST (the last voter); NOT_ENOUGH_REPLICAS: the voters that would be left could not
-    commit now; REQUEST_TIMED_OUT, to be tried again: another change is under way, or the new voter
-    does not catch up; NOT_LEADER_OR_FOLLOWER: not the leader, or not any more, and the change may
-    yet come about.
+    commit now; REQUEST_TIMED_OUT, to be tried again: another change is under way, or was done since
+    the operator looked, or the new voter does not catch up; NOT_LEADER_OR_FOLLOWER: not the leader,
+    or not any more, and the change may yet come about.
     """
 
     error: ErrorCode
@@ -273,6 +282,8 @@ class ChangeVotersResponse:
 
 
 ChangeVotersRequest = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
+OperatorRequest = ChangeVotersRequest | TransferLeadershipRequest
+"""What is asked of a leader and must not be done long after it was asked."""
 
 Request = (
     VoteRequest

@@ -40,7 +40,7 @@ from raftctl.raft.voters import encode_voters
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from raftctl.raft.messages import ChangeVotersRequest
+    from raftctl.raft.messages import ChangeVotersRequest, TransferLeadershipRequest
     from raftctl.raft.replica import Replica
 
     LeaderChangePayload = Callable[[NodeId, tuple[NodeId, ...], tuple[NodeId, ...]], bytes]
@@ -272,11 +272,12 @@ class Roles:
             self.answer_transfer(leader.transfer.token, ErrorCode.REQUEST_TIMED_OUT)
             leader.transfer = None
 
-    def transfer(self, token: int, target: NodeId, now_ms: int) -> None:
-        """The operator wants another leader."""
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if isinstance(self.current, Leader):
-            error = self.current.begin_transfer(token, target, now_ms)
+    def transfer(self, token: int, request: TransferLeadershipRequest, now_ms: int) -> None:
+        """The operator wants another leader; one who saw another epoch asked too long ago."""
+        error, seen = ErrorCode.NOT_LEADER_OR_FOLLOWER, request.seen
+        asked_now = seen is None or seen.epoch == self._replica.epoch
+        if isinstance(self.current, Leader) and asked_now:
+            error = self.current.begin_transfer(token, request.target, now_ms)
         if error is not ErrorCode.NONE:
             self.answer_transfer(token, error)
 

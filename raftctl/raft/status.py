@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from raftctl.raft.messages import Epoch, NodeId, Offset, Voter
+from raftctl.raft.voters import NOT_IN_LOG
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +38,5 @@ class QuorumStatus:
     observers: tuple[ReplicaStatus, ...]
     voter_set: tuple[Voter, ...] = ()
     """The voters in effect here, with their addresses."""
+    voters_offset: Offset = NOT_IN_LOG
+    """Where the record stands that names them; `NOT_IN_LOG` if no record does."""

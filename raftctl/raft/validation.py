@@ -49,7 +49,7 @@ def complaint_of(message: Request | Response, epoch: Epoch) -> str | None:
             return _of_request(message)
         case FetchResponse() | FetchSnapshotResponse():
             return _of_answer(message)
-        case AddVoterRequest(voter) | UpdateVoterRequest(voter):
+        case AddVoterRequest(voter=voter) | UpdateVoterRequest(voter):
             return _of_voter(voter)
     return None
 

@@ -115,6 +115,7 @@ def quorum_json(status: QuorumStatus) -> dict[str, Any]:
         "voters": _replicas_json(status, status.voters),
         "observers": _replicas_json(status, status.observers),
         "voter_set": [_voter_json(voter) for voter in status.voter_set],
+        "voters_offset": status.voters_offset,
     }
 
 

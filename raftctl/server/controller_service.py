@@ -95,7 +95,7 @@ class ControllerService:
         fail: Callable[[BaseException], None],
         fence: Callable[[], None],
     ) -> None:
-        """`fence` has requests refused that were sent before; called before it becomes active."""
+        """`fence` has requests refused that were sent before; called before any is done."""
         self._node_id = node_id
         self._controller = controller
         self._driver = driver
@@ -384,6 +384,7 @@ class ControllerService:
         self._own.clear()
         self._taking_over = leader_id == self._node_id and self._driver.is_leader
         if self._taking_over:
+            self._fence()  # now: the quorum changes its voters before this is active
             self._loader.when_replayed(partial(self._take_over, epoch))
         self._arm_timer()
 
@@ -395,7 +396,6 @@ class ControllerService:
         loader = self._loader
         self._log.info("controller_active", epoch=epoch, offset=loader.image.offset)
         self._last_appended = loader.next_offset - 1
-        self._fence()
         claiming = self._controller.claim(
             epoch, loader.image, self._now_ms(), in_transaction=loader.in_transaction
         )

@@ -263,7 +263,8 @@ class Node:
             node_id=config.node_id,
             fail=self._fail,
         )
-        refusals = dict.fromkeys(get_args(ControllerRequest), ErrorCode.NOT_CONTROLLER)
+        changes = (*get_args(ControllerRequest), *get_args(messages.OperatorRequest))
+        refusals = dict.fromkeys(changes, ErrorCode.NOT_CONTROLLER)
         self.service = service = ControllerService(
             node_id=config.node_id,
             controller=QuorumController(

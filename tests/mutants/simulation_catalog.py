@@ -151,7 +151,9 @@ SIMULATION_MUTANTS = (
         "next_leadership_takes_what_was_sent_before",
         "a controller that leads again does what hung on its way since it led before",
         ("acknowledged_operation_stays",),
-        edited("server.controller_service:ControllerService._take_over", "self._fence()", "pass"),
+        edited(
+            "server.controller_service:ControllerService.on_leader_changed", "self._fence()", "pass"
+        ),
         scenario="a_controller_that_leads_again_gets_it_late",
     ),
     node_mutant(

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from raftctl.cli import quorum_changes
 from raftctl.cli.controllers import parse_controllers
 from raftctl.cli.main import run
 from raftctl.cli.quorum import replication_rows, status_document, status_text
-from raftctl.errors import ConfigError
+from raftctl.errors import ConfigError, ErrorCode
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 
 
 def replica(node_id: int, lag: int, age_ms: int | None) -> dict[str, Any]:
@@ -66,6 +68,36 @@ def test_every_replica_has_a_row_the_leader_first() -> None:
     assert [row["LastCaughtUpTimestamp"] for row in rows] == [1_000, 990, -1, 997]
     in_words = replication_rows(leader_status(10, None), None)
     assert [row["LastFetchTimestamp"] for row in in_words][1:3] == ["10 ms ago", None]
+
+
+@pytest.mark.req("Q7")
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["add-voter", "--voter", "4@h:1:AAAAAAAAAAAAAAAAAAAAAg"],
+        [
+            *["remove-voter", "--controller-id", "4"],
+            *["--controller-directory-id", "AAAAAAAAAAAAAAAAAAAAAg"],
+        ],
+        ["transfer", "--to", "4"],
+    ],
+)
+def test_each_change_says_what_was_seen_of_the_quorum_as_it_was_asked(
+    change: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes late, after its repetition and what was done since, is told by it."""
+    looked = [{"epoch": 4, "voters_offset": 7}, {"epoch": 5, "voters_offset": 9}]
+    answers = [ErrorCode.NETWORK_EXCEPTION, ErrorCode.NONE]
+    seen: list[OffsetAndEpoch | None] = []
+
+    async def call(address: str, status: dict[str, Any], timeout_s: float, request: Any) -> Any:
+        seen.append(request.seen)
+        return answers.pop(0)
+
+    monkeypatch.setattr(quorum_changes, "find_leader", lambda *_: ("h:1", looked.pop(0)))
+    monkeypatch.setattr(quorum_changes, "_call", call)
+    assert run(["quorum", *change, "--controllers", "h:1"]) == 0
+    assert seen == [OffsetAndEpoch(Offset(7), Epoch(4)), OffsetAndEpoch(Offset(9), Epoch(5))]
 
 
 @pytest.mark.req("A2")

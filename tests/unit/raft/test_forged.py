@@ -105,7 +105,7 @@ class Forger:
             return Epoch(node.core.epoch + chance.choice((0, 0, 0, 1, -1)))
         if name == "voter" and kind in (AddVoterRequest, UpdateVoterRequest):
             return Voter(self._key(), chance.choice(TEXTS), self._number())
-        if name in ("diverging", "snapshot_id") and kind is FetchResponse:
+        if name == "seen" or (name in ("diverging", "snapshot_id") and kind is FetchResponse):
             return chance.choice((None, self._position()))
         makers: dict[str, Callable[[], Any]] = {
             "candidate": self._key,

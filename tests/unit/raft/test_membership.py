@@ -21,7 +21,10 @@ from raftctl.raft.messages import (
     FetchSnapshotResponse,
     NodeId,
     Offset,
+    OffsetAndEpoch,
     RemoveVoterRequest,
+    TransferLeadershipRequest,
+    TransferLeadershipResponse,
     UpdateVoterRequest,
     Voter,
     VoteResponse,
@@ -157,6 +160,43 @@ def test_no_two_voters_have_one_directory(owner: int) -> None:
     node.ask(replace(fetch_request(4, 1, 1, 1), replica=key(4, owner)))
     assert appended(node) is None
     assert asked(node, AddVoterRequest(voter(4))) is None
+
+
+@pytest.mark.req("Q7")
+def test_a_change_that_comes_late_is_not_carried_out() -> None:
+    """It hung on the way; the operator has asked again, and undone it since."""
+    node = leader()
+    late = AddVoterRequest(voter(4), OffsetAndEpoch(NOT_IN_LOG, Epoch(1)))
+    assert asked(node, late) is None
+    fetched(node, 4, 1)
+    node.flushed()
+    for node_id in (2, 3, 4):
+        fetched(node, node_id, 2)
+    added = OffsetAndEpoch(Offset(1), Epoch(1))
+    assert node.core.status(0).voters_offset == added.offset
+    assert asked(node, RemoveVoterRequest(key(4, 4), added)) is None
+    node.flushed()
+    for node_id in (2, 3, 4):
+        fetched(node, node_id, 3)
+    assert node.core.voters.ids == (1, 2, 3)
+    for seen in (late.seen, added, OffsetAndEpoch(Offset(2), Epoch(0))):
+        request = AddVoterRequest(voter(4), seen)
+        assert asked(node, request) is ErrorCode.REQUEST_TIMED_OUT, seen
+        removal = RemoveVoterRequest(key(3, 3), seen)
+        assert asked(node, removal) is ErrorCode.REQUEST_TIMED_OUT, seen
+    assert asked(node, AddVoterRequest(voter(4), OffsetAndEpoch(Offset(2), Epoch(1)))) is None
+
+
+@pytest.mark.req("Q7")
+def test_a_transfer_that_was_asked_for_in_another_epoch_is_not_done() -> None:
+    node = leader()
+    late = TransferLeadershipRequest(NodeId(2), OffsetAndEpoch(NOT_IN_LOG, Epoch(0)))
+    answer = node.ask(late)
+    assert isinstance(answer, TransferLeadershipResponse)
+    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert node.core.role == "leader"
+    node.ask(TransferLeadershipRequest(NodeId(2), OffsetAndEpoch(NOT_IN_LOG, Epoch(1))))
+    assert node.core.role == "resigned"
 
 
 @pytest.mark.req("Q7")

@@ -79,6 +79,7 @@ def test_the_quorum_as_json() -> None:
     document = quorum_json(status)
     assert (document["leader_id"], document["epoch"], document["observers"]) == (1, 4, [])
     assert (document["high_watermark"], document["log_end_offset"]) == (40, 50)
+    assert document["voters_offset"] == -1, "no record names them"
     assert [voter["lag"] for voter in document["voters"]] == [0, 10, 51]
     ages = [(v["last_fetch_age_ms"], v["last_caught_up_age_ms"]) for v in document["voters"]]
     assert ages == [(0, 0), (100, 300), (None, None)]
