@@ -1,4 +1,4 @@
-"""Requests to the controller that hang on the way until their broker has given them up.
+"""Requests to the controller that hang on the way until who sent them has given them up.
 
 The broker asks again, on another connection or another controller, and tells its client what that
 attempt came to. The old one must not be done when it arrives: a topic that was created, then
@@ -12,19 +12,33 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
-from jepsen.env.sim.cluster import BROKER_PORT
+from jepsen.env.sim.cluster import BROKER_PORT, CONTROLLER_PORT, SimCluster
+from jepsen.env.sim.following import every_node_follows
 from jepsen.env.sim.network import RETRANSMIT_MAX_S
 from jepsen.env.sim.properties import Violation
 from raftctl.errors import ErrorCode
-from raftctl.raft.messages import NodeId, TransferLeadershipRequest
+from raftctl.raft.messages import (
+    AddVoterRequest,
+    ChangeVotersResponse,
+    NodeId,
+    OffsetAndEpoch,
+    RemoveVoterRequest,
+    ReplicaKey,
+    TransferLeadershipRequest,
+)
+from raftctl.rpc.client import RpcClient, RpcError
 from raftctl.server.controller_client import ATTEMPT_TIMEOUT_MS
+from raftctl.server.kv_client import CLIENT_ID
 from tests.simulation.chaos_clients import new_topic
+from tests.simulation.cluster_scenarios import until
 from tests.simulation.rig import Rig
+from tests.simulation.voter_changes import VoterOperator
 from tests.unit.broker_server.fakes import Client
 
 if TYPE_CHECKING:
     from jepsen.env.sim.runtime import SimRuntime
     from jepsen.env.sim.world import World
+    from raftctl.raft.messages import Voter
 
 ROUNDS = 4
 PATIENT = {"broker.session.timeout.ms": "30000", "broker.heartbeat.interval.ms": "1000"}
@@ -71,6 +85,77 @@ async def a_controller_that_leads_again_gets_it_late(world: World) -> None:
         world.heal()
         await _is_gone_once_deleted(rig, name, done)
     await rig.end()
+
+
+async def a_change_of_voters_gets_there_late(world: World) -> None:
+    """The operator has asked again, with another client, and taken the voter out since."""
+    cluster = SimCluster(world, brokers=0, spares=1)
+    cluster.start_all()
+    joining = cluster.controller_names[-1]
+    for number in range(ROUNDS):
+        await until(lambda: joining in cluster.nodes and _leader(cluster) is not None)
+        leader = _leader(cluster)
+        assert leader is not None
+        connected = asyncio.Event()
+        late = f"late-{number}"
+        asking = partial(_asked_late, cluster, leader, joining, connected)
+        hanging = world.start(late, asking).done
+        await connected.wait()
+        world.block(late, leader)
+        await asyncio.sleep(HANG_S)
+        for what in ("add", "remove"):
+            operator = VoterOperator(cluster, lambda: _voters(cluster))
+            carrying_out = partial(operator.carry_out, [(what, joining)])
+            await world.start(f"{what}-{number}", carrying_out).done
+        world.heal()
+        answer = await hanging
+        if answer is ErrorCode.NONE or any(
+            voter == cluster.voter(joining) for voter in _voters(cluster) or ()
+        ):
+            raise Violation("acknowledged_operation_stays", f"{joining} was removed and votes")
+    await every_node_follows(cluster)
+
+
+async def _asked_late(
+    cluster: SimCluster, leader: str, joining: str, connected: asyncio.Event, runtime: SimRuntime
+) -> ErrorCode | None:
+    """Has the voter added by a request that its connection holds back for long."""
+    client = RpcClient(
+        runtime, leader, CONTROLLER_PORT, cluster_id=cluster.cluster_id, node_id=CLIENT_ID
+    )
+    nobody = RemoveVoterRequest(ReplicaKey(NodeId(999), None))
+    await client.call(nobody, TIMEOUT_MS)
+    driver = cluster.nodes[leader].driver
+    assert driver is not None
+    status = driver.status()
+    seen = OffsetAndEpoch(status.voters_offset, status.epoch)
+    connected.set()
+    await asyncio.sleep(0.01)  # the link is blocked
+    try:
+        answer = await client.call(AddVoterRequest(cluster.voter(joining), seen), TIMEOUT_MS)
+    except RpcError:
+        return None
+    finally:
+        await client.close()
+    assert isinstance(answer, ChangeVotersResponse)
+    return answer.error
+
+
+def _leader(cluster: SimCluster) -> str | None:
+    """The controller that leads the newest epoch."""
+    drivers = {
+        name: cluster.nodes[name].driver
+        for name in cluster.controller_names
+        if name in cluster.nodes
+    }
+    epochs = {name: one.epoch for name, one in drivers.items() if one is not None and one.is_leader}
+    return max(epochs, key=epochs.__getitem__, default=None)
+
+
+def _voters(cluster: SimCluster) -> tuple[Voter, ...] | None:
+    leader = _leader(cluster)
+    driver = None if leader is None else cluster.nodes[leader].driver
+    return None if driver is None else driver.core.voters.voters
 
 
 def _active(rig: Rig) -> str:

@@ -153,7 +153,11 @@ def test_a_replica_that_stopped_cleanly_stays_eligible_to_lead(
 @pytest.mark.parametrize("seed", [1, 4])
 @pytest.mark.parametrize(
     "scenario",
-    ["the_same_controller_gets_it_late", "a_controller_that_leads_again_gets_it_late"],
+    [
+        "the_same_controller_gets_it_late",
+        "a_controller_that_leads_again_gets_it_late",
+        "a_change_of_voters_gets_there_late",
+    ],
 )
 def test_a_request_that_was_given_up_is_not_done_later(
     simulator: WarmInterpreters, scenario: str, seed: int
