@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from raftctl.config import NodeConfig
 
 
+SESSION_TIMEOUT_KEY = "broker.session.timeout.ms"
 KV_BYTES_MAX = 256 * 1024 * 1024
 
 
@@ -56,3 +57,15 @@ class ControllerConfig:
             leader_imbalance_check_ms=config.leader_imbalance_check_interval_seconds * 1000,
             leader_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
         )
+
+    def settings(self) -> tuple[str, ...]:
+        """`key=value` of what each controller decides by while it is the active one."""
+        shared: dict[str, int | bool] = {
+            SESSION_TIMEOUT_KEY: self.session_timeout_ms,
+            "num.partitions": self.default_partitions,
+            "default.replication.factor": self.default_replication_factor,
+            "delete.topic.enable": self.topic_deletion,
+            "kv.max.bytes": self.kv_bytes_max,
+            "auto.leader.rebalance.enable": self.leader_rebalance,
+        }
+        return tuple(f"{key}={str(value).lower()}" for key, value in shared.items())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from raftctl.controller.config import SESSION_TIMEOUT_KEY
 from raftctl.controller.result import ControllerResult
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.features import (
@@ -32,13 +33,20 @@ if TYPE_CHECKING:
 CONTROLLERS_MAX = 1_000
 """Registered at once: far more than there are, so that nobody fills the log with them."""
 FEATURES_MAX = 100
+SETTINGS_MAX = 100
+SETTING_SHOWN = 40
+"""Characters of another controller's value that are told."""
 
 
 class ControllerRegistrations:
     """The controllers as the active one knows them."""
 
-    def __init__(self, cluster_id: str, voter_ids: Callable[[], Collection[int]]) -> None:
+    def __init__(
+        self, cluster_id: str, settings: tuple[str, ...], voter_ids: Callable[[], Collection[int]]
+    ) -> None:
+        """`settings`: see `ControllerConfig.settings`."""
         self._cluster_id = cluster_id
+        self._settings = settings
         self._voter_ids = voter_ids
         self._told: dict[int, tuple[FeatureRange, ...]] = {}
         """What is not in the log, at a level that does not know it."""
@@ -55,7 +63,8 @@ class ControllerRegistrations:
             self._check(image, request)
         except KafkaError as error:
             return ControllerResult((), RegisterControllerResponse(error.code, error.message))
-        response = RegisterControllerResponse(ErrorCode.NONE, "")
+        warning = _difference(self._settings, request.settings)
+        response = RegisterControllerResponse(ErrorCode.NONE, warning)
         number, incarnation_id, features = (
             request.controller_id,
             request.incarnation_id,
@@ -108,6 +117,23 @@ class ControllerRegistrations:
         if controller_id in image.controllers:
             return [UnregisterControllerRecord(controller_id)]
         return None if told is None else []
+
+
+def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
+    """A sentence that names each config that differs; nothing is said of what only one has."""
+    told = dict(setting.partition("=")[::2] for setting in theirs[:SETTINGS_MAX])
+    pairs = (setting.partition("=")[::2] for setting in ours)
+    differing = [
+        f"{key}={told[key][:SETTING_SHOWN]} (the active controller has {value})"
+        for key, value in pairs
+        if told.get(key, value) != value
+    ]
+    if not differing:
+        return ""
+    remedy = "give all controllers the same, then restart those that differ, one at a time"
+    lease = f"; until then a fenced broker may still answer reads, as {SESSION_TIMEOUT_KEY} differs"
+    why = lease if any(each.startswith(SESSION_TIMEOUT_KEY) for each in differing) else ""
+    return f"{', '.join(differing)}: {remedy}{why}"
 
 
 def unregister_all(image: MetadataImage) -> list[Record]:

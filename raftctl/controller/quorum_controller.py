@@ -127,7 +127,7 @@ class QuorumController:
     ) -> None:
         """`voter_ids` tells who votes now: of them it must be known which levels they support."""
         self._config = config
-        self._controllers = ControllerRegistrations(config.cluster_id, voter_ids)
+        self._controllers = ControllerRegistrations(config.cluster_id, config.settings(), voter_ids)
         self._settler = PartitionSettler(config)
         self._cluster = ClusterControl(config, self._settler)
         self._topics = TopicControl(config, rng)

@@ -262,13 +262,15 @@ class RegisterControllerRequest:
     incarnation_id: UUID
     cluster_id: str
     features: tuple[FeatureRange, ...]
+    settings: tuple[str, ...] = ()
+    """`key=value` of configs that should be the same on all controllers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterControllerResponse:
     """Errors: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, and UNSUPPORTED_VERSION if the
 
-    controller cannot work with a feature's level.
+    controller cannot work with a feature's level. With NONE the message may be a warning.
     """
 
     TYPE_ID: ClassVar[int] = 125

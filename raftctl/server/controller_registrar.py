@@ -41,14 +41,18 @@ class ControllerRegistrar:
         controller_id: int,
         cluster_id: str,
         features: tuple[FeatureRange, ...],
+        settings: tuple[str, ...],
         controller: ControllerClient,
         driver: RaftDriver,
         runtime: Runtime,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """To be added to the loader, which tells it of images, and to the driver."""
+        """To be added to the loader, which tells it of images, and to the driver.
+
+        `settings` (`ControllerConfig.settings`) are held against those of the active controller.
+        """
         self._request = RegisterControllerRequest(
-            controller_id, runtime.uuid(), cluster_id, features
+            controller_id, runtime.uuid(), cluster_id, features, settings
         )
         self._controller = controller
         self._driver = driver
@@ -58,6 +62,7 @@ class ControllerRegistrar:
         self._image: MetadataImage | None = None
         self._told: tuple[int, int] | None = None
         """(leader epoch, level of the metadata) at which it was acknowledged last."""
+        self._warned = ""
         self._task: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
@@ -114,6 +119,7 @@ class ControllerRegistrar:
             error, message = await self._ask()
             if error is ErrorCode.NONE:
                 self._told = (epoch, level)
+                self._warn(message)
             elif not error.retriable and error is not ErrorCode.INVALID_REQUEST:
                 remedy = f"{message}: upgrade this node, or have the level lowered"
                 raise KafkaError(error, remedy)
@@ -121,6 +127,12 @@ class ControllerRegistrar:
             await asyncio.sleep(self._random.uniform(0.5, 1) * retry_ms / 1000)
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
         self._log.info("controller_registered")
+
+    def _warn(self, message: str) -> None:
+        """Not refused: to change such a config, controllers restart one after the other."""
+        if message and message != self._warned:
+            self._log.warning("controllers_configured_differently", message=message)
+        self._warned = message
 
     async def _ask(self) -> tuple[ErrorCode, str]:
         try:

@@ -356,6 +356,7 @@ class Node:
             controller_id=self.config.node_id,
             cluster_id=replica.cluster_id,
             features=self.features,
+            settings=ControllerConfig.of(self.config, replica.cluster_id).settings(),
             controller=self._controller_client(driver, peers),
             driver=driver,
             runtime=self._runtime,

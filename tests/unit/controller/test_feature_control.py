@@ -240,6 +240,31 @@ def test_a_controller_registers_in_the_log_once(cluster: Cluster) -> None:
     assert cluster.image.controllers[101].features == NEW
 
 
+@pytest.mark.req("C2")
+def test_a_controller_with_another_session_timeout_is_told_so_and_not_refused(
+    cluster: Cluster,
+) -> None:
+    """A broker counts its lease with the timeout of whoever answered it (decision 0016)."""
+
+    def told(*settings: str) -> str:
+        request = RegisterControllerRequest(102, UUID(int=102), CLUSTER_ID, NEW, settings)
+        response = cluster.handle(request)
+        assert isinstance(response, RegisterControllerResponse)
+        assert response.error == ErrorCode.NONE
+        return response.message
+
+    own = ControllerConfig(cluster_id=CLUSTER_ID, leader_rebalance=False).settings()
+    assert "delete.topic.enable=true" in own
+    assert told() == "", "an older release tells nothing"
+    assert told(*own, "unknown.key=1") == ""
+    other = told("broker.session.timeout.ms=3000", "num.partitions=1")
+    assert other.startswith("broker.session.timeout.ms=3000 (the active controller has 9000): give")
+    assert "fenced broker" in other
+    assert "num.partitions" not in other
+    assert "fenced broker" not in told("num.partitions=" + "9" * 1_000)
+    assert len(told("num.partitions=" + "9" * 1_000)) < 200
+
+
 @pytest.mark.req("C11")
 def test_a_level_waits_until_every_controller_can_work_with_it(cluster: Cluster) -> None:
     register(cluster, 101, NEW)

@@ -146,3 +146,26 @@ def test_a_cluster_goes_down_to_a_level_without_registrations_and_up_again(world
         await until(lambda: all(registered(cluster, name) for name in names))
 
     tell(world, cluster, story)
+
+
+@pytest.mark.req("C2")
+def test_a_controller_that_is_configured_differently_warns(world: World) -> None:
+    """Not refused: else no rolling restart could change the config."""
+    told: list[str] = []
+    world.trace.sink = lambda line: (
+        told.append(line) if "controllers_configured_differently" in line else None
+    )
+    cluster = SimCluster(world, brokers=0, spares=1)
+    for name in cluster.controller_names[:3]:
+        cluster.start(name)
+
+    async def story(operator: Operator) -> None:
+        await until(lambda: all(registered(cluster, f"controller-{n}") for n in (101, 102, 103)))
+        assert told == []
+        cluster.overrides = {"broker.session.timeout.ms": "7777"}
+        cluster.start(STANDBY)
+        await until(lambda: STANDBY in cluster.nodes and registered(cluster, STANDBY))
+        assert len(told) == 1
+        assert "broker.session.timeout.ms=7777 (the active controller has " in told[0]
+
+    tell(world, cluster, story)
