@@ -5,7 +5,7 @@ Faults come in bursts with time to recover in between, then stop. From then on t
 live: a leader within ten election timeouts, every replica up to date, every operation answered. At
 the end all that was acknowledged must be there, once and in order. The properties of
 `jepsen.env.sim.invariants` are checked after every step of every node. What each seed draws beside
-its faults is in `jepsen.env.sim.swarm`.
+its faults is in `jepsen.env.sim.swarm`; who may work beside those clients in `beside`.
 
 Acknowledged records lie in the page cache of every in-sync replica. Brokers therefore lose power
 only while all replicas are in sync, one at a time, and nothing else happens until all are in sync
@@ -44,8 +44,9 @@ from jepsen.env.sim.faults import (
 from jepsen.env.sim.following import every_node_follows
 from jepsen.env.sim.progress import Progress
 from jepsen.env.sim.runtime import stream
-from jepsen.env.sim.swarm import draw
+from jepsen.env.sim.swarm import BESIDE, draw
 from raftctl.metadata.features import ELR_FEATURE
+from tests.simulation.beside import make_beside
 from tests.simulation.chaos_clients import (
     TOPIC,
     Ledger,
@@ -111,6 +112,13 @@ async def chaos_with_eligible_leaders(world: World) -> None:
     swarm = draw(world.seed)
     world.trace.add("-", "swarm", f"{swarm}, eligible leader replicas")
     await EligibleChaos(world, swarm=swarm).run()
+
+
+async def chaos_beside(world: World) -> None:
+    """With everybody who may work beside the clients of records."""
+    swarm = replace(draw(world.seed), beside=BESIDE)
+    world.trace.add("-", "swarm", str(swarm))
+    await Chaos(world, swarm=swarm).run()
 
 
 async def brokers_lose_power(world: World) -> None:
@@ -218,6 +226,9 @@ def _in_turn(kind: str, nodes: tuple[str, ...], every_ms: int, for_ms: int) -> t
 class Chaos:
     """The phases of one run, with a plan of faults that is given or follows from the seed."""
 
+    beside: tuple[str, ...] = ()
+    """Who works beside the clients of records where no swarm says it."""
+
     def __init__(
         self,
         world: World,
@@ -263,6 +274,8 @@ class Chaos:
             Writer(f"w{i}", cluster.bootstrap, self._ledger, self._partitions, patience_s)
             for i, patience_s in enumerate(PATIENCE_S)
         ]
+        names = self.beside if swarm is None else swarm.beside
+        self._beside = [make_beside(one, cluster, self._duration_ms) for one in names]
         self._lost_power: tuple[int, int] | None = None
         """The broker that lost power last, by id and epoch, until all are in sync without it."""
         self._nemesis = Nemesis(
@@ -333,6 +346,8 @@ class Chaos:
         world.start("reader", partial(follow, cluster.bootstrap, self._ledger, self._partitions))
         creating = world.start("admin", self._create_topics).done
         changing = self.begin_changes()
+        for one in self._beside:
+            changing += one.begin()
         await self._nemesis.run(self.faults)
         self._nemesis.heal()
         await self._until(self._has_leader, self._leader_timeout_s, "there is a leader")
@@ -348,6 +363,8 @@ class Chaos:
             for i, writer in enumerate(self._writers)
         ]
         await self._answered(last)
+        for one in self._beside:
+            await one.recover()
         await self._until(self._is_whole, RECOVERY_S, "all replicas are up to date")
 
     async def judge(self) -> None:
@@ -367,6 +384,8 @@ class Chaos:
         wrong += [f"nobody asked for topic {name}" for name in there if not self.is_asked_for(name)]
         assert not wrong, "\n".join(wrong)
         self.cluster.properties.come_to_rest()
+        for one in self._beside:
+            self.world.trace.add("-", "beside", one.judge())
         counts = f"records={len(final.result())} acknowledged={len(self._ledger.acknowledged)}"
         checks = f"failures={self._ledger.failures} checks={self.cluster.properties.checks}"
         waits = f"waits={self.progress.waits_s:.2f} fenced={self.progress.leases.refused}"
@@ -374,7 +393,8 @@ class Chaos:
 
     def is_asked_for(self, name: str) -> bool:
         """Whether some client may have created the topic."""
-        return name == TOPIC or name in map(_created, range(self._topics))
+        ours = name == TOPIC or name in map(_created, range(self._topics))
+        return ours or any(one.is_asked_for(name) for one in self._beside)
 
     async def _create_topics(self, runtime: SimRuntime) -> None:
         for number in range(self._topics):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jepsen.env.sim.determinism import run_in_subprocess
 from jepsen.env.sim.faults import ALL_KINDS
-from jepsen.env.sim.swarm import ELECTION_TIMEOUTS_MS, LASTING_MS, VOTERS, Swarm, draw
+from jepsen.env.sim.properties import Violation
+from jepsen.env.sim.swarm import BESIDE, ELECTION_TIMEOUTS_MS, LASTING_MS, VOTERS, Swarm, draw
 from jepsen.env.sim.world import World
+from tests.simulation.beside import Tokens
 from tests.simulation.cluster_chaos import Chaos
 
 if TYPE_CHECKING:
@@ -101,8 +104,32 @@ def test_every_fault_and_shape_is_drawn_by_some_seed_of_continuous_integration()
     assert set(shapes) == {(voters, dynamic) for voters in VOTERS for dynamic in (True, False)}
     assert {one.election_timeout_ms for one in swarms} == set(ELECTION_TIMEOUTS_MS)
     assert {one.draws.ms_max for one in swarms} == set(LASTING_MS)
+    beside = Counter(name for one in swarms for name in one.beside)
+    assert set(beside) == set(BESIDE)
+    assert min(beside.values()) >= 3
     asked = {(one.dynamic, one.asked_by_brokers) for one in swarms}
     assert asked >= {(dynamic, some) for dynamic in (True, False) for some in (0, 1, 2, 3)}
+
+
+@pytest.mark.req("J1")
+def test_a_stale_token_in_a_later_image_is_a_violation() -> None:
+    tokens = Tokens()
+
+    def image(offset: int, token: bytes) -> Any:
+        entry = SimpleNamespace(value=token)
+        return SimpleNamespace(offset=offset, image=SimpleNamespace(kv={"guarded": entry}))
+
+    tokens.look(image(5, b"3"))
+    tokens.look(image(4, b"2"))
+    tokens.look(image(6, b"3"))
+    with pytest.raises(Violation, match="no_stale_token_is_written: 2 at offset 7, after 3"):
+        tokens.look(image(7, b"2"))
+
+
+@pytest.mark.req("J1")
+def test_clients_of_every_kind_work_beside_those_of_records(simulator: WarmInterpreters) -> None:
+    result = simulator.run("tests.simulation.cluster_chaos:chaos_beside", 1)
+    assert result.ok, result.output[-10_000:]
 
 
 @pytest.mark.req("J1")

@@ -28,6 +28,8 @@ from jepsen.env.sim.snapshot_invariants import (
 from jepsen.env.sim.waiting_invariants import what_waits_is_bounded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jepsen.env.sim.invariants import (
         ImageView,
         QuorumChange,
@@ -61,6 +63,8 @@ class Properties:
         self.checks = 0
         self.registers: list[Register] = []
         """What clients change meanwhile."""
+        self.image_watchers: list[Callable[[ImageView], None]] = []
+        """Scenarios' own properties of images; each raises `Violation`."""
         self.recorder: Recorder | None = None
         """Is shown what is seen, before it is judged."""
 
@@ -84,6 +88,8 @@ class Properties:
             _raise_if(holds.__name__, holds(self.images, view))
         for register in self.registers:
             register.image_published(view)
+        for look in self.image_watchers:
+            look(view)
 
     def partition_changed(self, change: PartitionChange) -> None:
         """A replica of a partition made a step."""

@@ -29,6 +29,11 @@ BOOTSTRAP_SHARE = 0.5
 """In this share of the seeds brokers have bootstrap servers of their own: some of the voters."""
 ELECTION_TIMEOUTS_MS = {250: 1, 500: 3, 1_500: 1}
 """With weights; the fetch timeout is twice as long."""
+BESIDE = ("keys", "locks", "administrators")
+BESIDE_SHARE = 0.5
+"""In this share of the seeds others work beside those that write and read records; each of them is
+on in half of those.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +46,16 @@ class Swarm:
     draws: Draws
     asked_by_brokers: int = 0
     """How many controllers brokers have as bootstrap servers; 0 if as controllers have."""
+    beside: tuple[str, ...] = ()
+    """Which of `BESIDE` there are."""
 
     def __str__(self) -> str:
         voters = f"{self.voters} {'dynamic' if self.dynamic else 'static'} voters"
         kinds = " ".join(sorted(self.draws.kinds)) or "nothing"
         if self.asked_by_brokers:
             voters += f", brokers with {self.asked_by_brokers} bootstrap servers"
+        if self.beside:
+            voters += f", with {' and '.join(self.beside)}"
         return (
             f"{voters}, elections of {self.election_timeout_ms} ms, "
             f"faults of up to {self.draws.ms_max} ms: {kinds}"
@@ -71,6 +80,8 @@ def draw(seed: int) -> Swarm:
     voters = one_of(VOTERS)
     brokers = stream(seed, "bootstrap servers")
     own = brokers.random() < BOOTSTRAP_SHARE
+    others = stream(seed, "beside")
+    alone = others.random() >= BESIDE_SHARE
     return Swarm(
         voters=voters,
         dynamic=source.random() >= STATIC_SHARE,
@@ -80,4 +91,5 @@ def draw(seed: int) -> Swarm:
             one_of(LASTING_MS),
         ),
         asked_by_brokers=brokers.randint(1, voters) if own else 0,
+        beside=tuple(one for one in BESIDE if not alone and others.random() < ON_SHARE),
     )
