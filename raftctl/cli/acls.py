@@ -296,7 +296,7 @@ def _require_rules(bootstrap: str, timeout_s: float) -> None:
 
 def _print(rules: Iterable[Any], output: Output) -> None:
     found = sorted((_document(one) for one in rules), key=lambda one: list(one.values()))
-    show(output, found, table(COLUMNS, [list(one.values()) for one in found]))
+    show(output, found, table(COLUMNS, [list(one.values()) for one in found], "no such rule"))
 
 
 def _document(rule: Any) -> dict[str, str]:

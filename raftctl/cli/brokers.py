@@ -40,7 +40,7 @@ def list_brokers(
         }
         for one in sorted(brokers, key=lambda one: one["broker_id"])
     ]
-    rows = [[*list(one.values())[:-1], "yes" if one["fenced"] else "no"] for one in found]
+    rows = [list(one.values()) for one in found]
     show(output, found, table(("BROKER", "ADDRESS", "RACK", "FENCED"), rows))
 
 

@@ -140,7 +140,8 @@ def describe(
         [one["name"], one["value"], one["source"], one["read_only"], _text(one["synonyms"])]
         for one in found
     ]
-    show(output, found, table(("NAME", "VALUE", "SOURCE", "READ-ONLY", "SYNONYMS"), rows))
+    columns = ("NAME", "VALUE", "SOURCE", "READ-ONLY", "SYNONYMS")
+    show(output, found, table(columns, rows, "nothing is set; --all shows the defaults"))
 
 
 @app.command()

@@ -39,7 +39,7 @@ def describe(
         features = client.describe_features()
     found = [_described(name, levels) for name, levels in sorted(features.items())]
     rows = [list(one.values()) for one in found]
-    show(output, found, table(("FEATURE", "LOWEST", "HIGHEST", "IN FORCE"), rows))
+    show(output, found, table(("FEATURE", "LOWEST", "HIGHEST", "IN-FORCE"), rows))
 
 
 def _described(name: str, levels: Mapping[str, Any]) -> dict[str, Any]:

@@ -117,7 +117,8 @@ def describe(
     documents += [_idle(group, member) for member in idle]
     rows = [list(one.values()) for one in documents]
     result = {"group": group, "state": _state(found.state), "partitions": documents}
-    show(output, result, f"{group}: {_state(found.state)}\n" + table(_COLUMNS, rows))
+    empty = "nothing is committed, and there are no members"
+    show(output, result, f"{group}: {_state(found.state)}\n" + table(_COLUMNS, rows, empty))
 
 
 @app.command()
@@ -198,8 +199,9 @@ def reset_offsets(
         }
         for key in keys
     ]
+    empty = "no offset to change"
     columns = ("GROUP", "TOPIC", "PARTITION", "OLD-OFFSET", "NEW-OFFSET")
-    show(output, documents, table(columns, [list(one.values()) for one in documents]))
+    show(output, documents, table(columns, [list(one.values()) for one in documents], empty))
 
 
 def _described(client: Any, group: str, timeout_s: float) -> Any:

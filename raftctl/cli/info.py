@@ -17,7 +17,8 @@ def plugins(output: OutputOption = Output.TABLE) -> None:
         {"name": point.name, "object": point.value, "package": point.dist and point.dist.name}
         for point in sorted(entry_points(group=BROKER_GROUP), key=lambda point: point.name)
     ]
-    show(output, rows, table(("NAME", "OBJECT", "PACKAGE"), [list(row.values()) for row in rows]))
+    cells = [list(row.values()) for row in rows]
+    show(output, rows, table(("NAME", "OBJECT", "PACKAGE"), cells, "no plug-in is installed"))
 
 
 def version(output: OutputOption = Output.TABLE) -> None:

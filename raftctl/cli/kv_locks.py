@@ -74,7 +74,8 @@ def list_keys(
     entries, offset = _run(controllers, timeout, lambda client: _entries(client, wanted, limit))
     rows = [{"key": one.key, **value_fields(one.value), "version": one.version} for one in entries]
     cells = [(row["key"], row["version"], row.get("value", "(bytes)")) for row in rows]
-    show(output, {"keys": rows, "offset": offset}, table(("KEY", "VERSION", "VALUE"), cells))
+    empty = f"no key begins with {prefix}" if prefix else "there are no keys"
+    show(output, {"keys": rows, "offset": offset}, table(("KEY", "VERSION", "VALUE"), cells, empty))
 
 
 async def _entries(client: Client, prefix: str, limit: int | None) -> tuple[list[Entry], int]:

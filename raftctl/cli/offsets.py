@@ -70,7 +70,7 @@ def offsets(
         say_progress(f"{name}-{number} is left out: it has no leader now")
     rows = _ask(client, chosen, spec, timeout) if chosen else []
     documents = [dict(zip(("topic", "partition", "offset"), row, strict=True)) for row in rows]
-    show(output, documents, table(("TOPIC", "PARTITION", "OFFSET"), rows))
+    show(output, documents, table(("TOPIC", "PARTITION", "OFFSET"), rows, "no such offset"))
 
 
 def offset_spec(text: str) -> Any:

@@ -52,20 +52,20 @@ ConfigOption = Annotated[
 ]
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "") -> str:
-    """Rows under their headings; columns of numbers are set right, None is shown as a dash.
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "nothing to show"
+) -> str:
+    """Rows under their headings; columns of numbers are set right, None is shown as a dash,
+    a bool as yes or no.
 
-    Without rows it is the sentence `empty`, if there is one.
+    Without rows it is the sentence `empty`: a bare heading does not say that nothing was found.
     """
     body = [[_cell(value) for value in row] for row in rows]
-    if empty and not body:
+    if not body:
         return f"{empty}\n"
     lines = [list(columns), *body]
     widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
-    right = [
-        bool(body) and all(_is_number(line[column]) for line in body)
-        for column in range(len(columns))
-    ]
+    right = [all(_is_number(line[column]) for line in body) for column in range(len(columns))]
     return "".join(
         "  ".join(
             text.rjust(width) if is_right else text.ljust(width)
@@ -105,4 +105,6 @@ def say_progress(sentence: str) -> None:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "-" if value is None else str(value)

@@ -84,7 +84,8 @@ def describe(
         for one in found
         for key, value in sorted(one["quotas"].items())
     ]
-    show(output, found, table(("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE"), rows))
+    columns = ("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE")
+    show(output, found, table(columns, rows, "no such quota"))
 
 
 @app.command()

@@ -114,7 +114,7 @@ def _list(client: KafkaAdminClient, output: Output) -> None:
     columns = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING")
     names = ("replicas", "adding_replicas", "removing_replicas")
     rows = [[one["topic"], one["partition"], *(_ids(one[n]) for n in names)] for one in moving]
-    show(output, moving, table(columns, rows))
+    show(output, moving, table(columns, rows, "no partition is moving"))
 
 
 def _alter(

@@ -110,7 +110,8 @@ def list_topics(
             topics_metadata(admin_client(bootstrap_server), timeout).items()
         )
     ]
-    show(output, topics, table(("TOPIC", "PARTITIONS"), [list(topic.values()) for topic in topics]))
+    rows = [list(topic.values()) for topic in topics]
+    show(output, topics, table(("TOPIC", "PARTITIONS"), rows, "there are no topics"))
 
 
 @app.command()

@@ -62,9 +62,11 @@ _HANGING = (
 )
 
 
-def _show(output: Output, columns: Sequence[str], found: Sequence[Mapping[str, Any]]) -> None:
+def _show(
+    output: Output, columns: Sequence[str], found: Sequence[Mapping[str, Any]], empty: str
+) -> None:
     rows = [[_cell(value) for value in one.values()] for one in found]
-    show(output, found, table(columns, rows))
+    show(output, found, table(columns, rows, empty))
 
 
 def _cell(value: Any) -> Any:
@@ -112,7 +114,8 @@ def list_transactions(
         for broker, listed in by_broker.items()
         for one in listed
     ]
-    _show(output, _LISTED, sorted(found, key=lambda one: str(one["transactional_id"])))
+    in_order = sorted(found, key=lambda one: str(one["transactional_id"]))
+    _show(output, _LISTED, in_order, "no such transactional id")
 
 
 def parse_states(texts: Sequence[str]) -> list[str]:
@@ -136,8 +139,14 @@ def describe(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows a transactional id, and the partitions of its transaction."""
+    from kafka.errors import TransactionalIdNotFoundError
+
     with open_admin(bootstrap_server, timeout) as client:
-        found = client.describe_transactions([transactional_id])[transactional_id]
+        try:
+            found = client.describe_transactions([transactional_id])[transactional_id]
+        except TransactionalIdNotFoundError:
+            code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            raise KafkaError(code, f"there is no transactional id {transactional_id}") from None
     started_ms = found.transaction_start_time_ms
     is_open = started_ms != _NONE and found.topic_partitions
     described = {
@@ -151,7 +160,7 @@ def describe(
         "duration_ms": _now_ms() - started_ms if is_open else None,
         "partitions": [f"{one.topic}-{one.partition}" for one in sorted(found.topic_partitions)],
     }
-    _show(output, _DESCRIBED, [described])
+    _show(output, _DESCRIBED, [described], "")
 
 
 @app.command()
@@ -178,7 +187,7 @@ def describe_producers(
         }
         for one in producers
     ]
-    _show(output, _PRODUCERS, found)
+    _show(output, _PRODUCERS, found, "no producer with an id has written here")
 
 
 def _producers(client: KafkaAdminClient, topic: str, partition: int) -> Sequence[Any]:
@@ -239,7 +248,7 @@ def find_hanging(
         for where, one in suspects
         if (one.producer_id, where) not in attended
     ]
-    _show(output, _HANGING, found)
+    _show(output, _HANGING, found, "no transaction hangs")
 
 
 def _places(

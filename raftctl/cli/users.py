@@ -57,7 +57,8 @@ def list_users(
         for info in one.scram_credential_infos
     ]
     rows = [list(one.values()) for one in found]
-    show(output, found, table(("USER", "MECHANISM", "ITERATIONS"), rows))
+    empty = "no user has a password"
+    show(output, found, table(("USER", "MECHANISM", "ITERATIONS"), rows, empty))
 
 
 @app.command(name="set")

@@ -454,6 +454,21 @@ async def test_partitions_list(capsys: pytest.CaptureFixture[str]) -> None:
         assert (status, "no topic nowhere" in err) == (FAILED, True)
 
 
+@pytest.mark.req("A1")
+async def test_nothing_to_list_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    async with listening() as broker:
+        raftctl = CommandLine(capsys, broker)
+        for arguments, told in [
+            (("topics", "list"), "there are no topics"),
+            (("users", "list"), "no user has a password"),
+            (("acls", "list"), "no such rule"),
+            (("quotas", "describe"), "no such quota"),
+            (("reassign-partitions", "--list"), "no partition is moving"),
+        ]:
+            status, out, err = await raftctl.status(*arguments)
+            assert (status, out) == (0, f"{told}\n"), (arguments, err)
+
+
 @pytest.mark.req("C3", "A1")
 async def test_partitions_describe_and_add(capsys: pytest.CaptureFixture[str]) -> None:
     async with listening() as broker:

@@ -188,7 +188,9 @@ def test_table_aligns_numbers_right() -> None:
     text = table(("NAME", "N"), [("a", 5), ("long", 1_000), ("x", None)])
     assert text == "NAME     N\na        5\nlong  1000\nx        -\n"
     assert table(("N",), [(5,), (1_000,)]) == "   N\n   5\n1000\n"
-    assert table(("A", "B"), []) == "A  B\n"
+    assert table(("A", "B"), []) == "nothing to show\n"
+    assert table(("A", "B"), [], "no such thing") == "no such thing\n"
+    assert table(("A", "B"), [(True, False)]) == "A    B\nyes  no\n"
 
 
 def test_topics_say_when_nobody_answers(capsys: pytest.CaptureFixture[str]) -> None:

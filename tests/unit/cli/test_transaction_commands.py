@@ -67,7 +67,7 @@ async def test_transactions_are_listed_and_described(capsys: pytest.CaptureFixtu
         assert described[0]["partitions"] == ["t-0"]
         status, _, err = await commands.status("describe", "nobody")
         assert status == 1
-        assert "TRANSACTIONAL_ID_NOT_FOUND" in err
+        assert err == ("raftctl: TRANSACTIONAL_ID_NOT_FOUND: there is no transactional id nobody\n")
 
 
 async def test_a_transaction_that_hangs_is_found_and_aborted(
@@ -91,6 +91,7 @@ async def test_a_transaction_that_hangs_is_found_and_aborted(
         assert (await commands.json("abort", *IN_PARTITION, *at))["producer_epoch"] == 3
         await eventually(lambda: _open(found) == [(9, 0)])
         assert await commands.json("find-hanging") == []
+        assert (await commands.status("find-hanging"))[1] == "no transaction hangs\n"
         status, _, err = await commands.status("abort", *IN_PARTITION, *at)
         assert (status, "INVALID_TXN_STATE" in err) == (1, True)
 
