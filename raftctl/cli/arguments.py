@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from raftctl.errors import ConfigError
+from raftctl.errors import ConfigError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -59,6 +59,13 @@ def check_known(option: str, text: str, known: Collection[str]) -> None:
     """Whether it is one of those that are known, however written: an answer would just be empty."""
     if spelt(text) not in map(spelt, known):
         raise ConfigError(f"{option} {text}: there is none such; write one of {', '.join(known)}")
+
+
+def why_without_key(code: ErrorCode, topic: str, option: str) -> str:
+    """What to add to the refusal of a record that has no key; clients are told the code alone."""
+    if code != ErrorCode.INVALID_RECORD:
+        return ""
+    return f"; if {topic} is compacted (cleanup.policy), each record needs a key: give {option}"
 
 
 def spelt(name: str) -> str:

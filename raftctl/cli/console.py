@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.arguments import LONG_MAX
+from raftctl.cli.arguments import LONG_MAX, why_without_key
 from raftctl.cli.files import client_settings
 from raftctl.cli.output import (
     BootstrapOption,
@@ -166,6 +166,7 @@ class _Writing:
         self._partition = _ANY_PARTITION if partition is None else partition
         self._headers = headers
         self._refused: Any = None
+        self._has_keys = False
         self._written: dict[int, dict[str, int]] = {}
         self.acknowledged = 0
 
@@ -212,7 +213,8 @@ class _Writing:
 
     def _delivered(self, error: Any, message: Message) -> None:
         if error is not None:
-            self._refused = self._refused or error
+            if self._refused is None:
+                self._refused, self._has_keys = error, message.key() is not None
             return
         self.acknowledged += 1
         offset, partition = int(message.offset() or 0), int(message.partition() or 0)
@@ -222,7 +224,10 @@ class _Writing:
     def _check(self) -> None:
         if self._refused is not None:
             told = client_error(self._refused.code(), self._refused.str())
-            text = f"{told.message}; {self.acknowledged} records were acknowledged before"
+            why = ""
+            if not self._has_keys:
+                why = why_without_key(told.code, self._topic, "--key-separator")
+            text = f"{told.message}; {self.acknowledged} records were acknowledged before{why}"
             raise KafkaError(told.code, text)
 
 

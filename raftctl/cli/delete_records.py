@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from raftctl.cli.group_offsets import PartitionKey, ends_of
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
@@ -39,13 +40,17 @@ def delete_records(
 ) -> None:
     """Deletes the records of partitions below an offset, for good; tells where they begin now."""
     wanted = parse_deletions(Path(offset_json_file))
-    results = _ask(admin_client(bootstrap_server), wanted, timeout)
+    client = admin_client(bootstrap_server)
+    results = _ask(client, wanted, timeout)
+    _tell_ranges(client, wanted, results, timeout)
     rows = [list(one.values()) for one in results]
     show(output, results, table(("TOPIC", "PARTITION", "LOW-WATERMARK", "ERROR", "MESSAGE"), rows))
     failed = [one for one in results if one["error"] is not None]
     if failed:
         code = ErrorCode[str(failed[0]["error"])]
-        raise KafkaError(code, f"no records were deleted from {len(failed)} partition(s)")
+        where = f"{failed[0]['topic']}-{failed[0]['partition']}: {failed[0]['message']}"
+        more = f"; {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise KafkaError(code, f"no records were deleted from {where}{more}")
 
 
 def parse_deletions(path: Path) -> list[Deletion]:
@@ -94,6 +99,20 @@ def _ask(client: Any, wanted: list[Deletion], timeout_s: float) -> list[dict[str
             futures.items(), key=lambda item: (item[0].topic, item[0].partition)
         )
     ]
+
+
+def _tell_ranges(
+    client: Any, wanted: list[Deletion], results: list[dict[str, Any]], timeout_s: float
+) -> None:
+    """Says of each offset that is out of range what the range is."""
+    asked = {PartitionKey(one.topic, one.partition): one.offset for one in wanted}
+    refused = {
+        PartitionKey(one["topic"], one["partition"]): one
+        for one in results
+        if one["error"] == ErrorCode.OFFSET_OUT_OF_RANGE.name
+    }
+    for key, (start, end) in ends_of(client, list(refused), timeout_s).items():
+        refused[key]["message"] = f"offset {asked[key]} is not among {start} to {end}"
 
 
 def _outcome(future: Future[Any]) -> dict[str, Any]:

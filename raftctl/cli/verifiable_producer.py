@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from raftctl.cli.arguments import why_without_key
 from raftctl.cli.files import client_settings
 from raftctl.cli.output import BootstrapOption, PropertyOption, TopicOption, say_event
 from raftctl.cli.termination import Ending, ending_when_told
@@ -114,6 +115,7 @@ class _Run:
         self._sent = 0
         self._acked = 0
         self._first_error: Any = None
+        self._first_has_key = False
 
     def send_all(self, records: Iterable[tuple[str | None, str]], throughput: int) -> None:
         """Sends until there are no more, or this process is told to end."""
@@ -149,7 +151,10 @@ class _Run:
         if self._acked < self._sent and self._first_error is not None:
             told = client_error(self._first_error.code(), self._first_error.str())
             lost = f"{self._sent - self._acked} of {self._sent} records were not acknowledged"
-            raise KafkaError(told.code, f"{lost}; the first: {told.message}")
+            why = ""
+            if not self._first_has_key:
+                why = why_without_key(told.code, self._topic, "--repeating-keys")
+            raise KafkaError(told.code, f"{lost}; the first: {told.message}{why}")
 
     def _wait_until(self, due_s: float) -> None:
         while (left := due_s - time.monotonic()) > 0 and not self._ending.told:
@@ -186,7 +191,8 @@ class _Run:
         )
 
     def _refused(self, key: str | None, value: str | None, error: Any) -> None:
-        self._first_error = self._first_error or error
+        if self._first_error is None:
+            self._first_error, self._first_has_key = error, key is not None
         say_event(
             "producer_send_error",
             key=key,

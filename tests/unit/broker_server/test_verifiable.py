@@ -100,6 +100,21 @@ async def test_a_record_that_is_refused_is_an_event_and_a_status(
         assert (told[-1]["sent"], told[-1]["acked"]) == (1, 0)
 
 
+async def test_refused_records_without_keys_are_said_to_need_some_where_logs_are_compacted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with quick("t") as broker:
+        refused = [AppendResult(ErrorCode.INVALID_RECORD)]
+        monkeypatch.setattr(broker.replicas, "append", lambda *_: refused)
+        verifiable = Verifiable(broker, capsys)
+        place = ("--topic", "t", "--max-messages", "1")
+        why = "if t is compacted (cleanup.policy), each record needs a key: give --repeating-keys"
+        status, _, err = await verifiable.run("producer", *place)
+        assert (status, why in err) == (1, True), err
+        status, _, err = await verifiable.run("producer", *place, "--repeating-keys", "1")
+        assert (status, why in err) == (1, False), err
+
+
 @pytest.mark.parametrize(
     "protocol",
     [

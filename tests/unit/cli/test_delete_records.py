@@ -51,7 +51,10 @@ async def test_records_are_deleted_from_all_replicas(
         assert await status(99) == FAILED
         captured = capsys.readouterr()
         assert json.loads(captured.out)[0]["error"] == "OFFSET_OUT_OF_RANGE"
-        assert "OFFSET_OUT_OF_RANGE" in captured.err
+        assert captured.err == (
+            "raftctl: OFFSET_OUT_OF_RANGE: no records were deleted from t-0: "
+            "offset 99 is not among 3 to 5\n"
+        )
         assert await status(-1) == 0
         assert json.loads(capsys.readouterr().out)[0]["low_watermark"] == 5
 
