@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from raftctl.cli.completion import VARIABLE
 from raftctl.errors import ConfigError, ErrorCode
 
 if TYPE_CHECKING:
@@ -11,6 +14,12 @@ if TYPE_CHECKING:
 
 LONG_MAX = 2**63 - 1
 _PORT_LIMIT = 65_536
+DEFAULT_DIRECTORY = "raftctl-cluster"
+"""Where `raftctl up` makes a cluster, and where others look for one."""
+BOOTSTRAP_VARIABLE = "RAFTCTL_BOOTSTRAP_SERVER"
+CONTROLLERS_VARIABLE = "RAFTCTL_CONTROLLERS"
+ADDRESSES_DEFAULT = f"those of ./{DEFAULT_DIRECTORY}"
+"""As help shows it."""
 
 
 def parse_addresses(text: str, option: str) -> list[str]:
@@ -29,8 +38,53 @@ def bootstrap_servers(text: str) -> str:
     """`--bootstrap-server` as it is: clients would look for what is no address until they time
     out.
     """
+    check_addresses_given(text, "--bootstrap-server", BOOTSTRAP_VARIABLE)
     parse_addresses(text, "--bootstrap-server")
     return text
+
+
+def controllers(text: str) -> str:
+    """`--controllers` as it is."""
+    check_addresses_given(text, "--controllers", CONTROLLERS_VARIABLE)
+    parse_addresses(text, "--controllers")
+    return text
+
+
+def check_addresses_given(text: str, option: str, variable: str) -> None:
+    """ConfigError if there are none, neither given nor by default."""
+    if not text:
+        raise ConfigError(
+            f"{option} HOST:PORT is missing, and there is no ./{DEFAULT_DIRECTORY} that raftctl up "
+            f"has made: give the option or set {variable}"
+        )
+
+
+def local_brokers() -> str:
+    """The brokers of the cluster that `raftctl up` made in the working folder; empty if none."""
+    return _local_addresses("broker")
+
+
+def local_controllers() -> str:
+    """Its controllers."""
+    return _local_addresses("controller")
+
+
+def _local_addresses(role: str) -> str:
+    """ConfigError if there is a cluster, but none of these nodes runs."""
+    directory = Path(DEFAULT_DIRECTORY)
+    # Who completes a line looks at no cluster.
+    if VARIABLE in os.environ or not (directory / "cluster.json").is_file():
+        return ""
+    from raftctl.localcluster.cluster import LocalCluster
+
+    cluster = LocalCluster.load(directory)
+    nodes = [node for node in cluster.layout.nodes if node.role == role]
+    if not any(cluster.is_running(node) for node in nodes):
+        raise ConfigError(
+            f"no {role} of ./{DEFAULT_DIRECTORY} runs: raftctl up starts them; or name another "
+            f"cluster's with {'--bootstrap-server' if role == 'broker' else '--controllers'}"
+        )
+    return ",".join(node.address for node in nodes)
 
 
 def not_empty(argument: str) -> Callable[[str], str]:

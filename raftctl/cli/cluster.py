@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftctl.cli.arguments import parse_addresses
+from raftctl.cli.arguments import DEFAULT_DIRECTORY, parse_addresses
 from raftctl.cli.files import parse_overrides
-from raftctl.cli.output import Output, OutputOption, OverrideOption, say, say_progress, show
+from raftctl.cli.output import (
+    DirectoryOption,
+    Output,
+    OutputOption,
+    OverrideOption,
+    say,
+    say_progress,
+    show,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from raftctl.localcluster.cluster import LocalCluster
 
-DEFAULT_DIRECTORY = "raftctl-cluster"
 _CLEAR_SCREEN = "\x1b[2J\x1b[H"
-
-DirectoryOption = Annotated[
-    str, typer.Option("--dir", metavar="DIR", help="The directory of the cluster.")
-]
 
 
 def up(

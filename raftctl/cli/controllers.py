@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from raftctl.cli import arguments
 from raftctl.cli.arguments import parse_addresses
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ControllersOption = Annotated[
-    str, typer.Option("--controllers", metavar="HOST:PORT,...", help="Controllers to ask.")
+    str,
+    typer.Option(
+        "--controllers",
+        metavar="HOST:PORT,...",
+        help="Controllers to ask.",
+        callback=arguments.controllers,
+        envvar=arguments.CONTROLLERS_VARIABLE,
+        default_factory=arguments.local_controllers,
+        show_default=arguments.ADDRESSES_DEFAULT,
+    ),
 ]
 TimeoutOption = Annotated[
     float, typer.Option(help="Seconds to wait for the controllers.", min=0.001, max=86_400)

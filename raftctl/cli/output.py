@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raftctl.cli.arguments import bootstrap_servers, not_empty
+from raftctl.cli.arguments import (
+    ADDRESSES_DEFAULT,
+    BOOTSTRAP_VARIABLE,
+    bootstrap_servers,
+    local_brokers,
+    not_empty,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +44,13 @@ BootstrapOption = Annotated[
         metavar="HOST:PORT,...",
         help="Brokers to ask, of any Kafka cluster.",
         callback=bootstrap_servers,
+        envvar=BOOTSTRAP_VARIABLE,
+        default_factory=local_brokers,
+        show_default=ADDRESSES_DEFAULT,
     ),
+]
+DirectoryOption = Annotated[
+    str, typer.Option("--dir", metavar="DIR", help="The directory of the cluster.")
 ]
 TopicOption = Annotated[
     str, typer.Option("--topic", metavar="TOPIC", callback=not_empty("--topic"))

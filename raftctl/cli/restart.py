@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftctl.cli.cluster import DEFAULT_DIRECTORY, DirectoryOption
-from raftctl.cli.output import Output, OutputOption, say_progress, show, table
+from raftctl.cli.arguments import DEFAULT_DIRECTORY
+from raftctl.cli.output import DirectoryOption, Output, OutputOption, say_progress, show, table
 
 if TYPE_CHECKING:
     from raftctl.localcluster.cluster import LocalCluster
