@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import shutil
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -65,19 +66,40 @@ ConfigOption = Annotated[
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "nothing to show"
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    empty: str = "nothing to show",
+    *,
+    optional: Sequence[str] = (),
 ) -> str:
     """Rows under their headings; columns of numbers are set right, None is shown as a dash,
     a bool as yes or no.
 
     Without rows it is the sentence `empty`: a bare heading does not say that nothing was found.
+    A terminal that is too narrow is not shown the `optional` columns, the last of them first; if
+    it is too narrow still, a row becomes a block with a line for each column.
     """
     body = [[_cell(value) for value in row] for row in rows]
     if not body:
         return f"{empty}\n"
     lines = [list(columns), *body]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
-    right = [all(_is_number(line[column]) for line in body) for column in range(len(columns))]
+    width = _terminal_width()
+    left_out = list(optional)
+    text = _lined_up(lines)
+    while width is not None and len(max(text.splitlines(), key=len)) > width:
+        if not left_out:
+            return _blocks(lines)
+        column = lines[0].index(left_out.pop())
+        lines = [[*line[:column], *line[column + 1 :]] for line in lines]
+        text = _lined_up(lines)
+    return text
+
+
+def _lined_up(lines: Sequence[Sequence[str]]) -> str:
+    """Headings and rows, each column as wide as its widest cell."""
+    columns = range(len(lines[0]))
+    widths = [max(len(line[column]) for line in lines) for column in columns]
+    right = [all(_is_number(line[column]) for line in lines[1:]) for column in columns]
     return "".join(
         "  ".join(
             text.rjust(width) if is_right else text.ljust(width)
@@ -86,6 +108,23 @@ def table(
         + "\n"
         for line in lines
     )
+
+
+def _blocks(lines: Sequence[Sequence[str]]) -> str:
+    """A line for each cell behind its heading, an empty line between rows."""
+    headings, *rows = lines
+    width = max(map(len, headings))
+    return "\n".join(
+        "".join(
+            f"{heading:<{width}}  {cell}\n" for heading, cell in zip(headings, row, strict=True)
+        )
+        for row in rows
+    )
+
+
+def _terminal_width() -> int | None:
+    """Columns of the terminal that shows the output; None if a file or program takes it."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _is_number(cell: str) -> bool:

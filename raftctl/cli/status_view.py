@@ -92,7 +92,8 @@ def _controllers_table(addresses: Mapping[str, str], status: ClusterStatus) -> s
             ]
         )
     heads = ("CONTROLLER", "ADDRESS", "ROLE", "EPOCH", "HIGH-WATERMARK", "LOG-END", "LAG")
-    return table((*heads, "FETCHED-MS-AGO", "CAUGHT-UP-MS-AGO"), rows)
+    ages = ("FETCHED-MS-AGO", "CAUGHT-UP-MS-AGO")
+    return table((*heads, *ages), rows, optional=ages)
 
 
 def _brokers_table(best: dict[str, Any]) -> str:

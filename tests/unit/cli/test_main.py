@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import raftctl
-from raftctl.cli import topics
+from raftctl.cli import output, topics
 from raftctl.cli.files import parse_overrides, read_config_file
 from raftctl.cli.main import plain_start, run
 from raftctl.cli.output import table
@@ -191,6 +191,20 @@ def test_table_aligns_numbers_right() -> None:
     assert table(("A", "B"), []) == "nothing to show\n"
     assert table(("A", "B"), [], "no such thing") == "no such thing\n"
     assert table(("A", "B"), [(True, False)]) == "A    B\nyes  no\n"
+
+
+def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, rows = ("NAME", "AGE", "SIZE"), [("a", 5, 123), ("b", 66, None)]
+    whole = "NAME  AGE  SIZE\na       5   123\nb      66     -\n"
+    for columns, expected in [
+        (15, whole),
+        (14, "NAME  SIZE\na      123\nb        -\n"),
+        (9, "NAME  a\nSIZE  123\n\nNAME  b\nSIZE  -\n"),
+    ]:
+        monkeypatch.setattr(output, "_terminal_width", lambda width=columns: width)
+        assert table(names, rows, optional=("AGE",)) == expected
+    monkeypatch.setattr(output, "_terminal_width", lambda: None)
+    assert table(names, rows, optional=("AGE",)) == whole, "a program gets everything"
 
 
 def test_topics_say_when_nobody_answers(capsys: pytest.CaptureFixture[str]) -> None:
