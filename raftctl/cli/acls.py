@@ -132,7 +132,8 @@ def add(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Adds a rule for every resource, principal, host and operation named: their combinations."""
+    """Adds rules. There is one for each combination of the resources, principals, hosts and
+    operations named."""
     resources = _resources(topic, group, transactional_id, cluster)
     people = _people(allow_principal, allow_host, deny_principal, deny_host)
     if not resources:
@@ -170,7 +171,7 @@ def remove(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Removes rules and shows which; without principals or operations, the rules for any."""
+    """Removes rules and shows which. Without principals or operations, the rules for any."""
     resources = _resources(topic, group, transactional_id, cluster)
     if not resources:
         raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")

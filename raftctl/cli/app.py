@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from raftctl.cli.completion import VARIABLE
 
@@ -59,6 +60,47 @@ COMMANDS = {
 """Name -> the module that has it as a function."""
 
 
+SECTIONS = {
+    "A cluster on this machine": ("up", "status", "restart", "down", "demo"),
+    "Nodes": ("storage", "start", "log", "plugins"),
+    "Topics": ("topics", "partitions", "configs", "elect-leaders", "reassign-partitions"),
+    "Records": (
+        "console",
+        "offsets",
+        "delete-records",
+        "bench",
+        "verifiable-producer",
+        "verifiable-consumer",
+    ),
+    "Groups and transactions": ("groups", "transactions"),
+    "Access": ("users", "acls", "quotas"),
+    "The cluster as a whole": ("brokers", "quorum", "features", "metadata", "cluster-id"),
+    "Coordination": ("kv",),
+    "This program": ("completion", "version"),
+}
+"""Heading -> commands and groups, as help shows them."""
+_WIDTH_MAX = 120
+"""Of help, on terminals that are as wide."""
+
+
+class _Root(TyperGroup):
+    """Shows its commands by topic."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        widest = max(map(len, self.commands))
+        limit = formatter.width - 4 - widest
+        for heading, names in SECTIONS.items():
+            known = [name for name in names if name in self.commands]
+            # Padded, so that the sections' columns stand below one another.
+            rows = [
+                (name.ljust(widest), self.commands[name].get_short_help_str(limit))
+                for name in known
+            ]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Prints the versions.")] = False,
 ) -> None:
@@ -76,6 +118,8 @@ def make_app(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        cls=_Root,
+        context_settings={"max_content_width": _WIDTH_MAX},
     )
     # With a callback a single command is a subcommand still.
     app.callback(invoke_without_command=True)(_root)

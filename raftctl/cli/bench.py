@@ -9,7 +9,7 @@ import typer
 
 from raftctl.cli.output import Output, OutputOption, say_progress, show, table
 
-app = typer.Typer(help="Measures, with a peer in the same run.", no_args_is_help=True)
+app = typer.Typer(help="Measures throughput and latency.", no_args_is_help=True)
 
 OUTSTANDING_MAX = 4096
 VALUE_BYTES_MAX = 64 * 1024
@@ -52,7 +52,8 @@ def quorum(
     ] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Three voters on this machine: puts a second, the time of one put, failover.
+    """Measures a quorum of three voters on this machine. Figures: puts a second, the time of one
+    put, failover.
 
     Every commit is synced to disk by a majority; a process apart puts values and awaits one reply
     for each. Without etcd or Go it says what is missing and measures raftctl alone. JSON has all

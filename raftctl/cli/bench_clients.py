@@ -130,7 +130,7 @@ def end_to_end(
     command_property: PropertyOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Sends records through the cluster: latencies from the producer's call to the consumer."""
+    """Measures latency from the producer's call to the consumer."""
     _check_throughput(throughput)
     if producer_acks not in ("0", "1", "-1", "all"):
         raise ConfigError(f"--producer-acks {producer_acks}: must be 0, 1 or all")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _UNREGISTER = ("UnregisterBrokerRequest", "UnregisterBrokerResponse")
 
 app = typer.Typer(
-    help="Shows brokers and their log directories; forgets brokers that are gone.",
+    help="Lists brokers and log directories; forgets brokers.",
     no_args_is_help=True,
 )
 
@@ -53,7 +53,7 @@ def log_dirs(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows the log directories: how many replicas they hold, bytes used and free, and failures."""
+    """Shows the log directories of brokers. Of each: replicas, bytes used and free, failures."""
     with open_admin(bootstrap_server, timeout) as client:
         for one in broker or ():
             check_broker(client, one)
@@ -73,7 +73,7 @@ def unregister(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Forgets a broker that is gone for good: move its replicas away first, then stop it."""
+    """Forgets a broker that is gone for good. Move its replicas away first, then stop it."""
     with open_admin(bootstrap_server, timeout) as client:
         known = {one["broker_id"]: one for one in client.describe_cluster()["brokers"]}
         if broker in known and not known[broker].get("is_fenced") and not force:

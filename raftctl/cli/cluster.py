@@ -40,7 +40,9 @@ def up(
     timeout: Annotated[float, typer.Option(help="Seconds to wait until it is ready.")] = 60.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Starts a local cluster, or what does not run of it, and leaves it running.
+    """Starts a cluster on this machine and leaves it running.
+
+    If the directory holds a cluster already, the nodes that are not running are started.
 
     Prints the bootstrap address when the cluster is ready for a produce. If that fails, or on
     Ctrl-C, everything started is stopped.
@@ -76,7 +78,7 @@ def down(
     grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 60.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stops the nodes of a local cluster: brokers first, then controllers. Data stays."""
+    """Stops the nodes of a local cluster; data stays. Brokers go first, then controllers."""
     from raftctl.localcluster.cluster import LocalCluster
 
     cluster = LocalCluster.load(Path(directory))

@@ -25,7 +25,8 @@ def completion(
     context: typer.Context,
     shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish|powershell")],
 ) -> None:
-    """Prints a shell's completion script: `source <(raftctl completion bash)` tries it out.
+    """Prints the script that completes commands in a shell. `source <(raftctl completion bash)`
+    tries it out.
 
     `raftctl --install-completion` installs it for the shell that runs.
     """

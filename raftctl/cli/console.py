@@ -97,7 +97,7 @@ def produce(
     command_property: PropertyOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Writes each line of standard input as a record; tells how many, and where they stand.
+    """Writes each line of standard input as a record. Tells how many, and where they stand.
 
     Exit status 1 if one was not acknowledged: what stands before it in the input is written, and
     what comes after it may be.
@@ -273,7 +273,7 @@ def consume(
     command_property: PropertyOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows records, a line each, until it is interrupted; JSON has all that is in a record.
+    """Shows records, a line each, until it is interrupted. JSON has all that is in a record.
 
     Exit status 1 if --timeout-ms ends it before --max-messages have come.
     """

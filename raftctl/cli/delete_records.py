@@ -38,7 +38,8 @@ def delete_records(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Deletes the records of partitions below an offset, for good; tells where they begin now."""
+    """Deletes the oldest records of partitions, for good. They are those below the offsets of the
+    file; the answer is where each partition begins now."""
     wanted = parse_deletions(Path(offset_json_file))
     client = admin_client(bootstrap_server)
     results = _ask(client, wanted, timeout)

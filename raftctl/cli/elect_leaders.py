@@ -44,7 +44,8 @@ def elect_leaders(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Elects leaders: preferred replicas again, or any active one where nobody leads."""
+    """Elects leaders of partitions. Preferred replicas lead again; unclean: any active replica
+    where nobody leads."""
     if bool(partition) == all_partitions:
         raise ConfigError("give --partition TOPIC:NUMBER once or more, or --all-topic-partitions")
     from confluent_kafka import ElectionType

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 app = typer.Typer(
-    help="Shows and changes the levels that say what the metadata may hold.", no_args_is_help=True
+    help="Shows and changes feature levels, as metadata.version.", no_args_is_help=True
 )
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -56,7 +56,7 @@ def upgrade(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Raises levels, so that the metadata may hold what older nodes cannot read."""
+    """Raises levels. The metadata may then hold what older nodes cannot read."""
     _update(bootstrap_server, feature, UPGRADE, dry_run, timeout, output)
 
 
@@ -75,7 +75,7 @@ def downgrade(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Lowers levels, where the metadata holds nothing that the lower level does not know."""
+    """Lowers levels. Refused if the metadata holds what the lower level does not know."""
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE
     _update(bootstrap_server, feature, kind, dry_run, timeout, output)
 

@@ -37,7 +37,7 @@ def force_recover(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Makes one replica's directory a quorum of itself, when a majority is lost for good.
+    """Makes a single replica the quorum. For when a majority is lost for good.
 
     The node must be stopped. What was committed and is not on this disk is lost; what is on this
     disk and was never committed becomes committed. Choose the replica with the highest last epoch

@@ -24,7 +24,9 @@ from raftctl.errors import ConfigError, ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-app = typer.Typer(help="Consumer groups, of any Kafka cluster.", no_args_is_help=True)
+app = typer.Typer(
+    help="Shows consumer groups; resets offsets; deletes groups.", no_args_is_help=True
+)
 
 GroupArgument = Annotated[
     str, typer.Argument(metavar="GROUP", help="The group.", callback=not_empty("GROUP"))
@@ -100,7 +102,7 @@ def describe(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows where a group has come, how far behind it is, and who reads which partition.
+    """Shows a group's committed offsets, lag and members.
 
     Partitions that nobody reads now are shown if the group has committed an offset there.
     """
@@ -128,7 +130,7 @@ def delete(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Deletes groups without members, and their offsets; each on its own."""
+    """Deletes groups without members, and their offsets. Each succeeds or fails on its own."""
     client = admin_client(bootstrap_server)
     futures = client.delete_consumer_groups(list(dict.fromkeys(groups)), request_timeout=timeout)
     results = [{"group": name, **_deletion(futures[name], timeout)} for name in sorted(futures)]
@@ -169,7 +171,7 @@ def reset_offsets(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Sets the offsets of a group without members; without --topic of all it has committed.
+    """Sets the offsets of a group without members. Without --topic, all that it has committed.
 
     What lies outside a partition is set to its nearer end.
     """

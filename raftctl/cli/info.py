@@ -10,7 +10,7 @@ from raftctl.cli.output import Output, OutputOption, show, table
 
 
 def plugins(output: OutputOption = Output.TABLE) -> None:
-    """Lists the installed broker plug-ins: what `broker.plugin` can name."""
+    """Lists plug-ins, which `broker.plugin` can name."""
     from raftctl.plugins import BROKER_GROUP
 
     rows = [

@@ -46,7 +46,7 @@ def get(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Prints the value of a key, no older than any write that was answered before."""
+    """Prints the value of a key. It is no older than any write that was answered before."""
     request = KvGetRequest(utf8(key))
     timeout_ms = int(timeout * 1000)
     found = with_kv_client(controllers, timeout, lambda client: client.read(request, timeout_ms))

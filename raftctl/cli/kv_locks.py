@@ -69,7 +69,7 @@ def list_keys(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Lists keys in order, no older than any write that was answered before."""
+    """Lists keys in order. They are no older than any write that was answered before."""
     wanted = utf8(prefix)
     entries, offset = _run(controllers, timeout, lambda client: _entries(client, wanted, limit))
     rows = [{"key": one.key, **value_fields(one.value), "version": one.version} for one in entries]
@@ -102,7 +102,7 @@ def watch(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Prints changes as they happen, a line each, until it is interrupted.
+    """Prints changes as they happen, a line each. Ctrl-C ends it.
 
     To go on after the last line without missing any: --from with its version + 1.
     """
@@ -165,7 +165,8 @@ def elect(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stands for election and leads, while a command runs if one is given; or tells who leads."""
+    """Stands for election and leads, or tells who leads. It leads while a command runs, if one is
+    given."""
     if listen == (value is not None):
         raise ConfigError("give the VALUE of a candidate, or --listen")
     if value is not None:

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 SNAPSHOT_SUFFIX = ".checkpoint"
 
-app = typer.Typer(
-    help="Shows what stands in the files of a metadata log or of partitions.", no_args_is_help=True
-)
+app = typer.Typer(help="Shows and checks the files of logs.", no_args_is_help=True)
 app.command()(verify)
 
 
@@ -49,7 +47,7 @@ def dump(
     start: Annotated[int, typer.Option("--from", help="The first offset to show.")] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Prints the batches and records of logs; with JSON, a line for each batch.
+    """Prints the batches and records of logs. With JSON, a line for each batch.
 
     Of a partition also its indexes, producer snapshots and leader epochs. Of a data directory the
     metadata log, then all partitions.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.image import MetadataImage
 
-app = typer.Typer(help="Looks around in a cluster's metadata.", no_args_is_help=True)
+app = typer.Typer(help="Opens a shell on a cluster's metadata.", no_args_is_help=True)
 
 HELP = "ls [PATH] | cat PATH | find [PATH] [PATTERN] | tree [PATH] | cd PATH | pwd | exit"
 

@@ -51,7 +51,7 @@ def offsets(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows offsets of partitions: ends, starts, or where a time begins.
+    """Shows where partitions begin or end, or a time begins.
 
     A partition without such a record, or without a leader, is left out.
     """

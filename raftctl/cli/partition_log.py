@@ -60,7 +60,8 @@ def verify(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Checks the files of partitions: batches, records, indexes, snapshots, leader epochs.
+    """Checks the files of partitions. That is: batches, records, indexes, snapshots, leader
+    epochs.
 
     Each problem is a line with the file and the byte; exit status 1 if there is one. A broker that
     is running may be about to write the end of a log. `raftctl storage verify` checks the rest.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 app = typer.Typer(
-    help="Lists partitions and what is wrong with them; adds partitions.", no_args_is_help=True
+    help="Lists partitions and finds unhealthy ones; adds some.", no_args_is_help=True
 )
 
 MIN_ISR = "min.insync.replicas"
@@ -111,7 +111,7 @@ def describe(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows all that is known of one partition, also where its log begins and ends.
+    """Shows one partition, also where its log begins and ends.
 
     Offsets are `-` while it has no leader.
     """

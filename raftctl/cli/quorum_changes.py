@@ -71,7 +71,7 @@ def add_voter(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Lets a running controller vote, as soon as it has caught up."""
+    """Lets a running controller vote. It has to catch up first."""
     if (config is None) == (voter is None):
         raise ConfigError("give either --config or --voter")
     added = _voter_of_file(config) if config is not None else _one_voter(voter or "")

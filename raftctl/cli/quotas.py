@@ -16,9 +16,7 @@ from raftctl.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-app = typer.Typer(
-    help="Shows and alters the quotas of users, client ids and addresses.", no_args_is_help=True
-)
+app = typer.Typer(help="Shows and changes quotas of users and clients.", no_args_is_help=True)
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 """How a part of a filter is meant."""
@@ -110,8 +108,8 @@ def alter(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Sets and takes away quotas of one entity, all or none of them; a user and a client id may
-    be named together."""
+    """Sets and removes quotas, all or none of them. A user and a client id may be named
+    together."""
     from kafka.protocol.admin import AlterClientQuotasRequest as Ask
 
     names = ((user, user_defaults), (client_id, client_id_defaults), (ip, ip_defaults))

@@ -61,7 +61,8 @@ def reassign_partitions(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Moves partitions to other brokers: give one of --generate to --cancel."""
+    """Moves partitions to other brokers. Give one of --generate, --execute, --verify, --cancel
+    and --list."""
     if [generate_plan, execute, verify, list_moving, cancel].count(True) != 1:
         raise ConfigError("give one of --generate, --execute, --verify, --list, --cancel")
     with open_admin(bootstrap_server, timeout) as client:

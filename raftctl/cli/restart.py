@@ -31,7 +31,7 @@ def restart(
     ] = 120.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stops nodes of a local cluster and starts them again, with what their files say now.
+    """Restarts nodes of a local cluster, all or some. They read their files anew.
 
     With --rolling clients go on meanwhile: controllers go first, the active one last of them, then
     brokers, and none before all voters have caught up, all brokers are active and all replicas

@@ -5,7 +5,7 @@ from raftctl.cli.output import ConfigOption, OverrideOption
 
 
 def start(config: ConfigOption, override: OverrideOption = None) -> None:
-    """Runs one node in the foreground until SIGTERM or Ctrl-C.
+    """Runs one node in the foreground. SIGTERM or Ctrl-C ends it.
 
     The node writes its log to stderr. Exit status 2 for a bad file or directory.
     """

@@ -50,7 +50,7 @@ def format_command(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Prepares the directories of a node: writes meta.properties into each.
+    """Prepares the directories of a node. Writes meta.properties into each.
 
     Of a controller without controller.quorum.voters it also says who votes first: one of
     --standalone, --initial-controllers and --no-initial-controllers is needed.
@@ -88,7 +88,7 @@ def info(config: ConfigOption, output: OutputOption = Output.TABLE) -> None:
 
 @app.command(name="verify")
 def verify_command(config: ConfigOption, output: OutputOption = Output.TABLE) -> None:
-    """Checks what a stopped node has on its disks and changes nothing.
+    """Checks what a stopped node has on its disks. Changes nothing.
 
     Exit status 1 if something is damaged. A torn tail is not: it is what a crash leaves of a write
     that nobody was told of, and the node cuts it off when it starts.

@@ -121,7 +121,7 @@ def describe(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows a topic's id and partitions: leader, replicas, in-sync replicas."""
+    """Shows a topic's id and partitions. Of each: leader, replicas, in-sync replicas."""
     from confluent_kafka import TopicCollection
 
     client = admin_client(bootstrap_server)

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from kafka import TopicPartition
     from kafka.admin import KafkaAdminClient
 
-app = typer.Typer(
-    help="Transactions, and those that nobody ends; of any Kafka cluster.", no_args_is_help=True
-)
+app = typer.Typer(help="Lists transactions; finds and aborts hanging ones.", no_args_is_help=True)
 
 MINUTE_MS = 60_000
 _DESCRIBED_AT_ONCE = 500
@@ -138,7 +136,7 @@ def describe(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows a transactional id, and the partitions of its transaction."""
+    """Shows a transactional id and its transaction's place."""
     from kafka.errors import TransactionalIdNotFoundError
 
     with open_admin(bootstrap_server, timeout) as client:
@@ -171,7 +169,7 @@ def describe_producers(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Shows who writes to a partition, and whose transactions are open there."""
+    """Shows a partition's producers and open transactions."""
     with open_admin(bootstrap_server, timeout) as client:
         producers = _producers(client, topic, partition)
     found = [
@@ -223,7 +221,7 @@ def find_hanging(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Finds transactions that are open in a partition and that no coordinator is going to end.
+    """Finds open transactions that no coordinator will end.
 
     Such a one keeps readers of committed records from going on; `abort` ends it.
     """
@@ -317,7 +315,7 @@ def abort(
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Aborts a transaction in one partition, whatever its coordinator knows.
+    """Aborts a transaction in one partition. Its coordinator is not asked.
 
     Of a transaction that is still attended this tears a part out: look with `find-hanging` first.
     """

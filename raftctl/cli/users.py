@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-app = typer.Typer(
-    help="Lists users with a password, sets and removes passwords (SCRAM).", no_args_is_help=True
-)
+app = typer.Typer(help="Lists users; sets and removes passwords (SCRAM).", no_args_is_help=True)
 
 
 class Mechanism(enum.StrEnum):

@@ -113,7 +113,8 @@ def verifiable_consumer(
     assignment_strategy: StrategyOption = "range",
     command_property: PropertyOption = None,
 ) -> None:
-    """Reads as a group's member; prints its events as JSON, as Apache Kafka's tool.
+    """Reads as a group's member, with an event for each step. Options and events, a line of JSON
+    each, are those of Apache Kafka's tool.
 
     SIGINT and SIGTERM end it after a last commit. Exit status 1 if an error ends it.
     """

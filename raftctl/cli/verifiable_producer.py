@@ -66,7 +66,8 @@ def verifiable_producer(
     ] = None,
     command_property: PropertyOption = None,
 ) -> None:
-    """Writes 0, 1, 2... as records; prints an event of JSON for each, as Apache Kafka's tool.
+    """Writes numbers as records, with an event for each. Options and events, a line of JSON each,
+    are those of Apache Kafka's tool.
 
     SIGINT and SIGTERM end it when what is on its way is answered; told twice, it ends at once.
     Exit status 1 if a record was not acknowledged.

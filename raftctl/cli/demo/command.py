@@ -26,7 +26,7 @@ def demo(
     override: OverrideOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Writes a large text into a local cluster while nodes are killed, and reads it back.
+    """Kills nodes while a text is written, and reads it back.
 
     Starts 3 controllers and 3 brokers. Half way it kills the active controller and a partition
     leader, and starts both again. Then two clients read everything. Exit status 0 if nothing is

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import raftctl
-from raftctl.cli import output, topics
+from raftctl.cli import app, output, topics
 from raftctl.cli.files import parse_overrides, read_config_file
 from raftctl.cli.main import plain_start, run
 from raftctl.cli.output import table
@@ -191,6 +191,21 @@ def test_table_aligns_numbers_right() -> None:
     assert table(("A", "B"), []) == "nothing to show\n"
     assert table(("A", "B"), [], "no such thing") == "no such thing\n"
     assert table(("A", "B"), [(True, False)]) == "A    B\nyes  no\n"
+
+
+@pytest.mark.req("A1")
+def test_help_shows_each_command_once_by_topic_in_a_whole_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    sections = [name for names in app.SECTIONS.values() for name in names]
+    assert sorted(sections) == sorted([*app.GROUPS, *app.COMMANDS])
+    for group in ([], *([name] for name in app.GROUPS)):
+        assert run([*group, "--help"]) == 0
+        told = capsys.readouterr().out
+        assert "[OPTIONS] COMMAND [ARGS]..." in told
+        assert not [line for line in told.splitlines()[1:] if line.endswith("...")], told
+        assert max(map(len, told.splitlines())) <= 80
 
 
 def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
