@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from raftctl.cli.completion import VARIABLE
+from raftctl.cli.kafka_names import translate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -134,11 +135,12 @@ def make_app(names: Iterable[str] = (*GROUPS, *COMMANDS)) -> typer.Typer:
 
 def run_app(arguments: Sequence[str]) -> int:
     """Parses and runs; returns the exit status. Raises what the command raises."""
+    arguments = translate(arguments)
     named = arguments[0] if arguments else None
     is_known = named in GROUPS or named in COMMANDS
     app = make_app([named]) if named and is_known and VARIABLE not in os.environ else make_app()
     try:
-        app(args=list(arguments), prog_name="raftctl")
+        app(args=arguments, prog_name="raftctl")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     return 0

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raftctl.cli.completion import VARIABLE
-from raftctl.errors import ConfigError, ErrorCode
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 LONG_MAX = 2**63 - 1
 _PORT_LIMIT = 65_536
+_UNKNOWN_CONFIG = re.compile(r"Unknown topic config name: (\S+)")
+"""Apache Kafka's words."""
 DEFAULT_DIRECTORY = "raftctl-cluster"
 """Where `raftctl up` makes a cluster, and where others look for one."""
 BOOTSTRAP_VARIABLE = "RAFTCTL_BOOTSTRAP_SERVER"
@@ -113,6 +117,17 @@ def check_known(option: str, text: str, known: Collection[str]) -> None:
     """Whether it is one of those that are known, however written: an answer would just be empty."""
     if spelt(text) not in map(spelt, known):
         raise ConfigError(f"{option} {text}: there is none such; write one of {', '.join(known)}")
+
+
+def with_near_miss(error: KafkaError) -> KafkaError:
+    """The error, with the topic's config that was meant if an unknown one looks like it."""
+    unknown = _UNKNOWN_CONFIG.search(error.message)
+    if unknown is None:
+        return error
+    from raftctl.metadata.topic_config import TOPIC_KEYS
+
+    near = difflib.get_close_matches(unknown[1], TOPIC_KEYS, n=1, cutoff=0.75)
+    return KafkaError(error.code, f"{error.message}; did you mean {near[0]}?") if near else error
 
 
 def why_without_key(code: ErrorCode, topic: str, option: str) -> str:

@@ -6,14 +6,16 @@ Asked by kafka-python's messages: no client's own methods can name what is set f
 from __future__ import annotations
 
 import enum
+import re
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from raftctl.cli.admin_client import check, open_admin, send
+from raftctl.cli.arguments import with_near_miss
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption
-from raftctl.errors import ConfigError
+from raftctl.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,6 +164,13 @@ def alter(
     subtract: Annotated[
         list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="Takes from one.")
     ] = None,
+    add_config: Annotated[
+        str,
+        typer.Option(metavar="KEY=VALUE,...", help="Sets configs, as Kafka's tool: K=V,L=[A,B]."),
+    ] = "",
+    delete_config: Annotated[
+        str, typer.Option(metavar="KEY,...", help="Resets configs, as Kafka's tool.")
+    ] = "",
     validate_only: Annotated[bool, typer.Option(help="Says what would come of it.")] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
@@ -172,12 +181,17 @@ def alter(
         *((Operation.DELETE, _key(key), None) for key in delete or ()),
         *((Operation.APPEND, *_pair("--append", one)) for one in append or ()),
         *((Operation.SUBTRACT, *_pair("--subtract", one)) for one in subtract or ()),
+        *((Operation.SET, *_pair("--add-config", one)) for one in _listed(add_config)),
+        *((Operation.DELETE, _key(key), None) for key in _listed(delete_config)),
     ]
     resource = resource_of(entity_type, entity_name, default=entity_default)
     keys = [key for _, key, _ in changes]
     _check_changes(keys)
     request = _altering(resource, changes, validate_only=validate_only)
-    check(_ask(bootstrap_server, timeout, resource, request)["responses"][0])
+    try:
+        check(_ask(bootstrap_server, timeout, resource, request)["responses"][0])
+    except KafkaError as error:
+        raise with_near_miss(error) from None
     done = "could alter" if validate_only else "altered"
     document = {"altered": not validate_only, "keys": keys}
     show(output, document, f"{done} {resource}: {', '.join(keys)}")
@@ -228,6 +242,12 @@ def _ask(bootstrap: str, timeout_s: float, resource: Resource, request: Any) -> 
     by_itself = int(resource.name) if resource.entity is Entity.BROKER and resource.name else None
     with open_admin(bootstrap, timeout_s) as client:
         return send(client, request, by_itself)
+
+
+def _listed(text: str) -> list[str]:
+    """The items between commas; brackets hold a value that has commas itself."""
+    items = re.findall(r"(?:\[[^\]]*\]|[^,\[])+", text)
+    return [one.replace("=[", "=", 1).removesuffix("]") if "=[" in one else one for one in items]
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:

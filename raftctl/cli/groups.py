@@ -29,11 +29,20 @@ app = typer.Typer(
 )
 
 GroupArgument = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The group.", callback=not_empty("GROUP"))
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        help="The group; also as Kafka's --group GROUP.",
+        callback=not_empty("GROUP"),
+    ),
 ]
 GroupsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="GROUP...", help="The groups.", callback=none_empty("GROUP")),
+    typer.Argument(
+        metavar="GROUP...",
+        help="The groups; each also as --group GROUP.",
+        callback=none_empty("GROUP"),
+    ),
 ]
 TopicsOption = Annotated[
     list[str] | None,

@@ -10,6 +10,7 @@ from raftctl.cli.admin_client import open_admin
 from raftctl.cli.elect_leaders import parse_partition
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.cli.topics import (
+    INTERNAL_TOPICS,
     TIMEOUT_S,
     TimeoutOption,
     admin_client,
@@ -75,15 +76,21 @@ def list_partitions(
         bool,
         typer.Option("--not-preferred", help="Only those not led by their preferred leader."),
     ] = False,
+    exclude_internal: Annotated[
+        bool,
+        typer.Option("--exclude-internal", help="Without topics that brokers keep for themselves."),
+    ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Lists partitions with leader, replicas and in-sync replicas.
 
-    Of several filters one is enough.
+    With several filters, a partition is shown if it matches any of them.
     """
     client = admin_client(bootstrap_server)
     found = _partitions(client, topic or [], timeout)
+    if exclude_internal:
+        found = [one for one in found if one["topic"] not in INTERNAL_TOPICS]
     minima: Mapping[str, int] = {}
     if under_min_isr or at_min_isr:
         minima = _min_isr(client, sorted({one["topic"] for one in found}), timeout)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from raftctl.cli.arguments import not_empty
+from raftctl.cli.arguments import not_empty, with_near_miss
 from raftctl.cli.files import parse_overrides
 from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
@@ -26,11 +26,20 @@ app = typer.Typer(
 TimeoutOption = Annotated[
     float, typer.Option(help="Seconds to wait for the cluster.", min=0.001, max=86_400)
 ]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", callback=not_empty("TOPIC"))]
+TopicArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC",
+        help="The topic; also as Kafka's --topic TOPIC.",
+        callback=not_empty("TOPIC"),
+    ),
+]
 TIMEOUT_S = 15.0
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
 """What librdkafka takes."""
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
+"""Those that Apache Kafka's tools take for internal."""
 T = TypeVar("T")
 _BROKER_ID = re.compile(r"[0-9]{1,9}")
 
@@ -81,7 +90,7 @@ def create(
         _create(client, new, timeout, validate_only=validate_only)
     except KafkaError as error:
         if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise
+            raise with_near_miss(error) from None
         show(output, {"created": None}, f"{topic} is there already")
         return
     done = "could create" if validate_only else "created"
@@ -100,6 +109,10 @@ def parse_assignment(text: str) -> list[list[int]]:
 @app.command(name="list")
 def list_topics(
     bootstrap_server: BootstrapOption,
+    exclude_internal: Annotated[
+        bool,
+        typer.Option("--exclude-internal", help="Without topics that brokers keep for themselves."),
+    ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -109,6 +122,7 @@ def list_topics(
         for name, metadata in sorted(
             topics_metadata(admin_client(bootstrap_server), timeout).items()
         )
+        if not (exclude_internal and name in INTERNAL_TOPICS)
     ]
     rows = [list(topic.values()) for topic in topics]
     show(output, topics, table(("TOPIC", "PARTITIONS"), rows, "there are no topics"))

@@ -165,8 +165,13 @@ async def test_configs(capsys: pytest.CaptureFixture[str]) -> None:
             ("retention.ms", "5", "topic"),
         ]
         assert len(await raftctl.json("configs", "describe", *topic, "--all")) > 30
+        kafkas = ("--add-config", "cleanup.policy=[compact,delete],retention.ms=6")
+        assert (await raftctl.status(*altering, *kafkas, "--validate-only"))[:2] == (
+            0,
+            "could alter topic t: cleanup.policy, retention.ms\n",
+        )
         status, out, _ = await raftctl.status(
-            *altering, "--delete", "retention.ms", "--validate-only"
+            *altering, "--delete-config", "retention.ms", "--validate-only"
         )
         assert (status, out) == (0, "could alter topic t: retention.ms\n")
         status, _, err = await raftctl.status(*altering, "--set", "retention.ms=x")
@@ -239,6 +244,7 @@ async def test_configs_that_make_no_sense(capsys: pytest.CaptureFixture[str]) ->
             ((*every, "--set", f"{HOURS}=x"), FAILED, f"Invalid value 'x' for {HOURS}"),
             ((*one, "--set", "min.insync.replicas=2"), FAILED, "the same for all brokers"),
             ((*t, *some), FAILED, f"Unknown topic config name: {HOURS}"),
+            ((*t, "--set", "retention.mss=1"), FAILED, "retention.mss; did you mean retention.ms?"),
             ((*every, "--entity-name", "1", *some), BAD_INPUT, "or --entity-default"),
             ((*brokers, *some), BAD_INPUT, "give --entity-name NAME or --entity-default"),
             ((*topic, "--entity-default", *some), BAD_INPUT, "a topic has none"),
@@ -452,6 +458,12 @@ async def test_partitions_list(capsys: pytest.CaptureFixture[str]) -> None:
         ]
         status, _, err = await raftctl.status("partitions", "list", "--topic", "nowhere")
         assert (status, "no topic nowhere" in err) == (FAILED, True)
+        cluster.assign("__consumer_offsets", (1,))
+        broker.publish()
+        assert ("__consumer_offsets", 0) in await found()
+        assert await found("--exclude-internal") == [*lacking, *silent, ("whole", 0)]
+        topics = await raftctl.json("topics", "list", "--exclude-internal")
+        assert [one["topic"] for one in topics] == ["lacking", "silent", "whole"]
 
 
 @pytest.mark.req("A1")
