@@ -47,11 +47,13 @@ def up(
     Prints the bootstrap address when the cluster is ready for a produce. If that fails, or on
     Ctrl-C, everything started is stopped.
     """
+    from raftctl.cli.demo.folders import warn_of_left_over
     from raftctl.cli.storage import format_storage, random_uuid_text
     from raftctl.cli.termination import terminate_as_interrupt, uninterrupted
     from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
     from raftctl.localcluster.launcher import NodeLauncher
 
+    warn_of_left_over()
     spec = ClusterSpec(controllers, brokers, port, parse_overrides(override or ()))
     with terminate_as_interrupt(), NodeLauncher() as launcher:
         cluster = LocalCluster.open(
@@ -79,8 +81,10 @@ def down(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Stops the nodes of a local cluster; data stays. Brokers go first, then controllers."""
+    from raftctl.cli.demo.folders import warn_of_left_over
     from raftctl.localcluster.cluster import LocalCluster
 
+    warn_of_left_over(Path(directory))
     cluster = LocalCluster.load(Path(directory))
     running = [node.name for node in cluster.layout.nodes if cluster.is_running(node)]
     killed = [node.name for node in cluster.stop_all(grace)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +31,7 @@ def demo(
     leader, and starts both again. Then two clients read everything. Exit status 0 if nothing is
     lost, duplicated or out of order, else 1.
     """
+    from raftctl.cli.demo.folders import mark_as_own, new_folder, warn_of_left_over
     from raftctl.cli.demo.progress import show_progress
     from raftctl.cli.demo.report import result_document, result_text
     from raftctl.cli.demo.run import DemoRun
@@ -41,14 +41,16 @@ def demo(
     from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
     from raftctl.localcluster.launcher import NodeLauncher
 
+    warn_of_left_over()
     spec = ClusterSpec(controllers=3, brokers=3, overrides=parse_overrides(override or ()))
     source = standard_library(lines) if input_file is None else one_file(Path(input_file), lines)
     with terminate_as_interrupt(), NodeLauncher() as launcher:
-        directory = Path(tempfile.mkdtemp(prefix="raftctl-demo-") if keep is None else keep)
+        directory = new_folder() if keep is None else Path(keep)
         try:
             cluster = LocalCluster.open(
                 directory, spec, random_uuid_text, format_storage, launcher.launch
             )
+            mark_as_own(directory)
             try:
                 begun_s = time.monotonic()
                 cluster.start_all()
