@@ -193,7 +193,9 @@ def _check_java(spec: RunSpec) -> None:
     wanted = spec.workload in JAVA_WORKLOADS
     if wanted != bool(spec.kafka_home) or (wanted and spec.env == "sim"):
         tools = ", ".join(JAVA_WORKLOADS)
-        raise InputError(f"--kafka-home: a folder of Apache Kafka for {tools}, not in --env sim")
+        raise InputError(
+            f"--kafka-home is for --workload {tools}, which needs it and cannot run in --env sim"
+        )
     if wanted:
         from jepsen.workloads.verifiable import check_tools
 
@@ -218,8 +220,10 @@ def _check_fault(spec: RunSpec, name: str) -> None:
         raise InputError(f"--nemesis {name}: only for {', '.join(LOG_WORKLOADS)}")
     possible = faults_in(spec.env, spec.control)
     if name not in possible:
-        known = ", ".join(possible) or "nothing without --control"
-        raise InputError(f"--nemesis {name}: in --env {spec.env} it can be {known}")
+        if not possible:
+            raise InputError(f"--nemesis {name}: --env {spec.env} needs --control COMMAND for it")
+        known = ", ".join(possible)
+        raise InputError(f"--nemesis {name}: --env {spec.env} has none such; choose from {known}")
 
 
 def workload_of(spec: RunSpec) -> Workload:

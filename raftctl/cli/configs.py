@@ -171,7 +171,9 @@ def alter(
     delete_config: Annotated[
         str, typer.Option(metavar="KEY,...", help="Resets configs, as Kafka's tool.")
     ] = "",
-    validate_only: Annotated[bool, typer.Option(help="Says what would come of it.")] = False,
+    validate_only: Annotated[
+        bool, typer.Option(help="Checks the request; changes nothing.")
+    ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:

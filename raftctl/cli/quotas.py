@@ -104,7 +104,9 @@ def alter(
     delete: Annotated[
         list[str] | None, typer.Option("--delete", metavar="QUOTA", help="Takes a quota away.")
     ] = None,
-    validate_only: Annotated[bool, typer.Option(help="Says what would come of it.")] = False,
+    validate_only: Annotated[
+        bool, typer.Option(help="Checks the request; changes nothing.")
+    ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:

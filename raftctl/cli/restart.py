@@ -33,9 +33,10 @@ def restart(
 ) -> None:
     """Restarts nodes of a local cluster, all or some. They read their files anew.
 
-    With --rolling clients go on meanwhile: controllers go first, the active one last of them, then
-    brokers, and none before all voters have caught up, all brokers are active and all replicas
-    are in sync. If that does not come to be, the rest is left as it is, with exit status 1.
+    With --rolling clients go on meanwhile. Controllers go first, the active one last of them, then
+    brokers; each waits until all voters have caught up, all brokers are active and all replicas
+    are in sync. If this does not happen within --timeout, the remaining nodes are not restarted,
+    and the exit status is 1.
     """
     from raftctl.localcluster.cluster import LocalCluster
     from raftctl.localcluster.launcher import NodeLauncher

@@ -68,7 +68,9 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="A topic of this name is fine as it is.")
     ] = False,
-    validate_only: Annotated[bool, typer.Option(help="Says what would come of it.")] = False,
+    validate_only: Annotated[
+        bool, typer.Option(help="Checks the request; changes nothing.")
+    ] = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -47,7 +47,7 @@ EXTERNAL = ["--env", "external", "--bootstrap-servers", "h:1"]
         (["queue", "--env", "external"], "--bootstrap-servers"),
         (["queue", "--env", "sim", "--bootstrap-servers", "h:1"], "--bootstrap-servers"),
         (["queue", "--env", "sim", "--control", "breaker"], "--control"),
-        (["queue", *EXTERNAL, "--nemesis", "kill"], "--nemesis kill"),
+        (["queue", *EXTERNAL, "--nemesis", "kill"], "external needs --control COMMAND"),
         (["queue", *EXTERNAL, "--control", "breaker", "--nemesis", "slow"], "--nemesis slow"),
         (["queue", "--brokers", "1"], "--replication"),
         (["queue", "--barrier-every", "9"], "--barrier-every"),
