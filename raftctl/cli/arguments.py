@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,8 +44,19 @@ def bootstrap_servers(text: str) -> str:
     out.
     """
     check_addresses_given(text, "--bootstrap-server", BOOTSTRAP_VARIABLE)
-    parse_addresses(text, "--bootstrap-server")
+    hosts = {one.rpartition(":")[0] for one in parse_addresses(text, "--bootstrap-server")}
+    if not any(map(_is_known, hosts)):
+        raise ConfigError(f"--bootstrap-server {text}: no such host: correct its name")
     return text
+
+
+def _is_known(host: str) -> bool:
+    """Whether the name has an address; else clients would try until they time out."""
+    try:
+        socket.getaddrinfo(host.strip("[]"), None)
+    except (OSError, UnicodeError):
+        return False
+    return True
 
 
 def controllers(text: str) -> str:

@@ -16,6 +16,7 @@ from raftctl.cli.output import (
     Output,
     OutputOption,
     OverrideOption,
+    counted,
     say,
     say_progress,
     show,
@@ -66,6 +67,7 @@ def up(
         except BaseException:
             with uninterrupted():
                 cluster.kill_all(spare=before)
+                say_progress("the nodes that this command started are stopped again")
             raise
     document = {
         "bootstrap_servers": cluster.layout.bootstrap,
@@ -89,7 +91,11 @@ def down(
     running = [node.name for node in cluster.layout.nodes if cluster.is_running(node)]
     killed = [node.name for node in cluster.stop_all(grace)]
     late = f", {', '.join(killed)} killed after {grace:g} s" if killed else ""
-    show(output, {"stopped": running, "killed": killed}, f"stopped {len(running)} nodes{late}")
+    show(
+        output,
+        {"stopped": running, "killed": killed},
+        f"stopped {counted(len(running), 'node')}{late}",
+    )
 
 
 def status(

@@ -21,6 +21,7 @@ from raftctl.cli.output import (
     OutputOption,
     PropertyOption,
     TopicOption,
+    counted,
     say,
     say_progress,
     show,
@@ -107,14 +108,18 @@ def produce(
     headers = _headers(header or ())
     from confluent_kafka import Producer
 
-    from raftctl.bench.clients import new_client, partitions_of
+    from raftctl.bench.clients import METADATA_TIMEOUT_S, kafka_errors, new_client, partitions_of
 
     defaults = {"enable.idempotence": True, "message.timeout.ms": int(timeout * 1000)}
     settings = client_settings(command_property)
     if settings.get("acks", "all") not in ("all", "-1"):
         defaults["enable.idempotence"] = False
     producer = new_client(Producer, bootstrap_server, defaults, settings)
+    with kafka_errors():
+        is_new = topic not in producer.list_topics(timeout=METADATA_TIMEOUT_S).topics
     known = partitions_of(producer, topic)
+    if is_new:
+        say_progress(f"created {topic}, which was not there: {counted(len(known), 'partition')}")
     if partition is not None and partition not in known:
         raise _no_such_partition(topic, partition, known)
     writing = _Writing(producer, topic, partition, headers)
@@ -123,7 +128,7 @@ def produce(
     lines = typer.get_binary_stream("stdin")
     written = writing.write(_records(lines, separator, marker), timeout)
     document = {"topic": topic, "records": writing.acknowledged, "partitions": written}
-    show(output, document, f"wrote {writing.acknowledged} records to {topic}")
+    show(output, document, f"wrote {counted(writing.acknowledged, 'record')} to {topic}")
 
 
 def _headers(items: Iterable[str]) -> Headers:
@@ -298,7 +303,7 @@ def consume(
                 shown += 1
     finally:
         consumer.close()
-        say_progress(f"{shown} records shown")
+        say_progress(f"{counted(shown, 'record')} shown")
     if max_messages is not None and shown < max_messages:
         text = f"no record for {timeout_ms} ms after {shown} of {max_messages}"
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)

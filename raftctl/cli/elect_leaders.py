@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, counted, show, table
 from raftctl.cli.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
@@ -71,7 +71,7 @@ def elect_leaders(
     failed = [one for one in results if one["error"] not in harmless]
     if failed:
         code = ErrorCode[str(failed[0]["error"])]
-        raise KafkaError(code, f"no leader was elected for {len(failed)} partition(s)")
+        raise KafkaError(code, f"no leader was elected for {counted(len(failed), 'partition')}")
 
 
 def parse_partition(text: str) -> TopicPartition:

@@ -127,6 +127,11 @@ def _terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: `1 topic`, `2 topics`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _is_number(cell: str) -> bool:
     """Also true of a dash, which stands for a number that is not known."""
     return cell == "-" or cell.lstrip("-").replace(",", "").isdigit()

@@ -19,6 +19,7 @@ from raftctl.cli.topics import (
     wait_for,
 )
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.ids import uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -138,7 +139,7 @@ def describe(
     )
     document = {
         "topic": named.topic,
-        "topic_id": str(topic["topic_id"]),
+        "topic_id": uuid_text(topic["topic_id"]),
         "partition": named.partition,
         "leader": None if one["leader_id"] < 0 else one["leader_id"],
         "leader_epoch": one["leader_epoch"],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from raftctl.cli.admin_client import open_admin
-from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, counted, show, table
 from raftctl.cli.reassignment_plan import (
     CURRENT,
     PROPOSED,
@@ -143,7 +143,7 @@ def _alter(
     show(output, {"partitions": results, **(more or {})}, text)
     failed = [one["result"] for one in results if one["result"] != done]
     if failed:
-        message = f"{len(failed)} of {len(results)} partition(s) were refused"
+        message = f"refused: {len(failed)} of {counted(len(results), 'partition')}"
         raise KafkaError(ErrorCode[failed[0]], message)
 
 
@@ -165,7 +165,7 @@ def _verify(
         _unthrottle(bootstrap, plan, timeout_s)
     unfinished = [status for status in found.values() if status != "done"]
     if unfinished:
-        message = f"{len(unfinished)} of {len(found)} partition(s) are not where they shall be"
+        message = f"not done: {len(unfinished)} of {counted(len(found), 'partition')}"
         raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, message)
 
 

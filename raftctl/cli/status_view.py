@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from raftctl.cli.output import table
+from raftctl.cli.output import counted, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +55,7 @@ def _verdict(status: ClusterStatus) -> str:
         return f"no leader, {reach}"
     leader = f"leader {best['leader_id']}" if status.leader else "no leader"
     health = (
-        f"{best['topics']} topics, {best['partitions']} partitions, "
+        f"{counted(best['topics'], 'topic')}, {counted(best['partitions'], 'partition')}, "
         f"{best['offline_partitions']} offline, "
         f"{best['under_replicated_partitions']} under-replicated"
     )

@@ -9,7 +9,7 @@ import typer
 
 from raftctl.cli.arguments import not_empty, with_near_miss
 from raftctl.cli.files import parse_overrides
-from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.output import BootstrapOption, Output, OutputOption, counted, show, table
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def alter(
         [NewPartitions(topic, partitions)], operation_timeout=timeout, request_timeout=timeout
     )
     wait_for(futures[topic], timeout)
-    text = f"{topic} has {partitions} partitions"
+    text = f"{topic} has {counted(partitions, 'partition')}"
     show(output, {"topic": topic, "partitions": partitions}, text)
 
 

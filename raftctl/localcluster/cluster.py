@@ -354,8 +354,8 @@ def _check_same(layout: ClusterLayout, spec: ClusterSpec, directory: Path) -> No
             )
     if spec.overrides and dict(layout.overrides) != dict(spec.overrides):
         raise ConfigError(
-            f"-o: the cluster in {directory} was made with other keys: leave them out or choose "
-            "another --dir"
+            f"-o: the cluster in {directory} was made with other keys: choose another --dir, or "
+            f"change {directory}/*/node.properties, then raftctl restart --rolling"
         )
 
 

@@ -187,7 +187,8 @@ class RpcClient:
         if attempt.cancelled():
             return
         error = attempt.exception()  # also when every waiting call has given up
-        self._complain("" if error is None else str(error))
+        # aiohttp names its default of TLS, which connections between nodes do not have.
+        self._complain("" if error is None else str(error).replace(" ssl:default", ""))
 
     def _back_off(self) -> None:
         delay = min(BACKOFF_S * 2**self._failures, BACKOFF_S_MAX) * self._random.uniform(0.5, 1)

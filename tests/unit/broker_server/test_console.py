@@ -87,13 +87,26 @@ async def test_lines_become_records_and_records_lines(
         assert err == "2 records shown\n"
 
 
+async def test_a_topic_that_was_not_there_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with quick("t") as broker:
+        console = Console(broker, monkeypatch, capsys)
+        told = await console.run("produce", "--topic", "misspelt", lines=b"1\n")
+        assert told == (
+            0,
+            "wrote 1 record to misspelt\n",
+            "created misspelt, which was not there: 1 partition\n",
+        )
+
+
 async def test_a_group_goes_on_where_it_was(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with quick("t") as broker:
         console = Console(broker, monkeypatch, capsys)
         told = await console.run("produce", "--topic", "t", lines=b"1\n2\n3\n")
-        assert told[:2] == (0, "wrote 3 records to t\n")
+        assert told == (0, "wrote 3 records to t\n", "")
         member = ("--topic", "t", "--group", "g", *ALL)
         assert [one["value"] for one in await console.consume(*member, "2")] == ["1", "2"]
         assert [one["value"] for one in await console.consume(*member, "1")] == ["3"]

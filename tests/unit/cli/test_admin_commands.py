@@ -490,6 +490,7 @@ async def test_partitions_describe_and_add(capsys: pytest.CaptureFixture[str]) -
         found = await raftctl.json("partitions", "describe", "t:0")
         assert (found["leader"], found["replicas"], found["isr"]) == (1, [1, 2], [1, 2])
         assert (found["log_start_offset"], found["log_end_offset"]) == (0, 0)
+        assert found["topic_id"] == (await raftctl.json("topics", "describe", "t"))["topic_id"]
         for wrong, expected in (("t:7", FAILED), ("nowhere:0", FAILED), ("t", BAD_INPUT)):
             status, _, err = await raftctl.status("partitions", "describe", wrong)
             assert status == expected, err

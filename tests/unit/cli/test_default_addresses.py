@@ -75,6 +75,11 @@ def test_without_any_address_the_ways_to_give_one_are_named(
     assert "no controller answers at 127.0.0.1:1" in capsys.readouterr().err
 
 
+def test_a_host_without_an_address_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["topics", "list", "--bootstrap-server", "no-host.invalid:9092"]) == BAD_INPUT
+    assert "--bootstrap-server no-host.invalid:9092: no such host" in capsys.readouterr().err
+
+
 def test_help_says_where_addresses_come_from(capsys: pytest.CaptureFixture[str]) -> None:
     for command, variable in [
         (["topics", "list"], arguments.BOOTSTRAP_VARIABLE),
