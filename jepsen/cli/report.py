@@ -13,7 +13,7 @@ import typer
 from jepsen.checkers.verdict import WORDS
 from jepsen.cli.output import say, tell
 from jepsen.errors import InputError
-from jepsen.report.index import NO_VERDICT, Row, faults_of, index_page
+from jepsen.report.index import NO_VERDICT, Row, faults_of, index_page, told_of
 from jepsen.report.page import document, report_page
 from jepsen.report.tables import readable_time
 from jepsen.running import judge_folder
@@ -130,4 +130,6 @@ class _Handler(BaseHTTPRequestHandler):
         results, spec = folder.results, folder.spec
         word = NO_VERDICT if results is None else WORDS[results["valid"]]
         test, _, time = name.partition("/")
-        return Row(f"/{quote(name)}", test, time, word, spec.workload, faults_of(spec))
+        told = told_of(spec, results)
+        faults = faults_of(spec)
+        return Row(f"/{quote(name)}", test, time, word, spec.workload, faults, spec.env, told)

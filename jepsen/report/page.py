@@ -24,7 +24,7 @@ from jepsen.report.plots import (
     rate_plot,
     windows,
 )
-from jepsen.report.tables import fault_table, told_statistics
+from jepsen.report.tables import fault_table, lasted, told_statistics
 from jepsen.report.window import DONE, FAILING, PENDING, failing_window
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ code, pre { font: 13px/1.4 ui-monospace, monospace } pre { background: #f5f7fa; 
 svg text { fill: #5a6472 } .grid { stroke: #e3e7ee } .key { margin-right: 1.2rem }
 .stripe { opacity: .15 } .stripe:target { opacity: .9 }
 :target { scroll-margin-top: 2rem }
-.runs td:last-child { white-space: nowrap; overflow-wrap: normal }
+.runs td:last-child { min-width: 12rem } .runs td[data-label=faults] { white-space: normal }
 summary { cursor: pointer; color: #2a78d6 }
 h3, .heading { font-size: 1rem; font-weight: bold; margin: 1.2rem 0 .2rem }
 .missed { color: #8a929c }
@@ -69,11 +69,14 @@ h3, .heading { font-size: 1rem; font-weight: bold; margin: 1.2rem 0 .2rem }
   th, td:not(:last-child) { white-space: normal } td, th { overflow-wrap: normal }
   svg.chart { font-size: 24px; overflow: visible }
   .wide { overflow-x: auto } .wide svg { width: 960px } .key { margin-right: .8rem }
-  .operations tr, .matrix tr { display: flex; flex-wrap: wrap; column-gap: .8rem;
+  .operations tr, .matrix tr, .runs tr { display: flex; flex-wrap: wrap; column-gap: .8rem;
     border-bottom: 1px solid #e3e7ee; padding: 2px 0 }
-  .operations tr:first-child, .matrix tr:first-child, .matrix td:empty { display: none }
-  .operations td, .matrix td, .matrix th { border-bottom: 0; padding-right: 0 }
-  .operations td:last-child, .matrix th { flex: 0 0 100% }
+  .operations tr:first-child, .matrix tr:first-child, .matrix td:empty, .runs tr:first-child,
+    .runs td:empty { display: none }
+  .operations td, .matrix td, .matrix th, .runs td { border-bottom: 0; padding-right: 0 }
+  .operations td:last-child, .matrix th, .runs td:last-child,
+    .runs .mark { flex: 0 0 100%; box-sizing: border-box }
+  .runs td[data-label]::before { content: attr(data-label) ": "; color: #5a6472 }
   .matrix td::before { content: attr(data-faults) ": " } }
 .key i { display: inline-block; width: 10px; height: 10px; margin-right: 5px }
 """
@@ -247,7 +250,7 @@ def _card(
         yield f"<br>{cut(line)}" if line else ""
     seconds = results.get("seconds", history[-1].time / SECOND_NS if history else 0.0)
     yield f"<br>began {escape(began)}" if began else ""
-    yield f"<br>{results['operations']} operations, lasted {seconds:.0f} s, seed {spec.seed}"
+    yield f"<br>{results['operations']} operations, lasted {lasted(seconds)}, seed {spec.seed}"
     if struck := results.get("faults"):
         yield f"<br>faults that struck: {escape(told_faults(struck))}"
     yield "</p>"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FAULTS_SHOWN_MAX = 12
 """The others are shown on demand."""
+SHORT_S = 10.0
 _STAMP, _SHOWN = "%Y%m%dT%H%M%S", "%Y-%m-%d %H:%M:%S UTC"
 
 
@@ -29,6 +30,11 @@ def readable_time(name: str) -> str:
     except ValueError:
         return name
     return f"{told} ({number})" if number else told
+
+
+def lasted(seconds: float) -> str:
+    """`8.4 s`, `37 s`: a tenth matters only to what was short."""
+    return f"{seconds:.1f} s" if seconds < SHORT_S else f"{seconds:.0f} s"
 
 
 def fault_table(history: Sequence[Op], broken: Sequence[Window]) -> Iterator[str]:

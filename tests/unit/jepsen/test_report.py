@@ -18,7 +18,7 @@ from jepsen.cli.report import FAVICON, page_of, server
 from jepsen.core import RunSpec
 from jepsen.history import Op, OpType
 from jepsen.report.axes import LEFT, WIDTH
-from jepsen.report.index import NO_VERDICT, Row, index_page
+from jepsen.report.index import NO_VERDICT, Row, index_page, told_of
 from jepsen.report.page import ANOMALIES_SHOWN_MAX, KINDS_OPEN_MAX, TEXT_SHOWN_MAX
 from jepsen.report.plots import leader_strip, quantile_plot, windows
 from jepsen.report.tables import fault_table, readable_time, told_statistics
@@ -151,6 +151,37 @@ def test_the_index_shows_the_latest_verdict_of_each_pair() -> None:
     assert 'href="/b"' not in listed
 
 
+def test_an_environment_takes_nothing_from_the_verdict_of_another() -> None:
+    rows = [
+        Row("/2", "b", "2", "unknown", "queue", "kill", "external"),
+        Row("/1", "a", "1", "valid", "queue", "kill", "sim"),
+    ]
+    matrix = index_page(rows).partition("<h2>All runs")[0]
+    assert 'href="/1"' in matrix
+    assert 'href="/2"' in matrix
+    assert "in external" in matrix
+
+
+def test_the_list_tells_what_happened_in_a_run() -> None:
+    anomalies = [{"name": "lost-write", "lines": []}] * 2
+    results = {
+        "operations": 1037,
+        "seconds": 24.2,
+        "faults": {"kill": 2, "pause": 0},
+        "checkers": {
+            "kafka": {"anomalies": anomalies, "statistics": {}},
+            "availability": {"anomalies": [], "statistics": {}, "why_unknown": "never: <b>"},
+        },
+    }
+    spec = RunSpec("queue", "sim", ("kill", "pause"), seed=77)
+    told = told_of(spec, results)
+    assert told == ("kill 2, pause 0", "1037", "24 s", "77", "lost-write 2; never: <b>")
+    page = index_page([Row("/1", "a", "1", "invalid", "queue", "kill", "sim", told)])
+    for text in ("kill 2, pause 0", "1037", "24 s", "lost-write 2; never: &lt;b&gt;"):
+        assert f">{text}</td>" in page
+    assert told_of(spec, None) == ("", "", "", "77", "")
+
+
 def test_times_in_which_something_is_broken_are_shaded() -> None:
     found = [(one.kind, one.begin_s, one.end_s) for one in windows(HISTORY)]
     assert found == [("kill", 3.0, 7.0), ("pause", 8.0, 9.0)]
@@ -262,7 +293,7 @@ def test_a_run_tells_when_it_was_and_how_long_it_lasted(folder: RunFolder) -> No
     assert run(["report", str(folder.path)]) == 0
     page = (folder.path / "report.html").read_text()
     assert f"began {readable_time(folder.path.name)}" in page
-    assert "lasted 9 s" in page
+    assert "lasted 9.0 s" in page
     for heading in ("Latency of each operation", "Operations per second", "Faults"):
         assert heading in page
     assert "All runs" not in page  # a file does not know where the others are
