@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jepsen.cli.check import history_of, source_of
+from jepsen.cli.output import tell
 from jepsen.errors import InputError
 from jepsen.formats import Format
 from jepsen.history import HistoryError, to_json, write_edn
@@ -43,6 +44,7 @@ def convert(
     try:
         lines, _ = history_of(source_of(file), form)
         writer(path, [replace(op, index=index) for index, op in enumerate(lines)])
+        tell(f"{target}: {len(lines):,} lines of a history")
     except HistoryError as error:
         raise InputError(f"{file}: {error}") from None
     except OSError as error:

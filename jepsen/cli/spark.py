@@ -20,7 +20,7 @@ from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json
 from jepsen.cli.replicas import DumpsArgument, refuse_doubles, show_replicas
 from jepsen.errors import InputError
 from jepsen.spark.generate.recipe import WORKLOADS, Recipe
-from jepsen.spark.preflight import progress, refuse_files
+from jepsen.spark.preflight import progress, refuse_files, refuse_other_workloads
 from jepsen.spark.report import plotted, spark_page
 
 if TYPE_CHECKING:
@@ -50,10 +50,16 @@ DriverMemoryOption = Annotated[
     str, typer.Option(metavar="SIZE", help="Heap of Spark's driver and of each executor: `8g`.")
 ]
 CheckerOption = Annotated[
-    str, typer.Option("--checker", metavar="|".join(CHECKERS), help="What to look for.")
+    str | None,
+    typer.Option(
+        "--checker",
+        metavar="|".join(CHECKERS),
+        help="What to look for. Default: linearizable; a run of another workload needs it named.",
+    ),
 ]
 WatchedOption = Annotated[
-    str, typer.Option("--checker", metavar="|".join(WATCHED), help="What to look for.")
+    str | None,
+    typer.Option("--checker", metavar="|".join(WATCHED), help="As for `jepsen spark check`."),
 ]
 ModelOption = Annotated[
     str, typer.Option("--model", metavar="|".join(MODELS), help="As for `jepsen check`.")
@@ -84,7 +90,7 @@ def check(
         list[str],
         typer.Argument(metavar="HISTORY...", help="Histories: files, runs, Parquet folders."),
     ],
-    checker: CheckerOption = LINEARIZABLE,
+    checker: CheckerOption = None,
     model: ModelOption = "cas-register",
     failures: FailuresOption = "auto",
     master: MasterOption = ALL_CORES,
@@ -111,11 +117,13 @@ def check(
     Prints `HISTORY valid`, `HISTORY invalid` or `HISTORY unknown` for each; what was found goes to
     stderr, or with `--print json` all into one document. Exit status as for `jepsen check`.
     """
-    asked = _asked(checker, model, failures)
+    asked = _asked(checker or LINEARIZABLE, model, failures)
     one_of("--consistency", consistency, CONSISTENCY)
     if output is not None and output.exists():
         raise InputError(f"--output {output}: it is there already; name a folder to be made")
     size = refuse_files(files, histories=checker != TRACE)
+    if checker is None:
+        refuse_other_workloads(files)
     from jepsen.spark.session import spark_session
 
     with (
@@ -168,7 +176,7 @@ def watch(
     history: Annotated[
         str, typer.Argument(metavar="HISTORY", help="A run folder or JSON lines that grow.")
     ],
-    checker: WatchedOption = LINEARIZABLE,
+    checker: WatchedOption = None,
     model: ModelOption = "cas-register",
     failures: FailuresOption = "auto",
     master: MasterOption = ALL_CORES,
@@ -186,8 +194,10 @@ def watch(
     has judged them; what was found goes to stderr. The last line is the verdict on all of it, and
     the exit status is as for `jepsen check`.
     """
-    asked = _asked(checker, model, failures, WATCHED)
+    asked = _asked(checker or LINEARIZABLE, model, failures, WATCHED)
     refuse_files([history])
+    if checker is None:
+        refuse_other_workloads([history])
     from jepsen.spark.session import spark_session
 
     with (

@@ -7,6 +7,7 @@ lines that say nothing to whoever judges a history: those are left out, and afte
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 from jepsen.errors import InputError
 from jepsen.formats import detect
 from jepsen.history import HistoryError
-from jepsen.store import TEST_FILE
+from jepsen.store import HISTORY_FILE, TEST_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +34,8 @@ MASTER_WAIT_S = 3.0
 TOLD_EVERY_S = 5.0
 SMALL_BYTES = 64 << 20
 """Histories up to here are judged sooner by one process than Spark has started."""
+CHECKERS_OF = dict.fromkeys(("queue", "queue-txn", "group", "verifiable"), "kafka-log")
+"""Workload -> its checker on Spark, where that has another name."""
 _DEFAULT_PORT = 7077
 _LOOKED_AT_BYTES = 1 << 20
 """Of larger files only Spark's reader says what they are: a first line may be as long."""
@@ -53,6 +56,26 @@ def refuse_files(files: Sequence[str], *, histories: bool = True) -> int:
     return sum(sizes) if all(sizes) else 0
 
 
+def refuse_other_workloads(files: Sequence[str]) -> None:
+    """Raises InputError for the first run whose operations are no reads and writes of registers.
+
+    Without `--checker` they would be taken for such, which Spark finds out after a minute.
+    """
+    for file in files:
+        path = Path(file)
+        test = (path if path.is_dir() else path.parent) / TEST_FILE
+        if not test.is_file() or not (path.is_dir() or path.name == HISTORY_FILE):
+            continue
+        try:
+            workload = json.loads(test.read_text(encoding="utf-8"))["spec"]["workload"]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise InputError(f"{test}: no test: {error}") from None
+        if workload != "register":
+            fitting = CHECKERS_OF.get(workload, workload)
+            text = f"{file}: a test of {workload}: name its --checker, such as {fitting}"
+            raise InputError(text)
+
+
 def _refuse_file(path: Path, *, histories: bool) -> int:
     if path.is_dir():
         if not (path / TEST_FILE).is_file():
@@ -62,7 +85,7 @@ def _refuse_file(path: Path, *, histories: bool) -> int:
                 )
                 raise InputError(text)
             return 0
-        path /= "history.jsonl"
+        path /= HISTORY_FILE
     try:
         with path.open("rb") as file:
             begin = file.read(_LOOKED_AT_BYTES)

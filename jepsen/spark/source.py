@@ -4,7 +4,7 @@
 run folder or a file in any form of text, or `spark.readStream...` for JSON lines that still grow.
 The columns are those of `jepsen.spark.schema.OPERATIONS`.
 
-In a stream an operation comes when it has ended. With `option("open", "true")` each micro-batch
+A stream emits an operation when it completes. With `option("open", "true")` each micro-batch
 also has those that were open at its end, without `complete_index`; they come again until they end.
 How far the stream is: the position in the file, the lines before it, and the position of each open
 invocation. So it goes on from a checkpoint, and a micro-batch that is read again has the same rows.

@@ -131,7 +131,7 @@ def status(
 def _stopped_lines(stopped: Mapping[str, str], directory: str) -> Iterator[str]:
     for name, why in stopped.items():
         yield f"{name} does not run: {why}"
-    yield f"raftctl up --dir {directory} starts what does not run"
+    yield f"raftctl up --dir {directory} starts the nodes that do not run"
 
 
 def _controller_addresses(cluster: LocalCluster | None, controllers: str) -> dict[str, str]:

@@ -213,7 +213,9 @@ def test_nodes_started_by_hand_are_nodes_of_the_cluster(tmp_path: Path) -> None:
         told = raftctl("status", "--dir", str(cluster.directory)).stdout
         assert f"broker-1 does not run: process {by_hand.pid}, started by hand, has ended" in told
         assert "controller-101 does not run: stopped as asked at 2" in told
-        assert told.endswith(f"raftctl up --dir {cluster.directory} starts what does not run\n")
+        assert told.endswith(
+            f"raftctl up --dir {cluster.directory} starts the nodes that do not run\n"
+        )
 
 
 @pytest.mark.req("A2")

@@ -30,9 +30,12 @@ def source(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_it_comes_back_from_edn_as_it_was(source: str, tmp_path: Path) -> None:
+def test_it_comes_back_from_edn_as_it_was(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     there, back = tmp_path / "there.edn", tmp_path / "back.jsonl"
     assert run(["convert", source, str(there)]) == 0
+    assert f"{there}: " in capsys.readouterr().err, "it says what it wrote"
     assert read_edn(there.read_text()) == LINES
     assert run(["convert", str(there), str(back)]) == 0
     assert list(read_history(back)) == LINES

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.cli.main import run
+from jepsen.cli.spark import CHECKERS
+from jepsen.core import WORKLOADS, RunSpec
 from jepsen.errors import InputError
 from jepsen.spark import preflight
+from jepsen.store import HISTORY_FILE, RunFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +66,25 @@ def test_what_is_no_history_is_refused_before_spark_starts(
 def test_a_folder_without_a_history_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"neither a run \(test.json\) nor Parquet files"):
         preflight.refuse_files([str(tmp_path)])
+
+
+@pytest.mark.parametrize("command", ["check", "watch"])
+def test_a_run_of_no_registers_is_told_its_checker(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = RunFolder.create(tmp_path, RunSpec("queue", "sim"), "")
+    history = made.path / HISTORY_FILE
+    history.write_text(LINE.replace("read", "poll"))
+    told = refused_at_once([command, str(made.path)], capsys)
+    assert told == f"jepsen: {made.path}: a test of queue: name its --checker, such as kafka-log"
+    assert refused_at_once([command, str(history)], capsys).endswith("such as kafka-log")
+
+
+def test_every_workload_has_a_checker_on_spark_and_registers_the_default(tmp_path: Path) -> None:
+    fitting = {preflight.CHECKERS_OF.get(name, name) for name in WORKLOADS} - {"register"}
+    assert fitting <= set(CHECKERS)
+    made = RunFolder.create(tmp_path, RunSpec("register", "sim"), "")
+    preflight.refuse_other_workloads([str(made.path), str(tmp_path / "other.jsonl")])
 
 
 def test_a_history_may_begin_with_a_line_longer_than_what_is_looked_at(tmp_path: Path) -> None:
