@@ -20,7 +20,7 @@ from jepsen.report.plots import (
     Window,
     latency_plot,
     leader_strip,
-    quantile_plot,
+    quantile_plots,
     rate_plot,
     windows,
 )
@@ -37,6 +37,8 @@ ANOMALIES_SHOWN_MAX = 3
 """Of each kind that a checker found; results.json has all."""
 KINDS_OPEN_MAX = 4
 """Of so many kinds the first anomaly is shown at once; all else on demand."""
+FUNCTIONS_OPEN_MAX = 2
+"""Of so many functions the latency is plotted at once."""
 LINES_SHOWN_MAX = 12
 ROWS_OPEN_MAX = 8
 TEXT_SHOWN_MAX = 300
@@ -134,15 +136,23 @@ def _charts(
     yield _heading("Latency of each operation, by outcome")
     yield _legend({one.kind for one in broken}, anomalies=bool(found))
     yield latency_plot(history, broken, [one.mark for one in found if one.mark])
-    if any(op.by_client and op.type is OpType.OK for op in history):
-        yield _heading("Latency of successful operations, by percentile")
-        yield quantile_legend()
-        yield quantile_plot(history, broken)
+    yield from _quantiles(history, broken)
     yield _heading("Operations per second, by outcome")
     yield keys(ENDS)
     yield rate_plot(history, broken)
     if strip := leader_strip(history):
         yield f'{_heading("Active controller")}<div class="wide">{strip}</div>'
+
+
+def _quantiles(history: Sequence[Op], broken: Sequence[Window]) -> Iterator[str]:
+    """A plot of each function, the first few at once."""
+    plots = [
+        f"{_heading(f'Latency of successful {f}, by percentile')}{quantile_legend()}{plot}"
+        for f, plot in quantile_plots(history, broken).items()
+    ]
+    yield from plots[:FUNCTIONS_OPEN_MAX]
+    if more := plots[FUNCTIONS_OPEN_MAX:]:
+        yield _on_demand(f"show {len(more)} more functions", more)
 
 
 def _heading(text: str) -> str:

@@ -138,12 +138,22 @@ def _stripe(scale: Scale, anomaly: Mark) -> str:
     )
 
 
-def quantile_plot(history: Sequence[Op], broken: Iterable[Window]) -> str:
+def quantile_plots(history: Sequence[Op], broken: Sequence[Window]) -> dict[str, str]:
+    """By function, those with most successes first: polls that wait would hide what sends take."""
+    succeeded = Counter(op.f for op in history if op.by_client and op.type is OpType.OK)
+    return {f: quantile_plot(history, broken, f) for f, _ in succeeded.most_common()}
+
+
+def quantile_plot(
+    history: Sequence[Op], broken: Iterable[Window], function: str | None = None
+) -> str:
     """Of the latencies of what succeeded, quantiles of each slice of the test."""
     slices: dict[int, list[float]] = {}
     end_s = _end_s(history)
     slice_s = end_s / SLICES
     for one in operations(history):
+        if function not in (None, one.invoke.f):
+            continue
         if one.type is OpType.OK and one.completion is not None:
             at = min(SLICES - 1, int(one.invoke.time / SECOND_NS / slice_s))
             ms = (one.completion.time - one.invoke.time) / 1e6

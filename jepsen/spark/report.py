@@ -20,6 +20,7 @@ HISTORIES_SHOWN_MAX = 200
 HISTORIES_PLOTTED_MAX = 5
 ANOMALIES_SHOWN_MAX = 5
 """Of each kind and history; the table of anomalies has all."""
+JUDGED_BY = "keys_by_"
 DETAIL_SHOWN_MAX = 600
 """Characters."""
 
@@ -84,7 +85,10 @@ def _plots(series: Series) -> Iterator[str]:
 
 def _history(name: str, verdict: Verdict) -> Iterator[str]:
     word = WORDS[verdict.valid]
-    statistics = dict(verdict.statistics)
+    # Which algorithm judged how many keys is for `--print json`.
+    statistics = {
+        key: value for key, value in verdict.statistics.items() if not key.startswith(JUDGED_BY)
+    }
     found = statistics.pop("found", {})
     told = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in statistics.items())
     yield f"<h2>{escape(name)}</h2>"
@@ -100,7 +104,8 @@ def _history(name: str, verdict: Verdict) -> Iterator[str]:
         by_kind.setdefault(anomaly["name"], []).append(anomaly)
     if by_kind:
         yield "<h3>The first of each</h3>"
-        yield "<table><tr><th>anomaly</th><th>lines</th><th>what</th></tr>"
+        yield '<table class="operations">'
+        yield "<tr><th>anomaly</th><th>lines</th><th>what</th></tr>"
         for mine in by_kind.values():
             yield from map(_anomaly, mine[:ANOMALIES_SHOWN_MAX])
         yield "</table>"

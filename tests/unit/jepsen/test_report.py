@@ -19,8 +19,13 @@ from jepsen.core import RunSpec
 from jepsen.history import Op, OpType
 from jepsen.report.axes import LEFT, WIDTH
 from jepsen.report.index import NO_VERDICT, Row, index_page, told_of
-from jepsen.report.page import ANOMALIES_SHOWN_MAX, KINDS_OPEN_MAX, TEXT_SHOWN_MAX
-from jepsen.report.plots import leader_strip, quantile_plot, windows
+from jepsen.report.page import (
+    ANOMALIES_SHOWN_MAX,
+    KINDS_OPEN_MAX,
+    TEXT_SHOWN_MAX,
+    report_page,
+)
+from jepsen.report.plots import leader_strip, quantile_plot, quantile_plots, windows
 from jepsen.report.tables import fault_table, readable_time, told_statistics
 from jepsen.report.window import failing_window
 from jepsen.store import RunFolder
@@ -135,6 +140,24 @@ def test_quantiles_are_of_what_succeeded() -> None:
     assert plot.count("<polyline") == 4
     assert "100 ms" in plot
     assert ">1 s<" not in plot
+
+
+def test_each_function_has_its_own_latency() -> None:
+    """A poll that waits for records takes as long as it may: that is not what a send takes."""
+    calls = [("send", 2), ("poll", 200), ("send", 3), ("txn", 5)]
+    lines = []
+    for at, (f, ms) in enumerate(calls):
+        lines.append(Op(2 * at, at * 10**9, 0, OpType.INVOKE, f, None))
+        lines.append(Op(2 * at + 1, at * 10**9 + ms * 10**6, 0, OpType.OK, f, None))
+    plots = quantile_plots(lines, [])
+    assert next(iter(plots)) == "send"
+    assert ">100 ms<" not in plots["send"]
+    assert ">100 ms<" in plots["poll"]
+    results = {"valid": True, "operations": len(calls), "checkers": {}}
+    page = report_page(RunSpec("queue", "sim"), "", results, lines)
+    shown, _, hidden = page.partition("show 1 more functions")
+    assert "Latency of successful send, by percentile" in shown
+    assert "Latency of successful txn, by percentile" in hidden
 
 
 def test_the_index_shows_the_latest_verdict_of_each_pair() -> None:
