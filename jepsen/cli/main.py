@@ -43,12 +43,12 @@ def main() -> None:
 
 def run(arguments: Sequence[str], app: typer.Typer | None = None) -> int:
     """Runs one command, of all if no `app` is named, and returns its exit status."""
-    if app is None:
-        from jepsen.cli.app import app as everything
-
-        app = everything
-    command = typer.main.get_command(app)
     try:
+        if app is None:
+            from jepsen.cli.app import app as everything
+
+            app = everything
+        command = typer.main.get_command(app)
         status = command.main(list(arguments), prog_name="jepsen", standalone_mode=False)
     except _UsageError as error:
         return _fail(error.format_message(), BAD_ARGUMENTS)

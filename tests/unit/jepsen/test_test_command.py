@@ -185,6 +185,17 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         RunSpec.from_json({"workload": "set", "colour": "red"})
 
 
+def test_ctrl_c_is_quiet_while_the_program_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("typer.main.get_command", interrupted)
+    assert run(["serve"]) == 130
+    assert capsys.readouterr().err == "jepsen: interrupted\n"
+
+
 @pytest.mark.parametrize("command", ["test", "test-all", "check", "convert", "report", "serve"])
 def test_help_of_options_are_phrases_of_their_own(
     command: str, capsys: pytest.CaptureFixture[str]
