@@ -9,6 +9,7 @@ from tests.mutants import (
     lease_edits,
     node_edits,
     quorum_edits,
+    sampled_edits,
     storage_edits,
 )
 
@@ -19,5 +20,6 @@ EDITS = (
     *node_edits.EDITS,
     *controller_edits.EDITS,
     *lease_edits.EDITS,
+    *sampled_edits.EDITS,
     *broker_edits.EDITS,
 )
