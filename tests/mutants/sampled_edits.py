@@ -25,9 +25,6 @@ _RETENTION = (
     "unit/storage/test_snapshots.py::test_retention_deletes_the_oldest_and_never_the_newest"
 )
 _NO_TWINS = "unit/raft/test_membership.py::test_no_two_voters_have_one_directory[1]"
-_ADDRESS_QUOTA = (
-    "unit/controller/test_security.py::test_an_address_has_a_quota_of_its_own_kind_alone[192.0.2.7]"
-)
 
 RAFT = (
     Edit(
@@ -316,10 +313,102 @@ LEASES = (
         "unit/controller/test_sessions.py"
         "::test_a_controller_that_becomes_active_again_has_not_been_held_up",
     ),
+    Edit(
+        "kv_held_up_by_one_look_more",
+        "controller.kv_sessions:KvSessions.look",
+        "> 2 * LOOK_MS",
+        ">= 2 * LOOK_MS",
+        f"unit/controller/test_kv_sessions.py::{_HELD_UP}[500-True]",
+    ),
+    Edit(
+        "kv_looks_before_the_first_session_count",
+        "controller.kv_sessions:KvSessions.open",
+        "self._looked_ms = now_ms",
+        "pass",
+        "unit/controller/test_kv_sessions.py"
+        "::test_looks_come_often_and_when_the_first_session_is_over",
+    ),
 )
 
-CONTROLLER = ()
+CONTROLLER = (
+    Edit(
+        "any_previous_epoch_is_a_clean_end",
+        "controller.cluster_control:_is_clean",
+        "request.previous_broker_epoch == broker.broker_epoch",
+        "request.previous_broker_epoch >= 0",
+        f"{_CLEAN_END}[-1-True]",
+    ),
+    Edit(
+        "later_previous_epoch_is_a_clean_end",
+        "controller.cluster_control:_is_clean",
+        "== broker.broker_epoch",
+        ">= broker.broker_epoch",
+        f"{_CLEAN_END}[1-True]",
+    ),
+    Edit(
+        "no_end_is_clean",
+        "controller.cluster_control:_is_clean",
+        "== broker.broker_epoch",
+        "> broker.broker_epoch",
+        f"{_CLEAN_END}[0-True]",
+    ),
+    Edit(
+        "recovering_leader_cannot_stay_so",
+        "controller.replication_control:_refusal",
+        "len(members) > 1 or",
+        "len(members) > 0 or",
+        "unit/controller/test_replication_control.py"
+        "::test_a_recovering_leader_stays_so_only_as_long_as_it_is_alone",
+    ),
+    Edit(
+        "unfenced_but_behind",
+        "controller.cluster_control:ClusterControl._heartbeat_of_fenced",
+        "[change, *changes], caught_up=True",
+        "[change, *changes], caught_up=False",
+        "unit/controller/test_cluster_control.py"
+        "::test_a_broker_is_unfenced_once_it_has_replayed_its_registration",
+    ),
+    Edit(
+        "controllers_forgotten_with_any_level",
+        "controller.feature_control:_forgotten",
+        "if lower else []",
+        "if levels else []",
+        "unit/controller/test_feature_control.py"
+        "::test_a_level_other_than_the_metadatas_forgets_no_controller",
+    ),
+    Edit(
+        "level_that_is_so_waits_for_controllers",
+        "controller.feature_control:_check",
+        "if update.level != present:",
+        "if True:",
+        "unit/controller/test_feature_control.py"
+        "::test_to_ask_for_what_is_so_waits_for_nobody_but_must_be_a_question",
+    ),
+    Edit(
+        "any_upgrade_type",
+        "controller.feature_control:_check",
+        "update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)",
+        "False",
+        "unit/controller/test_feature_control.py"
+        "::test_to_ask_for_what_is_so_waits_for_nobody_but_must_be_a_question",
+    ),
+    Edit(
+        "controller_of_one_level_refused",
+        "controller.controller_registrations:ControllerRegistrations._check",
+        "one.lowest > one.highest",
+        "one.lowest >= one.highest",
+        "unit/controller/test_feature_control.py"
+        "::test_a_controller_may_know_one_level_of_a_feature",
+    ),
+    Edit(
+        "registered_controller_refused_when_there_are_many",
+        "controller.controller_registrations:ControllerRegistrations._check",
+        "request.controller_id not in known and ",
+        "",
+        "unit/controller/test_feature_control.py"
+        "::test_who_is_registered_may_register_again_however_many_there_are",
+    ),
+)
 
-RPC = ()
 
-EDITS = (*RAFT, *DISK, *LEASES, *CONTROLLER, *RPC)
+EDITS = (*RAFT, *DISK, *LEASES, *CONTROLLER)
