@@ -25,6 +25,9 @@ _RETENTION = (
     "unit/storage/test_snapshots.py::test_retention_deletes_the_oldest_and_never_the_newest"
 )
 _NO_TWINS = "unit/raft/test_membership.py::test_no_two_voters_have_one_directory[1]"
+_ADDRESS_QUOTA = (
+    "unit/controller/test_security.py::test_an_address_has_a_quota_of_its_own_kind_alone[192.0.2.7]"
+)
 
 RAFT = (
     Edit(
@@ -408,7 +411,44 @@ CONTROLLER = (
         "unit/controller/test_feature_control.py"
         "::test_who_is_registered_may_register_again_however_many_there_are",
     ),
+    Edit(
+        "addresses_have_no_quota",
+        "controller.quota_control:_keys",
+        "kinds == [IP]",
+        "False",
+        _ADDRESS_QUOTA,
+    ),
+    Edit(
+        "quota_of_an_address_at_any_value",
+        "controller.quota_control:_check_value",
+        "key in _IP_KEYS and value > INT_MAX",
+        "False",
+        _ADDRESS_QUOTA,
+    ),
 )
 
+RPC = (
+    Edit(
+        "answered_requests_stay_counted",
+        "rpc.server:_Connection._reply",
+        "self._asked -= 1",
+        "pass",
+        "unit/rpc/test_rpc.py::test_requests_that_were_answered_are_not_counted_any_more",
+    ),
+    Edit(
+        "given_up_call_kept",
+        "rpc.client:_Link.call",
+        "self._pending.pop(correlation_id, None)",
+        "pass",
+        "unit/rpc/test_rpc.py::test_a_call_that_was_given_up_leaves_nothing_behind",
+    ),
+    Edit(
+        "pauses_do_not_grow",
+        "rpc.client:RpcClient._back_off",
+        "self._failures + 1",
+        "self._failures",
+        "unit/rpc/test_rpc.py::test_pauses_grow_from_loss_to_loss_up_to_a_bound",
+    ),
+)
 
-EDITS = (*RAFT, *DISK, *LEASES, *CONTROLLER)
+EDITS = (*RAFT, *DISK, *LEASES, *CONTROLLER, *RPC)
