@@ -204,7 +204,7 @@ DISK = (
         "storage.snapshot_pieces:SnapshotPieces.read",
         "_check(data, begin)",
         "pass",
-        "unit/storage/test_snapshots.py::test_no_piece_of_a_snapshot_has_a_bit_that_was_flipped",
+        "unit/storage/test_snapshots.py::test_no_piece_of_a_snapshot_has_a_bit_that_was_flipped[7]",
     ),
     Edit(
         "log_below_the_first_snapshot_not_counted",
