@@ -6,6 +6,7 @@ then connections are accepted and their requests wait.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.apis.context import ApiContext
@@ -21,6 +22,8 @@ from broker.coordinator.transaction_verifier import TransactionVerifier
 from broker.log import dump
 from broker.log.log_manager import LogManager
 from broker.log.settings import log_settings
+from broker.protocol.codec import compile_newest
+from broker.protocol.versions import ApiKey
 from broker.replication.replica_manager import ReplicaManager
 from broker.server.admission import Admission
 from broker.server.listeners import Listeners
@@ -35,6 +38,24 @@ if TYPE_CHECKING:
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext, LogTool
+
+
+FIRST_ASKED = (
+    ApiKey.API_VERSIONS,
+    ApiKey.METADATA,
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.JOIN_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+)
+"""What producers and consumers ask: made ready before they do."""
 
 
 class KafkaBroker:
@@ -81,6 +102,7 @@ class KafkaBroker:
             listener.name: self._api_context(listener.name)
             for listener in self._context.config.broker_listeners
         }
+        self._requests.submit(partial(compile_newest, FIRST_ASKED))
         await self.replicas.start()
         return endpoints
 

@@ -7,7 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.plugin import KafkaBroker
+from broker.plugin import FIRST_ASKED, KafkaBroker
+from broker.protocol.decoder import decoder
+from broker.protocol.encoder import encoder
+from broker.protocol.versions import SERVED
 from broker.replication import replica_manager
 from broker.replication.arrivals import AT_ONCE, Arrivals
 from broker.types import TopicPartition
@@ -132,3 +135,28 @@ async def test_a_broker_that_takes_up_an_image_answers_as_one_without_a_session(
         assert has_session()
         broker.replicas._changed.add(TopicPartition("t", 0), TOPIC_ID, IMAGE)
         assert not has_session()
+
+
+@pytest.mark.req("N1")
+async def test_what_clients_ask_first_is_made_ready_by_a_worker_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first client, and with it all others, waited 0.15 s for the tables of a Produce."""
+
+    async def nothing(*_: object) -> tuple[()]:
+        return ()
+
+    async with World(brokers=1) as world:
+        broker = KafkaBroker(world.nodes[1].context)
+        monkeypatch.setattr(broker._listeners, "bind", nothing)
+        monkeypatch.setattr(broker.replicas, "start", nothing)
+        decoder.cache_clear()
+        encoder.cache_clear()
+        await broker.start()
+        await broker._requests.submit(lambda: None)
+        known = decoder.cache_info().misses, encoder.cache_info().misses
+        for api_key in FIRST_ASKED:
+            decoder(api_key, SERVED[api_key].stop - 1, "request")
+            encoder(api_key, SERVED[api_key].stop - 1, "response")
+        assert (decoder.cache_info().misses, encoder.cache_info().misses) == known
+        assert known[0] >= len(FIRST_ASKED)
