@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from raftctl.metadata.topic_config import TopicConfig, topic_defaults
+from raftctl.metadata.dynamic_config import GROUP_KEYS, group_keys
+from raftctl.metadata.topic_config import TopicConfig, TopicKey, topic_defaults
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig
@@ -27,6 +29,8 @@ class ControllerConfig:
     topic_deletion: bool = True
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     """What holds for a topic without overrides."""
+    group_keys: Mapping[str, TopicKey] = field(default_factory=lambda: GROUP_KEYS)
+    """What may be set for a group, and within which bounds."""
     producer_id_block: int = 1_000
     """Producer ids given out at a time."""
     request_partitions_max: int = 10_000
@@ -52,6 +56,18 @@ class ControllerConfig:
             default_replication_factor=config.default_replication_factor,
             topic_deletion=config.delete_topic_enable,
             topic_defaults=topic_defaults(config),
+            group_keys=group_keys(
+                {
+                    "consumer.session.timeout.ms": (
+                        config.group_consumer_min_session_timeout_ms,
+                        config.group_consumer_max_session_timeout_ms,
+                    ),
+                    "consumer.heartbeat.interval.ms": (
+                        config.group_consumer_min_heartbeat_interval_ms,
+                        config.group_consumer_max_heartbeat_interval_ms,
+                    ),
+                }
+            ),
             kv_bytes_max=config.kv_max_bytes,
             leader_rebalance=config.auto_leader_rebalance_enable,
             leader_imbalance_check_ms=config.leader_imbalance_check_interval_seconds * 1000,

@@ -31,6 +31,7 @@ from raftctl.metadata.topic_config import TOPIC_KEYS, ConfigType, text_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from raftctl.controller.config import ControllerConfig
     from raftctl.controller.result import ControllerResult
     from raftctl.controller.settling import PartitionSettler
     from raftctl.metadata.admin_requests import (
@@ -50,7 +51,7 @@ VALUE_LENGTH_MAX = 32_767
 def alter_configs(
     image: MetadataImage,
     request: AlterConfigsRequest,
-    defaults: TopicConfig,
+    config: ControllerConfig,
     settler: PartitionSettler,
 ) -> ControllerResult:
     """Changes the configs of each resource on its own.
@@ -66,7 +67,7 @@ def alter_configs(
         try:
             if named[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource is named twice")
-            changes = _alter(image, resource, defaults)
+            changes = _alter(image, resource, config)
             _check_settled(image, changes, settler)
         except KafkaError as error:
             outcomes.append(Outcome(error.code, error.message))
@@ -75,11 +76,12 @@ def alter_configs(
         outcomes.append(Outcome())
     if request.validate_only:
         records = []
-    return admin_result([*records, *_elections(image, records, defaults, settler)], outcomes)
+    elections = _elections(image, records, config.topic_defaults, settler)
+    return admin_result([*records, *elections], outcomes)
 
 
 def _alter(
-    image: MetadataImage, resource: ConfigAlteration, defaults: TopicConfig
+    image: MetadataImage, resource: ConfigAlteration, config: ControllerConfig
 ) -> list[ConfigRecord]:
     _check_resource(image, resource)
     before = image.config(resource.resource_type, resource.resource_name)
@@ -89,8 +91,9 @@ def _alter(
         if keys[change.key] > 1:
             message = f"{change.key} is named twice"
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        _change(after, change, _definition(resource.resource_type, change.key, defaults))
-    _validate(image, resource, after, defaults)
+        definition = _definition(resource.resource_type, change.key, config.topic_defaults)
+        _change(after, change, definition)
+    _validate(image, resource, after, config)
     return [
         ConfigRecord(resource.resource_type, resource.resource_name, key, after.get(key))
         for key in sorted({*before, *after})
@@ -130,18 +133,19 @@ def _validate(
     image: MetadataImage,
     resource: ConfigAlteration,
     overrides: Mapping[str, str],
-    defaults: TopicConfig,
+    config: ControllerConfig,
 ) -> None:
     for key in sorted(overrides):
         if len(overrides[key]) > VALUE_LENGTH_MAX:
             message = f"The value of {key} is longer than {VALUE_LENGTH_MAX} characters"
             raise KafkaError(ErrorCode.INVALID_CONFIG, message)
     if resource.resource_type == TOPIC_RESOURCE:
-        validate_topic_overrides(overrides, image.config(BROKER_RESOURCE, ""), defaults)
+        for_all = image.config(BROKER_RESOURCE, "")
+        validate_topic_overrides(overrides, for_all, config.topic_defaults)
     elif resource.resource_type == BROKER_RESOURCE:
         _validate_of_broker(overrides, one_broker=bool(resource.resource_name))
     else:
-        validate_group_config(overrides)
+        validate_group_config(overrides, config.group_keys)
 
 
 def _validate_of_broker(overrides: Mapping[str, str], *, one_broker: bool) -> None:

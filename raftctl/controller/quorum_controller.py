@@ -215,8 +215,7 @@ class QuorumController:
                 defaults = self._config.topic_defaults
                 return update_features(self.image, request, defaults, self._controllers)
             case AlterConfigsRequest():
-                defaults = self._config.topic_defaults
-                return alter_configs(self.image, request, defaults, self._settler)
+                return alter_configs(self.image, request, self._config, self._settler)
             case AllocateProducerIdsRequest():
                 return allocate_producer_ids(self.image, request, self._config.producer_id_block)
             case _ if (decide := self._decisions.get(type(request))) is not None:

@@ -138,10 +138,20 @@ def validate_broker_config(overrides: Mapping[str, str], *, one_broker: bool) ->
         refuse_without_effect(name, key.key, key.parse(overrides[name]))
 
 
-def validate_group_config(overrides: Mapping[str, str]) -> None:
+def group_keys(bounds: Mapping[str, tuple[int, int]]) -> dict[str, TopicKey]:
+    """`GROUP_KEYS` with these bounds, the least and the greatest value of each key."""
+    return {
+        name: integer_key(name, *bounds[name], int(str(key.default)), key.description)
+        for name, key in GROUP_KEYS.items()
+    }
+
+
+def validate_group_config(
+    overrides: Mapping[str, str], keys: Mapping[str, TopicKey] = GROUP_KEYS
+) -> None:
     """Checks the overrides of a group; KafkaError(INVALID_CONFIG) names the key."""
     for name in sorted(overrides):
-        key = GROUP_KEYS.get(name)
+        key = keys.get(name)
         if key is None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
         try:

@@ -259,14 +259,6 @@ def test_malformed_voters(text: str) -> None:
         parse_voters(text)
 
 
-BY_NAME = {
-    f"group_consumer_{bound}_{what}_ms"
-    for bound in ("min", "max")
-    for what in ("session_timeout", "heartbeat_interval")
-}
-"""Read by `getattr`: the bounds of the keys between them."""
-
-
 def _attributes_read() -> dict[str, set[str]]:
     """Name of an attribute to the files of the product that read one of that name."""
     root = Path(raftctl.__file__).parents[1]
@@ -288,7 +280,7 @@ def test_what_is_taken_has_an_effect() -> None:
         key_of(name)
         for section in SECTIONS
         for name in section.model_fields
-        if name not in read and name not in BY_NAME and key_of(name) not in defaults
+        if name not in read and key_of(name) not in defaults
     ]
     assert unread == []
     where = {key: read.get(key.replace(".", "_"), set()) for key in TOPIC_KEYS}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from raftctl.config import make_config
+from raftctl.controller.config import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.admin_requests import (
     AlterConfigsRequest,
@@ -15,7 +17,7 @@ from raftctl.metadata.admin_requests import (
 from raftctl.metadata.features import ELR_FEATURE
 from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
-from tests.unit.controller.cluster import Cluster
+from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 
 pytestmark = pytest.mark.req("C9")
 SET, DELETE = AlterOperation.SET, AlterOperation.DELETE
@@ -145,6 +147,26 @@ def test_brokers_and_groups_have_configs(cluster: Cluster) -> None:
     assert configs(cluster, BROKER_RESOURCE, "1") == {rate: "1000"}
     assert configs(cluster, BROKER_RESOURCE, "") == {"log.retention.hours": "2"}
     assert configs(cluster, GROUP_RESOURCE, "g") == {"consumer.session.timeout.ms": "50000"}
+
+
+def test_a_groups_configs_keep_to_the_bounds_of_the_controllers_file() -> None:
+    """`group.consumer.min.*` and `max.*` held only for what the file itself says."""
+    file = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "controller.quorum.voters": "1@localhost:9093",
+        "listeners": "CONTROLLER://localhost:9093",
+        "log.dirs": "/data/a",
+        "group.consumer.min.session.timeout.ms": "6000",
+        "group.consumer.max.heartbeat.interval.ms": "9000",
+    }
+    cluster = Cluster(ControllerConfig.of(make_config(file), CLUSTER_ID))
+    session, beat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    assert alter(cluster, GROUP_RESOURCE, "g", (session, SET, "6000")) == Outcome()
+    for key, value, says in ((session, "5999", "6000 and 60000"), (beat, "9001", "5000 and 9000")):
+        refused = alter(cluster, GROUP_RESOURCE, "g", (key, SET, value))
+        assert refused.error == ErrorCode.INVALID_CONFIG
+        assert says in (refused.message or "")
 
 
 @pytest.mark.req("C5")
