@@ -122,8 +122,8 @@ def transfer(
     """Hands leadership to a voter that has the whole log."""
     remedies = {
         ErrorCode.VOTER_NOT_FOUND: f"node {to} does not vote; quorum describe --status shows who",
-        ErrorCode.REQUEST_TIMED_OUT: f"node {to} does not catch up, or nobody is known to lead "
-        "yet; see that it runs",
+        ErrorCode.REQUEST_TIMED_OUT: f"node {to} does not catch up, nobody is known to lead yet, "
+        "or another transfer or change of voters is under way; see that it runs",
         ErrorCode.NOT_LEADER_OR_FOLLOWER: f"another one was elected instead of {to}; try again",
     }
     request = TransferLeadershipRequest(NodeId(to))

@@ -394,7 +394,7 @@ class Leader:
             own = target == self._replica.node_id
             return ErrorCode.ELECTION_NOT_NEEDED if own else ErrorCode.VOTER_NOT_FOUND
         if self.transfer is not None or self.membership.change is not None:
-            return ErrorCode.ELECTION_NOT_NEEDED
+            return ErrorCode.REQUEST_TIMED_OUT  # not "done already": that may be another's transfer
         deadline_ms = now_ms + self._replica.config.fetch_timeout_ms
         self.transfer = Transfer(token, target, deadline_ms)
         return ErrorCode.NONE

@@ -227,9 +227,9 @@ class TransferLeadershipRequest:
 class TransferLeadershipResponse:
     """NONE once the target leads.
 
-    VOTER_NOT_FOUND, REQUEST_TIMED_OUT if the target did not catch up or nobody is known to lead
-    yet, NOT_LEADER_OR_FOLLOWER from whoever does not lead or if another one won,
-    ELECTION_NOT_NEEDED if one is under way or done already.
+    VOTER_NOT_FOUND, REQUEST_TIMED_OUT if the target did not catch up, nobody is known to lead yet,
+    or another transfer or change of voters is under way; NOT_LEADER_OR_FOLLOWER from whoever does
+    not lead or if another one won; ELECTION_NOT_NEEDED if the target leads already.
     """
 
     error: ErrorCode
