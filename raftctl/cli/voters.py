@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from raftctl.config.addresses import parse_voters, split_list
 from raftctl.errors import ConfigError
-from raftctl.ids import parse_uuid, uuid_text
+from raftctl.ids import ZERO_UUID, parse_uuid, uuid_text
 from raftctl.raft.messages import NodeId, ReplicaKey, Voter
 
 if TYPE_CHECKING:
@@ -39,10 +39,13 @@ def parse_controllers_with_ids(option: str, text: str) -> tuple[Voter, ...]:
 
 def parse_directory_id(option: str, text: str) -> UUID:
     """A directory id; ConfigError names the option and the remedy."""
+    remedy = "raftctl storage info shows that of a disk, random-uuid makes one"
     try:
-        return parse_uuid(text)
+        directory_id = parse_uuid(text)
+        if directory_id == ZERO_UUID:
+            raise ValueError("zero stands for none")
+        return directory_id
     except ValueError as error:
-        remedy = "raftctl storage info shows that of a disk, random-uuid makes one"
         raise ConfigError(f"{option}: directory id {text!r}: {error}; {remedy}") from None
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode
+from raftctl.ids import ZERO_UUID
 from raftctl.raft.messages import (
     AddVoterRequest,
     ChangeVotersRequest,
@@ -144,7 +145,7 @@ def _judge(current: VoterSet, request: ChangeVotersRequest) -> ErrorCode:
             if taken:
                 return ErrorCode.DUPLICATE_VOTER
             # One disk of two names, or its copy, would count twice for a majority.
-            others = {None, *(one.replica.directory_id for one in current.voters)}
+            others = {None, ZERO_UUID, *(one.replica.directory_id for one in current.voters)}
             return ErrorCode.INVALID_VOTER_KEY if directory_id in others else ErrorCode.NONE
         case UpdateVoterRequest(voter):
             replica = voter.replica

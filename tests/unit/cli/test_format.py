@@ -95,6 +95,7 @@ BROKER = {"process_roles": "broker", "listeners": "PLAINTEXT://localhost:9092"}
         (["--standalone"], {"listeners": "CONTROLLER://0.0.0.0:9093"}, "set advertised.listeners"),
         (["--initial-controllers", f"2@h:1:{OTHER_ID}"], {}, "node.id=1 is not among them"),
         (["--initial-controllers", "1@h:1:x"], {}, "--initial-controllers: directory id 'x'"),
+        (["--initial-controllers", f"1@h:1:{'A' * 22}"], {}, "zero stands for none"),
         (["--initial-controllers", f"1@h:{OTHER_ID}"], {}, "--initial-controllers: "),
         (["--initial-controllers", ""], {}, "--initial-controllers is empty"),
     ],

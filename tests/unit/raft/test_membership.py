@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 
 from raftctl.errors import ErrorCode
+from raftctl.ids import ZERO_UUID
 from raftctl.raft.batch import Batch
 from raftctl.raft.events import AppendToLog, Reply, SnapshotSaved
 from raftctl.raft.messages import (
@@ -139,8 +140,9 @@ def test_a_removed_leader_counts_itself_no_more_and_resigns_after_the_commit() -
 def test_one_change_at_a_time_and_none_that_makes_no_sense() -> None:
     node = leader()
     assert asked(node, AddVoterRequest(voter(3))) is ErrorCode.DUPLICATE_VOTER
-    unknown = Voter(key(4), "host", 1)
-    assert asked(node, AddVoterRequest(unknown)) is ErrorCode.INVALID_VOTER_KEY
+    for unknown in (None, ZERO_UUID):
+        nobody = Voter(replace(key(4), directory_id=unknown), "host", 1)
+        assert asked(node, AddVoterRequest(nobody)) is ErrorCode.INVALID_VOTER_KEY
     assert asked(node, RemoveVoterRequest(key(4, 4))) is ErrorCode.VOTER_NOT_FOUND
     wiped = RemoveVoterRequest(key(3, 33))
     assert asked(node, wiped) is ErrorCode.VOTER_NOT_FOUND, "another directory, another replica"
