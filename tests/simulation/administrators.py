@@ -14,7 +14,7 @@ from itertools import count, permutations
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
-from jepsen.env.sim.cluster import BROKER_PORT, CONTROLLER_PORT
+from jepsen.env.sim.cluster import BROKER_PORT, CONTROLLER_PORT, node_id
 from jepsen.env.sim.outcomes import Register
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.errors import ErrorCode, KafkaError
@@ -44,7 +44,6 @@ RETENTION_MS = 10**10
 PARTITIONS_MAX = 3
 GONE = "gone"
 REASSIGNED = "administered-replicas"
-BROKERS = (1, 2, 3)
 
 
 class NotSentError(Exception):
@@ -149,7 +148,8 @@ class Administrators:
     async def _reassign(self, runtime: SimRuntime, number: int) -> None:
         """Two or three replicas in another order, none of it twice."""
         if number == 1:
-            self._targets = [*permutations(BROKERS), *permutations(BROKERS, 2)]
+            brokers = [node_id(name) for name in self.cluster.broker_names]
+            self._targets = [*permutations(brokers), *permutations(brokers, 2)]
             runtime.random.shuffle(self._targets)
             target = self._targets.pop()
             assigned = [{"partition_index": 0, "broker_ids": list(target)}]

@@ -1,11 +1,12 @@
 """Chaos: a whole cluster under load while everything goes wrong that may, judged by everything.
 
-One, three or five controllers and three brokers; unmodified clients write, read and create topics.
-Faults come in bursts with time to recover in between, then stop. From then on the cluster must be
-live: a leader within ten election timeouts, every replica up to date, every operation answered. At
-the end all that was acknowledged must be there, once and in order. The properties of
-`jepsen.env.sim.invariants` are checked after every step of every node. What each seed draws beside
-its faults is in `jepsen.env.sim.swarm`; who may work beside those clients in `beside`.
+One, three or five controllers and three brokers, of which some may be both; unmodified clients
+write, read and create topics. Faults come in bursts with time to recover in between, then stop.
+From then on the cluster must be live: a leader within ten election timeouts, every replica up to
+date, every operation answered. At the end all that was acknowledged must be there, once and in
+order. The properties of `jepsen.env.sim.invariants` are checked after every step of every node.
+What each seed draws beside its faults is in `jepsen.env.sim.swarm`; who may work beside those
+clients in `beside`.
 
 Acknowledged records lie in the page cache of every in-sync replica. Brokers therefore lose power
 only while all replicas are in sync, one at a time, and nothing else happens until all are in sync
@@ -44,7 +45,7 @@ from jepsen.env.sim.faults import (
 from jepsen.env.sim.following import every_node_follows
 from jepsen.env.sim.progress import Progress
 from jepsen.env.sim.runtime import stream
-from jepsen.env.sim.swarm import BESIDE, draw
+from jepsen.env.sim.swarm import BESIDE, BROKERS, draw
 from raftctl.metadata.features import ELR_FEATURE
 from tests.simulation.beside import make_beside
 from tests.simulation.chaos_clients import (
@@ -112,6 +113,15 @@ async def chaos_with_eligible_leaders(world: World) -> None:
     swarm = draw(world.seed)
     world.trace.add("-", "swarm", f"{swarm}, eligible leader replicas")
     await EligibleChaos(world, swarm=swarm).run()
+
+
+async def chaos_of_combined_nodes(world: World) -> None:
+    """Where one node at least is a broker and a controller, whatever the seed draws."""
+    swarm = draw(world.seed)
+    combined = swarm.combined or 1 + world.seed % min(swarm.voters, BROKERS)
+    swarm = replace(swarm, combined=combined)
+    world.trace.add("-", "swarm", str(swarm))
+    await Chaos(world, swarm=swarm).run()
 
 
 async def chaos_beside(world: World) -> None:
@@ -259,8 +269,9 @@ class Chaos:
         self._duration_ms = source.randint(2_000, DURATION_MS_MAX)
         groups = [cluster.controller_names, cluster.broker_names]
         if plan is None:
-            members = [*cluster.controller_names, *cluster.broker_names]
-            cuts = plan_power_cuts(stream(world.seed, "cuts"), members, self._duration_ms, draws)
+            cuts = plan_power_cuts(
+                stream(world.seed, "cuts"), cluster.names, self._duration_ms, draws
+            )
             plan = (*plan_faults(source, groups, self._duration_ms, draws), *cuts)
             if SECOND in cluster.log_directories:
                 brokers = cluster.broker_names
@@ -280,7 +291,7 @@ class Chaos:
         """The broker that lost power last, by id and epoch, until all are in sync without it."""
         self._nemesis = Nemesis(
             world,
-            [*cluster.controller_names, *cluster.broker_names],
+            cluster.names,
             start=cluster.start,
             power_off=cluster.power_off,
             guard=self._guard,
@@ -299,6 +310,7 @@ class Chaos:
             timeouts=self.swarm.timeouts,
             dynamic=self.swarm.dynamic,
             asked_by_brokers=self.swarm.asked_by_brokers,
+            combined=self.swarm.combined,
             log_directories=self.directories,
         )
 
@@ -472,7 +484,7 @@ class Chaos:
         active = self.active()
         if active is None or not self._all_in_sync():
             return False
-        names = [*self.cluster.controller_names, *self.cluster.broker_names]
+        names = self.cluster.names
         nodes = list(self._nodes(names))
         high_watermark = active.driver.high_watermark
         told = all(node.driver.high_watermark >= high_watermark - 1 for node in nodes)
@@ -487,7 +499,7 @@ class Chaos:
     def _guard(self, fault: Fault) -> bool:
         """See the module: brokers lose power only when that loses nothing by design."""
         brokers = self.cluster.broker_names
-        if fault.kind == "wipe" and not fault.touches(brokers):
+        if fault.kind == "wipe" and fault.touches(self.cluster.controller_names):
             return False
         if fault.kind in HARMLESS:
             return True

@@ -104,6 +104,7 @@ def test_every_fault_and_shape_is_drawn_by_some_seed_of_continuous_integration()
     assert set(shapes) == {(voters, dynamic) for voters in VOTERS for dynamic in (True, False)}
     assert {one.election_timeout_ms for one in swarms} == set(ELECTION_TIMEOUTS_MS)
     assert {one.draws.ms_max for one in swarms} == set(LASTING_MS)
+    assert {one.combined for one in swarms} == {0, 1, 2, 3}
     beside = Counter(name for one in swarms for name in one.beside)
     assert set(beside) == set(BESIDE)
     assert min(beside.values()) >= 3
@@ -124,6 +125,15 @@ def test_a_stale_token_in_a_later_image_is_a_violation() -> None:
     tokens.look(image(6, b"3"))
     with pytest.raises(Violation, match="no_stale_token_is_written: 2 at offset 7, after 3"):
         tokens.look(image(7, b"2"))
+
+
+@pytest.mark.req("Q11", "C5", "R6", "J1")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_property_holds_where_nodes_are_brokers_and_controllers(
+    simulator: WarmInterpreters, seed: int
+) -> None:
+    result = simulator.run("tests.simulation.cluster_chaos:chaos_of_combined_nodes", seed)
+    assert result.ok, result.output[-10_000:]
 
 
 @pytest.mark.req("J1")

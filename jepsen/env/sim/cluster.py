@@ -76,6 +76,8 @@ class SimCluster:
     """How many controllers are the bootstrap servers of each broker; 0 if brokers are configured
     as controllers are. Brokers may have them though the voters are static.
     """
+    combined: int = 0
+    """How many of the brokers are the first controllers at the same time."""
     log_directories: tuple[str, ...] = (DATA,)
     """Of each broker. The metadata log is always in `DATA`."""
     features: dict[str, tuple[FeatureRange, ...]] = field(default_factory=dict, init=False)
@@ -100,7 +102,13 @@ class SimCluster:
     @property
     def broker_names(self) -> list[str]:
         """The names of the brokers' nodes."""
-        return [f"broker-{1 + i}" for i in range(self.brokers)]
+        alone = [f"broker-{1 + i}" for i in range(self.brokers - self.combined)]
+        return alone + self.controller_names[: self.combined]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all nodes, controllers first."""
+        return list(dict.fromkeys([*self.controller_names, *self.broker_names]))
 
     @property
     def election_timeout_s(self) -> float:
@@ -121,7 +129,7 @@ class SimCluster:
 
     def start_all(self) -> None:
         """Starts every node."""
-        for name in [*self.controller_names, *self.broker_names]:
+        for name in self.names:
             self.start(name)
 
     def start(self, name: str) -> None:
@@ -156,7 +164,7 @@ class SimCluster:
         number = node_id(name)
         if name in self.broker_names:
             self.properties.lost_power(number)
-        else:
+        if name in self.controller_names:
             self.properties.lost_disk((number, self.directory_ids.get(number)))
         self.world.wipe(name)
 
@@ -244,10 +252,11 @@ class SimCluster:
         return VoterSet(voters, dynamic=True)
 
     def _values(self, name: str) -> dict[str, str]:
-        role = name.partition("-")[0]
-        listener, port = ("CONTROLLER", CONTROLLER_PORT)
-        if role == "broker":
-            listener, port = ("PLAINTEXT", BROKER_PORT)
+        listeners: dict[str, str] = {}
+        if name in self.broker_names:
+            listeners["broker"] = f"PLAINTEXT://{name}:{BROKER_PORT}"
+        if name in self.controller_names:
+            listeners["controller"] = f"CONTROLLER://{name}:{CONTROLLER_PORT}"
         voters = {
             "controller.quorum.voters": ",".join(
                 f"{node_id(voter)}@{voter}:{CONTROLLER_PORT}" for voter in self.controller_names
@@ -256,17 +265,17 @@ class SimCluster:
         if self.dynamic:
             servers = ",".join(f"{one}:{CONTROLLER_PORT}" for one in self.controller_names)
             voters = {"controller.quorum.bootstrap.servers": servers}
-        if role == "broker" and self.asked_by_brokers:
+        if list(listeners) == ["broker"] and self.asked_by_brokers:
             asked = self.controller_names[: self.asked_by_brokers]
             servers = ",".join(f"{one}:{CONTROLLER_PORT}" for one in asked)
             voters = {"controller.quorum.bootstrap.servers": servers}
         return {
-            "process.roles": role,
+            "process.roles": ",".join(listeners),
             "node.id": str(node_id(name)),
             **voters,
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listener}://{name}:{port}",
-            "log.dirs": ",".join(self.log_directories) if role == "broker" else DATA,
+            "listeners": ",".join(listeners.values()),
+            "log.dirs": ",".join(self.log_directories) if "broker" in listeners else DATA,
             "metadata.log.dir": DATA,
             **self.timeouts,
             **self.overrides,

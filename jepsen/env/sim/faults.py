@@ -201,7 +201,7 @@ def _disk_faults(
     """A few, in some of the plans: disks fail more seldom than processes and links."""
     if source.random() >= DISKS_FAIL_CHANCE:
         return
-    members = [name for group in groups for name in group]
+    members = _members(groups)
     for _ in range(source.randint(1, DISK_FAULTS_MAX)):
         kind = draws.kind(source, DISK_KINDS)
         if kind is None:
@@ -245,7 +245,7 @@ def plan_power_cuts(
 def _one_fault(
     source: random.Random, groups: Sequence[Sequence[str]], at_ms: int, draws: Draws
 ) -> Fault | None:
-    members = [name for group in groups for name in group]
+    members = _members(groups)
     kind = draws.kind(source, KINDS)
     if kind is None:
         return None
@@ -261,6 +261,11 @@ def _one_fault(
     else:
         nodes = (source.choice(members),)
     return Fault(kind, at_ms, for_ms, nodes, _amount(source, kind))
+
+
+def _members(groups: Sequence[Sequence[str]]) -> list[str]:
+    """Everybody once, also who is of two roles."""
+    return list(dict.fromkeys(name for group in groups for name in group))
 
 
 def _amount(source: random.Random, kind: str) -> float:

@@ -112,7 +112,7 @@ def _belief(cluster: SimCluster, name: str) -> str:
 
 
 def _names(cluster: SimCluster) -> list[str]:
-    return [*cluster.controller_names, *cluster.broker_names]
+    return cluster.names
 
 
 def _drivers(cluster: SimCluster) -> Iterator[RaftDriver]:

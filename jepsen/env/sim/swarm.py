@@ -17,6 +17,7 @@ from jepsen.env.sim.runtime import stream
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+BROKERS = 3
 VOTERS = {1: 1, 3: 6, 5: 2}
 """How many there are, with weights: five cost the most time."""
 STATIC_SHARE = 0.25
@@ -29,6 +30,8 @@ BOOTSTRAP_SHARE = 0.5
 """In this share of the seeds brokers have bootstrap servers of their own: some of the voters."""
 ELECTION_TIMEOUTS_MS = {250: 1, 500: 3, 1_500: 1}
 """With weights; the fetch timeout is twice as long."""
+COMBINED_SHARE = 0.25
+"""In this share of the seeds some nodes are brokers and controllers in one process."""
 BESIDE = ("keys", "locks", "administrators")
 BESIDE_SHARE = 0.5
 """In this share of the seeds others work beside those that write and read records; each of them is
@@ -46,6 +49,8 @@ class Swarm:
     draws: Draws
     asked_by_brokers: int = 0
     """How many controllers brokers have as bootstrap servers; 0 if as controllers have."""
+    combined: int = 0
+    """How many nodes are brokers and controllers."""
     beside: tuple[str, ...] = ()
     """Which of `BESIDE` there are."""
 
@@ -54,6 +59,8 @@ class Swarm:
         kinds = " ".join(sorted(self.draws.kinds)) or "nothing"
         if self.asked_by_brokers:
             voters += f", brokers with {self.asked_by_brokers} bootstrap servers"
+        if self.combined:
+            voters += f", of which {self.combined} are brokers too"
         if self.beside:
             voters += f", with {' and '.join(self.beside)}"
         return (
@@ -81,6 +88,8 @@ def draw(seed: int) -> Swarm:
     brokers = stream(seed, "bootstrap servers")
     own = brokers.random() < BOOTSTRAP_SHARE
     others = stream(seed, "beside")
+    roles = stream(seed, "roles")
+    several = roles.random() < COMBINED_SHARE
     alone = others.random() >= BESIDE_SHARE
     return Swarm(
         voters=voters,
@@ -91,5 +100,6 @@ def draw(seed: int) -> Swarm:
             one_of(LASTING_MS),
         ),
         asked_by_brokers=brokers.randint(1, voters) if own else 0,
+        combined=roles.randint(1, min(voters, BROKERS)) if several else 0,
         beside=tuple(one for one in BESIDE if not alone and others.random() < ON_SHARE),
     )
