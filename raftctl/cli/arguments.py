@@ -70,8 +70,8 @@ def check_addresses_given(text: str, option: str, variable: str) -> None:
     """ConfigError if there are none, neither given nor by default."""
     if not text:
         raise ConfigError(
-            f"{option} HOST:PORT is missing, and there is no ./{DEFAULT_DIRECTORY} that raftctl up "
-            f"has made: give the option or set {variable}"
+            f"{option}: name at least one host:port, or set {variable}; there is no "
+            f"./{DEFAULT_DIRECTORY} here, which raftctl up makes"
         )
 
 

@@ -65,8 +65,8 @@ def test_without_any_address_the_ways_to_give_one_are_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for command, told in [
-        (["topics", "list"], "--bootstrap-server HOST:PORT is missing"),
-        (["quorum", "describe"], "--controllers HOST:PORT is missing"),
+        (["topics", "list"], "--bootstrap-server: name at least one host:port, or set RAFTCTL_"),
+        (["quorum", "describe"], "--controllers: name at least one host:port, or set RAFTCTL_"),
     ]:
         assert run(command) == BAD_INPUT
         assert told in capsys.readouterr().err

@@ -105,7 +105,7 @@ def test_errors_become_statuses(
         raise error
 
     monkeypatch.setattr(topics, "admin_client", fail)
-    assert run(["topics", "list", "--bootstrap-server", "x:1"]) == status
+    assert run(["topics", "list", "--bootstrap-server", "127.0.0.1:1"]) == status
     assert capsys.readouterr().err == line
 
 
