@@ -70,8 +70,8 @@ def check_addresses_given(text: str, option: str, variable: str) -> None:
     """ConfigError if there are none, neither given nor by default."""
     if not text:
         raise ConfigError(
-            f"{option}: name at least one host:port, or set {variable}; there is no "
-            f"./{DEFAULT_DIRECTORY} here, which raftctl up makes"
+            f"{option}: name at least one host:port, or set {variable}, or be in the folder where "
+            f"raftctl up has made {DEFAULT_DIRECTORY}"
         )
 
 

@@ -56,10 +56,11 @@ def restart(
             cluster.wait_ready(timeout, say_progress)
             rows = [(one.name, None, one in killed) for one in nodes]
     document = [dict(zip(("node", "seconds", "killed"), row, strict=True)) for row in rows]
-    text = table(
-        ("NODE", "SECONDS", "STOPPED"),
-        [(name, seconds, "killed" if killed else "cleanly") for name, seconds, killed in rows],
-    )
+    ends = [(name, seconds, "killed" if killed else "cleanly") for name, seconds, killed in rows]
+    text = table(("NODE", "SECONDS", "STOPPED"), ends)
+    if not rolling:
+        # Together they take one time, which is nobody's own.
+        text = table(("NODE", "STOPPED"), [(name, how) for name, _, how in ends])
     show(output, document, text)
 
 

@@ -229,6 +229,7 @@ def test_an_interrupted_up_leaves_no_process(tmp_path: Path) -> None:
         _, told = up.communicate(timeout=30)
     assert up.returncode == 130
     assert "Traceback" not in told
+    assert "the nodes that this command started are stopped again\n" in told
     assert processes_of(tmp_path) == []
 
 
@@ -365,4 +366,5 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path, moment: str) -> N
                 demo.send_signal(signal.SIGINT)
     assert demo.returncode == 130, "".join(told)
     assert "Traceback" not in "".join(told)
+    assert "interrupted: the demo's nodes are stopped\n" in told
     assert processes_of(tmp_path) == []

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from raftctl.cli.files import parse_overrides
-from raftctl.cli.output import Output, OutputOption, OverrideOption, show
+from raftctl.cli.output import Output, OutputOption, OverrideOption, say_progress, show
 
 
 def demo(
@@ -59,6 +59,9 @@ def demo(
             finally:
                 with uninterrupted():
                     cluster.kill_all()
+        except KeyboardInterrupt:
+            say_progress("interrupted: the demo's nodes are stopped")
+            raise
         finally:
             if keep is None:
                 with uninterrupted():
