@@ -88,6 +88,7 @@ class _Root(TyperGroup):
     """Shows its commands by topic."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes a section for each topic that has commands here."""
         widest = max(map(len, self.commands))
         limit = formatter.width - 4 - widest
         for heading, names in SECTIONS.items():

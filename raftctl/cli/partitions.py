@@ -89,9 +89,10 @@ def list_partitions(
     With several filters, a partition is shown if it matches any of them.
     """
     client = admin_client(bootstrap_server)
-    found = _partitions(client, topic or [], timeout)
-    if exclude_internal:
-        found = [one for one in found if one["topic"] not in INTERNAL_TOPICS]
+    left_out = INTERNAL_TOPICS if exclude_internal else ()
+    found = [
+        one for one in _partitions(client, topic or [], timeout) if one["topic"] not in left_out
+    ]
     minima: Mapping[str, int] = {}
     if under_min_isr or at_min_isr:
         minima = _min_isr(client, sorted({one["topic"] for one in found}), timeout)
@@ -107,9 +108,15 @@ def list_partitions(
     if not_preferred:
         wanted.append(lambda one: one["leader"] != one["replicas"][0])
     chosen = [one for one in found if not wanted or any(is_so(one) for is_so in wanted)]
-    rows = [[*list(one.values())[:3], _ids(one["replicas"]), _ids(one["isr"])] for one in chosen]
+    show(output, chosen, _listed(chosen))
+
+
+def _listed(partitions: Iterable[dict[str, Any]]) -> str:
+    rows = [
+        [*list(one.values())[:3], _ids(one["replicas"]), _ids(one["isr"])] for one in partitions
+    ]
     columns = ("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN-SYNC")
-    show(output, chosen, table(columns, rows, "no such partition"))
+    return table(columns, rows, "no such partition")
 
 
 @app.command()

@@ -210,5 +210,5 @@ def test_no_node_goes_down_while_the_cluster_is_not_in_sync(tmp_path: Path) -> N
         assert (one["node"], one["killed"]) == ("broker-2", False)
         whole = raftctl("restart", "--dir", str(directory), "--node", "broker-1")
         assert whole.status == 0, whole
-        assert whole.stdout.splitlines()[1].split() == ["broker-1", "-", "cleanly"]
+        assert whole.stdout.splitlines()[1].split() == ["broker-1", "cleanly"]
         assert len(processes_of(directory)) == 3
