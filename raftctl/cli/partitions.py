@@ -12,6 +12,7 @@ from raftctl.cli.output import BootstrapOption, Output, OutputOption, show, tabl
 from raftctl.cli.topics import (
     INTERNAL_TOPICS,
     TIMEOUT_S,
+    ExcludeInternalOption,
     TimeoutOption,
     admin_client,
     alter,
@@ -22,7 +23,7 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.ids import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from confluent_kafka.admin import AdminClient
 
@@ -77,10 +78,7 @@ def list_partitions(
         bool,
         typer.Option("--not-preferred", help="Only those not led by their preferred leader."),
     ] = False,
-    exclude_internal: Annotated[
-        bool,
-        typer.Option("--exclude-internal", help="Without topics that brokers keep for themselves."),
-    ] = False,
+    exclude_internal: ExcludeInternalOption = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -90,9 +88,7 @@ def list_partitions(
     """
     client = admin_client(bootstrap_server)
     left_out = INTERNAL_TOPICS if exclude_internal else ()
-    found = [
-        one for one in _partitions(client, topic or [], timeout) if one["topic"] not in left_out
-    ]
+    found = _partitions(client, topic or [], timeout, left_out)
     minima: Mapping[str, int] = {}
     if under_min_isr or at_min_isr:
         minima = _min_isr(client, sorted({one["topic"] for one in found}), timeout)
@@ -166,7 +162,9 @@ def describe(
 app.command(name="add")(alter)
 
 
-def _partitions(client: AdminClient, names: list[str], timeout_s: float) -> list[dict[str, Any]]:
+def _partitions(
+    client: AdminClient, names: list[str], timeout_s: float, left_out: Collection[str]
+) -> list[dict[str, Any]]:
     topics = topics_metadata(client, timeout_s)
     missing = [name for name in names if name not in topics]
     if missing:
@@ -180,6 +178,7 @@ def _partitions(client: AdminClient, names: list[str], timeout_s: float) -> list
             "isr": sorted(one.isrs),
         }
         for name in sorted(names or topics)
+        if name not in left_out
         for number, one in sorted(topics[name].partitions.items())
     ]
 

@@ -34,6 +34,10 @@ TopicArgument = Annotated[
         callback=not_empty("TOPIC"),
     ),
 ]
+ExcludeInternalOption = Annotated[
+    bool,
+    typer.Option("--exclude-internal", help="Without topics that brokers keep for themselves."),
+]
 TIMEOUT_S = 15.0
 PARTITIONS_MAX = 100_000
 REPLICAS_MAX = 10_000
@@ -111,10 +115,7 @@ def parse_assignment(text: str) -> list[list[int]]:
 @app.command(name="list")
 def list_topics(
     bootstrap_server: BootstrapOption,
-    exclude_internal: Annotated[
-        bool,
-        typer.Option("--exclude-internal", help="Without topics that brokers keep for themselves."),
-    ] = False,
+    exclude_internal: ExcludeInternalOption = False,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
