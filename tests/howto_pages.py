@@ -42,14 +42,8 @@ NOT_RUN: dict[str, dict[str, str]] = {
     "README.md": {
         "make demo": "half a minute: test_local_cluster.py runs the demo on fewer lines",
     },
-    "break-clusters.md": {
-        "jepsen test-all": "125 tests, half an hour: unit/jepsen runs its columns and rows",
-        "sudo jepsen": "needs root: integration/test_namespaces.py runs it where it is",
-    },
     "check-histories.md": {
         "pip install": "changes the environment that runs it, which has Spark",
-        "jepsen spark check run-1": "needs a Spark cluster: unit/jepsen has one machine",
-        "spark-submit": "needs a Spark cluster: unit/jepsen has one machine",
     },
     "measure.md": {
         "make bench": "minutes to hours, Java and Maven: integration/test_bench*.py, in small",
@@ -60,14 +54,6 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "make mutants": "an hour: unit tests run a sample of them",
         "make properties  ": "2,000 sequences: the next line of the page runs a hundred",
         ".venv/bin/python -m tests.bench": "minutes, and only figures",
-    },
-    "test-any-kafka.md": {
-        "jepsen test-all": "35 tests, half an hour: peers/test_harness.py runs some",
-        "jepsen test queue --env external --bootstrap-servers broker-1:9092 --time-limit 120 &": (
-            "its faults need Docker and Kubernetes"
-        ),
-        "sleep": "needs Docker and Kubernetes",
-        "wait": "for what is left out above",
     },
 }
 """Page -> the commands, by their beginnings, that no reader of the tests types, and why."""
@@ -185,7 +171,7 @@ class Reader:
             with subprocess.Popen(
                 ["bash", "-c", self.written(text)],
                 cwd=self.folder,
-                env={**os.environ, "PATH": path, **(more or {})},
+                env={**os.environ, **(more or {}), "PATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import re
+import runpy
+import shlex
+import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -59,6 +64,8 @@ INTERRUPT = "timeout -s INT 3 "
 UNTIL_DONE = "raftctl reassign-partitions --verify"
 """What a reader asks until it says so; the test's own time is the limit."""
 BROKERS = 6
+PROGRAMS_MIN = 18
+"""Of those that take too long for any test."""
 FENCED_PUT = 'raftctl kv put nightly/done today --lock nightly --fence "$RAFTCTL_LOCK_TOKEN"'
 BILLING = "raftctl console consume --topic orders --group billing --from-beginning --max-messages 1"
 BEFORE = {"raftctl groups list": f"{BILLING} --bootstrap-server HOST:PORT"}
@@ -108,6 +115,49 @@ def test_every_command_is_run_or_says_why_not() -> None:
         unknown = [one for one in tables if not any(c.startswith(one) for c in commands)]
         assert unknown == [], f"{page.name} has no such command"
     assert list(steps_to_run(HOWTO / "write-a-broker.md")) == []
+
+
+class _ParsedError(Exception):
+    """Raised by a program that would begin now."""
+
+
+def programs_left_out() -> list[tuple[str, list[str]]]:
+    """(module, arguments) of each program that a page names and no test runs as it is written."""
+    found = []
+    for page in PAGES:
+        left_out = tuple(NOT_RUN.get(page.name, ()))
+        for step in steps(page):
+            if not left_out or not step.command.startswith(left_out):
+                continue
+            command = step.command.partition(" #")[0]
+            if command.startswith("make "):
+                # What make would do, without doing it.
+                dry = [*shlex.split(command), "--dry-run", "--no-print-directory"]
+                command = subprocess.run(
+                    dry, cwd=ROOT, check=True, capture_output=True, text=True
+                ).stdout
+            for module, arguments in re.findall(r"python -m (tests\.\S+)(.*)", command):
+                found.append((module, shlex.split(arguments)))
+    return found
+
+
+def test_programs_that_take_hours_take_the_options_of_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Benchmarks and the like are started and stopped where they have read their options."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_only(self: argparse.ArgumentParser, *rest: Any) -> None:
+        parse(self, *rest)
+        raise _ParsedError
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+    programs = programs_left_out()
+    assert len(programs) >= PROGRAMS_MIN
+    for module, arguments in programs:
+        monkeypatch.setattr("sys.argv", [module, *arguments])
+        with pytest.raises(_ParsedError):
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def check(step: Step, done: Done, expected: Outcome = Outcome(0, "")) -> None:
