@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.list_append import STRICTEST, check_list_append
@@ -34,7 +35,7 @@ class _Lists:
         self._lists: dict[str, list[int]] = {key: [] for key in "xyz"[: rng.randint(1, 3)]}
         self._wrong = rng.choice((0.0, 0.02, 0.2))
         self._unread = rng.choice((0.0, 0.1, 0.6))
-        self._nil = rng.random() < 0.5
+        self._nil = rng.choice((0.0, 0.5, 1.0))
         self._values = 0
 
     def asked(self) -> list[list[Any]]:
@@ -68,7 +69,11 @@ class _Lists:
             self._rng.shuffle(seen)
         if fails and self._rng.random() < 0.3:
             seen += [value for other, at, value in later if (other, at) == ("append", key)][:1]
-        return [f, key, None if self._nil and not seen else seen]
+        # As long as what another reads, and in another order.
+        if len(seen) > 1 and fails and self._rng.random() < 0.3:
+            seen[-1], seen[-2] = seen[-2], seen[-1]
+        is_nil = not seen and self._rng.random() < self._nil
+        return [f, key, None if is_nil else seen]
 
 
 def random_txns(rng: random.Random) -> list[Op]:
@@ -110,7 +115,18 @@ def random_txns(rng: random.Random) -> list[Op]:
         if kind == "info":
             process, next_process = next_process, next_process + 1
         free.append(process)
-    return history
+    return history if rng.random() < 0.7 else without_ends(history, rng)
+
+
+def without_ends(history: list[Op], rng: random.Random) -> list[Op]:
+    """The history without some of its completions: those of clients that crashed, which no process
+    goes on after."""
+    last = {op.process: op.index for op in history}
+    gone = {
+        at for at in last.values() if history[at].type is not OpType.INVOKE and rng.random() < 0.5
+    }
+    kept = [op for op in history if op.index not in gone]
+    return [replace(op, index=at, time=at) for at, op in enumerate(kept)]
 
 
 def _row(name: str, fields: dict[str, Any], lines: Sequence[int]) -> tuple[Any, ...]:

@@ -22,10 +22,11 @@ from jepsen.edn import hashable
 from jepsen.history import TXN, Op, Operation, OpType, operations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 NO_READS = "no transaction that read anything has succeeded"
 NO_EDGES = "the transactions have nothing to do with each other: the graph of them is empty"
+NO_ORDER = "two lists of one key are equally long and contradict each other: its order is not known"
 MICROS = ("append", "r")
 STRICTEST = CONSISTENCY[-1]
 _ABORT = "abort"
@@ -39,7 +40,8 @@ class _Txn:
     vertex: int
     operation: Operation
     does: list[tuple[str, Any, Any]] = field(default_factory=list)
-    """(`append`, key, value) and (`r`, key, list), without the reads of which nothing is known."""
+    """(`append`, key, value) and (`r`, key, list or nil), without the reads of which nothing is
+    known."""
 
     @property
     def ok(self) -> bool:
@@ -57,7 +59,7 @@ class _Txn:
 
     def reads(self) -> Iterator[tuple[Any, tuple[Any, ...]]]:
         """(key, list) in its order."""
-        return ((key, seen) for f, key, seen in self.does if f == "r")
+        return ((key, seen or ()) for f, key, seen in self.does if f == "r")
 
 
 def check_list_append(history: Sequence[Op], consistency: str = STRICTEST) -> Verdict:
@@ -84,12 +86,20 @@ def check_list_append(history: Sequence[Op], consistency: str = STRICTEST) -> Ve
     unknown = "" if inferred.reads else NO_READS
     if not unknown and consistency != KAFKA and not _is_linked(inferred, mine, consistency):
         unknown = NO_EDGES
+    if not unknown and inferred.unordered and not forbids_disorder(consistency):
+        unknown = NO_ORDER
     return judge(failing, notes=notes, why_unknown=unknown, transactions=len(mine))
 
 
 def cycle_kinds(consistency: str) -> tuple[str, ...]:
     """Of `DATA` those that cycles are made of."""
     return ("wr",) if consistency == KAFKA else DATA
+
+
+def forbids_disorder(consistency: str) -> bool:
+    """Whether lists that contradict each other are wrong by themselves. Where they are not, the
+    order of versions that the one shows may have a cycle which that of the other lacks."""
+    return "incompatible-order" in forbidden(consistency)
 
 
 def is_allowed(anomaly: Anomaly, mine: Sequence[Operation], consistency: str) -> bool:
@@ -109,7 +119,8 @@ def _graph(inferred: Inferred, mine: Sequence[Operation], wanted: Sequence[str])
 
 def _is_linked(inferred: Inferred, mine: Sequence[Operation], consistency: str) -> bool:
     """Whether there is an edge at all: Elle's `empty-transaction-graph` is that there is none."""
-    if any(edge.source != edge.target for edge in inferred.edges):
+    ended = ended_of(mine)
+    if any(links(edge, ended) for edge in inferred.edges):
         return True
     ok = [one for one in mine if one.type is OpType.OK]
     if REALTIME in orders(consistency):
@@ -117,6 +128,17 @@ def _is_linked(inferred: Inferred, mine: Sequence[Operation], consistency: str) 
         return bool(ok) and min(map(_vertex, ok)) < max(begun)
     processes = [one.invoke.process for one in ok]
     return PROCESS in orders(consistency) and len(set(processes)) < len(processes)
+
+
+def ended_of(mine: Sequence[Operation]) -> frozenset[int]:
+    """The vertices of transactions that have ended, even if nobody knows how."""
+    return frozenset(one.completion.index for one in mine if one.completion)
+
+
+def links(edge: Edge, ended: Collection[int]) -> bool:
+    """Whether it shows that a verdict has something to rest on: it leads from one transaction that
+    has ended to another. Of others Elle makes no vertices."""
+    return edge.source != edge.target and edge.source in ended and edge.target in ended
 
 
 def _other_cycles(inferred: Inferred, mine: Sequence[Operation]) -> list[Anomaly]:
@@ -157,6 +179,8 @@ class Inferred(NamedTuple):
     """Of those that are known to have succeeded."""
     unusable: str = ""
     """Why nothing can be inferred, if so."""
+    unordered: bool = False
+    """Whether a key has longest lists of which each shows another order of versions."""
 
 
 def infer(mine: Sequence[Operation]) -> Inferred:
@@ -176,7 +200,8 @@ def infer(mine: Sequence[Operation]) -> Inferred:
     found += _lost_updates(txns)
     found += _disorder(txns, longest)
     found += _dirty_updates(every)
-    return Inferred(found, list(_edges(txns, longest)), vertices, reads)
+    edges = list(_edges(txns, longest))
+    return Inferred(found, edges, vertices, reads, unordered=_is_unordered(txns, longest))
 
 
 def _unusable(mine: Sequence[Operation], txns: Sequence[_Txn]) -> str:
@@ -229,7 +254,8 @@ def _txn(operation: Operation) -> _Txn:
             key, *seen = rest
             value = seen[0] if seen else None
             if value is not None or txn.ok:
-                txn.does.append((f, hashable(key), tuple(map(hashable, value or ()))))
+                seen_list = None if value is None else tuple(map(hashable, value))
+                txn.does.append((f, hashable(key), seen_list))
     return txn
 
 
@@ -238,17 +264,16 @@ def _txn(operation: Operation) -> _Txn:
 
 def _alone(txn: _Txn) -> Iterator[Anomaly]:
     """`internal`: it does not see what it has read or appended itself. `future-read`: it sees what
-    it appends later. One of each for a key at most."""
+    it appends later. One of each for a key at most. Nil is not the empty list to who read the other
+    just before: as in Elle, what is read twice is the same."""
     told: set[Any] = set()
-    known: dict[Any, tuple[bool, tuple[Any, ...]]] = {}
+    known: dict[Any, tuple[bool, tuple[Any, ...] | None]] = {}
     for f, key, value in txn.does:
         whole, expected = known.get(key, (False, ()))
         if f == "append":
-            known[key] = (whole, (*expected, value))
+            known[key] = (whole, (*(expected or ()), value))
             continue
-        wrong = value != expected if whole else value[len(value) - len(expected) :] != expected
-        if not whole and len(expected) > len(value):
-            wrong = True
+        wrong = value != expected if whole else not _ends_with(value or (), expected or ())
         if wrong and key not in told:
             told.add(key)
             detail = {"key": key, "expected": expected, "found": value, "whole": whole}
@@ -257,12 +282,16 @@ def _alone(txn: _Txn) -> Iterator[Anomaly]:
     yield from _future_reads(txn)
 
 
+def _ends_with(seen: tuple[Any, ...], tail: tuple[Any, ...]) -> bool:
+    return len(tail) <= len(seen) and seen[len(seen) - len(tail) :] == tail
+
+
 def _future_reads(txn: _Txn) -> Iterator[Anomaly]:
     seen: dict[Any, set[Any]] = {}
     told: set[Any] = set()
     for f, key, value in txn.does:
         if f == "r":
-            seen.setdefault(key, set()).update(value)
+            seen.setdefault(key, set()).update(value or ())
         elif value in seen.get(key, ()) and key not in told:
             told.add(key)
             yield Anomaly("future-read", {"key": key, "value": value}, (txn.vertex,))
@@ -301,7 +330,7 @@ def _lost_updates(txns: Sequence[_Txn]) -> Iterator[Anomaly]:
         written: set[Any] = set()
         for f, key, value in txn.does:
             if f == "r":
-                first.setdefault(key, value)
+                first.setdefault(key, value or ())
             elif key in first and key not in written:
                 written.add(key)
                 by_read.setdefault((key, first[key]), []).append(txn.vertex)
@@ -328,6 +357,16 @@ def _longest(txns: Iterable[_Txn]) -> _Longest:
 
 def _versions(longest: _Longest) -> dict[Any, tuple[Any, ...]]:
     return {key: tuple(dict.fromkeys(seen)) for key, (_, seen) in longest.items()}
+
+
+def _is_unordered(txns: Iterable[_Txn], longest: _Longest) -> bool:
+    """Which of several longest lists is taken for the order is a matter of chance."""
+    orders: dict[Any, set[tuple[Any, ...]]] = {}
+    for txn in txns:
+        for key, seen in txn.reads():
+            if key in longest and len(seen) == len(longest[key][1]):
+                orders.setdefault(key, set()).add(tuple(dict.fromkeys(seen)))
+    return any(len(several) > 1 for several in orders.values())
 
 
 def _disorder(txns: Sequence[_Txn], longest: _Longest) -> Iterator[Anomaly]:

@@ -21,10 +21,14 @@ from jepsen.checkers.cycles import find_cycles
 from jepsen.checkers.graph import Edge, Graph, order_edges
 from jepsen.checkers.list_append import (
     NO_EDGES,
+    NO_ORDER,
     NO_READS,
     cycle_kinds,
+    ended_of,
+    forbids_disorder,
     infer,
     is_allowed,
+    links,
     micros_of,
     unusable_micros,
 )
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 
 EDGE, ANOMALY, ALLOWED, READ = "edge", "anomaly", "allowed", "read"
 UNUSABLE, REFUSED = "unusable", "refused"
+LINKED, UNORDERED = "linked", "unordered"
 SHOWN = pa.schema(
     [
         pa.field("history", pa.string(), nullable=False),
@@ -59,7 +64,7 @@ SHOWN = pa.schema(
 )
 """What a key shows. An edge: `name` is its kind, `detail` why, `lines` its two vertices and what
 tells which of several between these comes first, `begun` the lines in which they were invoked. That
-there are reads, and why there is no telling, are a row.
+there are reads, that an edge links what has ended, and why there is no telling, are a row.
 """
 SHOWN_SQL = (
     "history string, key string, what string, name string, detail string, lines array<long>, "
@@ -107,7 +112,8 @@ WITH told AS (
 ), wrong AS (
     SELECT DISTINCT history, true AS wrong FROM {{anomalies}} WHERE NOT allowed
 ), seen AS (
-    SELECT history, bool_or(what = '{READ}') AS seen, bool_or(what = '{EDGE}') AS linked,
+    SELECT history, bool_or(what = '{READ}') AS seen, bool_or(what = '{LINKED}') AS linked,
+        bool_or(what = '{UNORDERED}') AS unordered,
         min(detail) FILTER (WHERE what = '{UNUSABLE}') AS unusable
     FROM {{shown}} GROUP BY history
 ), ordered AS (
@@ -122,6 +128,7 @@ WITH told AS (
         WHEN unusable IS NOT NULL THEN unusable
         WHEN NOT coalesce(seen, false) THEN '{NO_READS}'
         WHEN :edges AND NOT coalesce(linked, false) AND ordered IS NULL THEN '{NO_EDGES}'
+        WHEN :disorder AND coalesce(unordered, false) THEN '{NO_ORDER}'
         ELSE '' END AS why
     FROM told LEFT JOIN wrong ON told.history = wrong.history
     LEFT JOIN seen ON told.history = seen.history
@@ -158,7 +165,11 @@ def check_cycles(histories: Histories, scratch: Path, consistency: str) -> Findi
     anomalies = kept(cycles_of(usable, operations, scratch, cycles), scratch / "found")
     verdicts = spark.sql(
         _VERDICTS,
-        {"order": orders(consistency)[-1] if cycles.orders else "", "edges": consistency != KAFKA},
+        {
+            "order": orders(consistency)[-1] if cycles.orders else "",
+            "edges": consistency != KAFKA,
+            "disorder": not forbids_disorder(consistency),
+        },
         operations=operations,
         anomalies=anomalies,
         shown=shown,
@@ -259,6 +270,11 @@ def _rows(mine: list[Operation], consistency: str) -> Iterator[dict[str, Any]]:
         yield {"what": UNUSABLE, "detail": found.unusable}
     if found.reads:
         yield {"what": READ}
+    if found.unordered:
+        yield {"what": UNORDERED}
+    ended = ended_of(mine)
+    if any(links(edge, ended) for edge in found.edges):
+        yield {"what": LINKED}
     for anomaly in found.anomalies:
         allowed = is_allowed(anomaly, mine, consistency)
         yield {"what": ALLOWED if allowed else ANOMALY, **_shown(anomaly)}

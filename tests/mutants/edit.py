@@ -48,6 +48,8 @@ class Edit:
             found = found.fget
         elif isinstance(found, staticmethod | classmethod):
             found = found.__func__
+        if callable(found) and hasattr(found, "cache_clear"):
+            found = inspect.unwrap(found)
         if not isinstance(found, FunctionType):
             raise TypeError(f"{self.name}: {self.function} is no function")
         return found

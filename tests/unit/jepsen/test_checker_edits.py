@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.checkers import consistency
+from jepsen.checkers.consistency import forbidden, implied, orders
 from jepsen.checkers.list_append import check_list_append
 from jepsen.checkers.machine import Budget
 from jepsen.checkers.registry import checker_named, model_named
@@ -54,6 +56,12 @@ def is_noticed(checker: str) -> bool:
     return not all(verdicts_of_lists() if checker == "list-append" else verdicts_of(checker))
 
 
+def forget_models() -> None:
+    """What models forbid is remembered, and is to be asked anew."""
+    for cached in (forbidden, orders, implied, consistency._cases):
+        cached.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("edit", "checker"), CHECKER_EDITS, ids=lambda one: getattr(one, "name", "")
 )
@@ -62,7 +70,9 @@ def test_a_bug_in_a_rule_is_noticed(
 ) -> None:
     with monkeypatch.context() as planted:
         planted.setattr(edit.target, "__code__", edit.code())
+        forget_models()
         assert is_noticed(checker)
+    forget_models()
 
 
 @pytest.mark.parametrize("checker", sorted({checker for _, checker in CHECKER_EDITS}))

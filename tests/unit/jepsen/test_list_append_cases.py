@@ -2,6 +2,7 @@
 
 `cases/list_append.json` has a history a case (process, type, micro-operations), where it is from,
 and Elle's verdict for each model. What is invalid has the names of the anomalies that Elle tells.
+Where Elle takes what a set gives first, a verdict that rests on it is `unknown`.
 """
 
 from __future__ import annotations
