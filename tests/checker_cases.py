@@ -80,6 +80,16 @@ def polled(*records: list[int], process: int = 1) -> list[Line]:
     return ended(process, "ok", "poll", [["poll"]], [["poll", {"x": list(records)}]], None)
 
 
+def acted(process: int, told: list[Any]) -> list[Line]:
+    """A transaction of sends and polls of logs, as it ended."""
+    asked = [
+        [f, key, value[1]] if f == "send" else [f]
+        for f, key, *rest in told
+        for value in (rest or [None])
+    ]
+    return ended(process, "ok", "txn", asked, told, None)
+
+
 def watched(kind: str, begin: int, *changes: list[Any], process: int = 5) -> list[Line]:
     """A watch or drain that saw the changes."""
     seen = {"from": begin, "events": list(changes)}
@@ -253,6 +263,20 @@ CASES = (
          lines(sent("x", 0, 1), sent("x", 1, 2), polled([0, 1], [1, 2]), polled([0, 1])),
          lines(sent("x", 0, 1), sent("x", 1, 2), polled([0, 1], [1, 2]),
                polled([0, 1], process=2))),
+    Case("kafka", "spurious-zero-offset", KAFKA, "told offset 0, polled elsewhere",
+         lines(sent("x", 0, 1), sent("x", 1, 2), polled([1, 2], [2, 1])),
+         lines(sent("x", 0, 1), sent("x", 1, 2), polled([0, 1], [1, 2]))),
+    Case("kafka", "precommitted-read", KAFKA, "a transaction polls what it sends itself",
+         lines(acted(0, [["send", "x", [0, 1]], ["poll", {"x": [[0, 1]]}]])),
+         lines(acted(0, [["send", "x", [0, 1]]]), acted(0, [["poll", {"x": [[0, 1]]}]]))),
+    Case("kafka", "int-nonmonotonic-send", KAFKA, "of one transaction, sent later, stands earlier",
+         lines(acted(0, [["send", "x", [1, 1]], ["send", "x", [0, 2]]]), polled([0, 2], [1, 1])),
+         lines(acted(0, [["send", "x", [0, 1]], ["send", "x", [1, 2]]]), polled([0, 1], [1, 2]))),
+    Case("kafka", "G1c", KAFKA, "two transactions poll what the other sends",
+         lines(within(acted(0, [["send", "x", [0, 1]], ["poll", {"y": [[0, 2]]}]]),
+                      acted(1, [["send", "y", [0, 2]], ["poll", {"x": [[0, 1]]}]]))),
+         lines(within(acted(0, [["send", "x", [0, 1]], ["poll", {"y": [[0, 2]]}]]),
+                      acted(1, [["send", "y", [0, 2]]])), polled([0, 1], process=2))),
     Case("kafka", "nonmonotonic-send", KAFKA, "sent later, stands earlier",
          lines(sent("x", 1, 1), sent("x", 0, 2), polled([0, 2], [1, 1])),
          lines(sent("x", 1, 1), sent("x", 0, 2, process=3), polled([0, 2], [1, 1]))),

@@ -156,6 +156,10 @@ _EDITS = (
     ("polls_jump_inside", f"{KAFKA}:internal_polls", "if delta == 1:", "if True:", "kafka"),
     ("polls_jump", f"{KAFKA}:external_polls", "if delta == 1:", "if delta >= 1:", "kafka"),
     ("polls_go_back", f"{KAFKA}:external_polls", "if delta == 1:", "if delta <= 1:", "kafka"),
+    ("zero_offsets_pass", f"{KAFKA}:spurious_zero_offsets", "0 not in offsets", "False", "kafka"),
+    ("own_sends_are_polled", f"{KAFKA}:precommitted_reads", "in sent", "in ()", "kafka"),
+    ("sends_go_back_inside", f"{KAFKA}:internal_sends", "if delta > 1 else", "if True else",
+     "kafka"),
     ("sends_go_back", f"{KAFKA}:external_sends", "delta < 1", "False", "kafka"),
 )  # fmt: skip
 
