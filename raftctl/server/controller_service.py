@@ -23,6 +23,7 @@ from raftctl.metadata.admin_requests import (
 )
 from raftctl.metadata.kv_requests import KvHeartbeatRequest
 from raftctl.metadata.record_codec import pack_payload
+from raftctl.metadata.records import SnapshotMarkRecord
 from raftctl.metadata.requests import (
     BrokerHeartbeatRequest,
     KvGetResponse,
@@ -419,14 +420,20 @@ class ControllerService:
         payload = pack_payload(records)
         self._watch_turn()
         self._unproposed = True
+        # Replicas end an image where the batch of a mark ends: it is shared with nothing.
+        marked = any(isinstance(record, SnapshotMarkRecord) for record in records)
         large = len(payload) > TRANSACTION_BYTES_MIN
         if large and may_be_transaction(self._controller.image, records):
             records = as_transaction(records)
             for piece in in_pieces(records, TRANSACTION_BYTES_MIN):
                 last = self._driver.append_payload(*piece, alone=True)
-            return self._replay(records, last, len(payload)) + 1
-        last = self._driver.append_payload(payload, len(records))
-        return self._replay(records, last, len(payload))
+            first = self._replay(records, last, len(payload)) + 1
+        else:
+            last = self._driver.append_payload(payload, len(records), alone=marked)
+            first = self._replay(records, last, len(payload))
+        if marked:
+            self._controller.seal()
+        return first
 
     def _replay(self, records: Sequence[Record], last_offset: int, size: int) -> int:
         """Has the controller replay what was appended; returns the offset of the first record."""

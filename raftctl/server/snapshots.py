@@ -344,7 +344,15 @@ class Snapshotter:
 
     def _begin(self, image: MetadataImage) -> None:
         """Takes a snapshot of the image, with the voters as they are at its end now."""
+        invariant(self._ends_a_batch(image), "a snapshot ends where a batch ends")
         self._start(self._take(image, self._driver.core.voters_at(id_of(image).offset)))
+
+    def _ends_a_batch(self, image: MetadataImage) -> bool:
+        """Whether a replica that loads the snapshot can go on with the log; else none could."""
+        end, log = id_of(image).offset, self._driver.log
+        if not log.start_offset <= end < log.end_offset:
+            return True
+        return log.batches(end, 1)[0].base_offset == end
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         self._task = self._loop.create_task(work)

@@ -209,4 +209,20 @@ EDITS = (
         "unit/server/test_controller_service.py"
         "::test_what_a_deposed_controller_wrote_may_still_commit",
     ),
+    Edit(
+        "mark_shares_its_batch",
+        "server.controller_service:ControllerService._append",
+        "alone=marked",
+        "alone=False",
+        "unit/server/test_controller_service.py"
+        "::test_the_image_at_a_mark_ends_where_its_batch_does",
+    ),
+    Edit(
+        "what_follows_a_mark_is_in_its_image",
+        "server.controller_service:ControllerService._append",
+        "if marked:",
+        "if not records:",
+        "unit/server/test_controller_service.py"
+        "::test_the_image_at_a_mark_ends_where_its_batch_does",
+    ),
 )

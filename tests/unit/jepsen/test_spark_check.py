@@ -218,7 +218,7 @@ def test_logs_without_cycles_are_not_searched_for_any(
 def test_random_transactions_have_the_anomalies_of_one_process(tmp_path: Path) -> None:
     reads = [["r", "x", None]], [["r", "x", []]]
     histories = {
-        **spark_txns.many_txns(100, 0),
+        **spark_txns.many_txns(200, 0),
         "unread": history(*((0, kind, "txn", [["append", "x", 1]]) for kind in ("invoke", "ok"))),
         "other": history(*((0, kind, "read", None) for kind in ("invoke", "ok"))),
         "read": history((0, "invoke", "txn", reads[0]), (0, "ok", "txn", reads[1])),

@@ -20,6 +20,7 @@ from raftctl.metadata.records import (
     EndTransactionRecord,
     NoOpRecord,
     Record,
+    SnapshotMarkRecord,
     TopicRecord,
 )
 from raftctl.metadata.requests import (
@@ -49,6 +50,17 @@ CLUSTER = "cluster"
 NO_IDLE_MS = 0
 
 
+class Marks:
+    """A publisher that notes the offsets of the images which have a mark."""
+
+    def __init__(self) -> None:
+        self.marked: list[int] = []
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if delta.snapshot_marked:
+            self.marked.append(image.offset)
+
+
 class Controller(Member):
     """A member with a controller on top."""
 
@@ -74,6 +86,9 @@ class Controller(Member):
         )
         self.published: list[MetadataImage] = []
         self.loader.add_publisher(self)
+        marks = Marks()
+        self.marked = marks.marked
+        self.loader.add_publisher(marks)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.published.append(image)
@@ -271,6 +286,31 @@ async def test_what_is_too_large_for_a_batch_is_a_transaction(
     follower = MetadataLoader(active.driver)
     follower.replay_committed(active.driver.high_watermark)
     assert follower.image == active.loader.image
+
+
+@pytest.mark.req("Q6", "C13")
+async def test_the_image_at_a_mark_ends_where_its_batch_does(active: Controller) -> None:
+    """Else the snapshot of it would end within a batch, and whoever loads it could not go on."""
+    await active.register()
+    active.marked.clear()
+    begin = active.log.end_offset
+    before = active.service.handle(creation("before"))
+    assert active.service.append_own(SnapshotMarkRecord())
+    assert active.service.append_own(NoOpRecord())
+    after = active.service.handle(creation("after"))
+    await active.until(after.done)
+    assert before.done()
+    batches = active.driver.read(Offset(begin), 1 << 20)
+    found = [unpack_records(batch.payload, batch.count) for batch in batches]
+    number = found.index([SnapshotMarkRecord()])
+    mark = batches[number].base_offset
+    assert 0 < number < len(found) - 1
+    assert active.marked == [mark]
+    follower = Marks()
+    replica = MetadataLoader(active.driver)
+    replica.add_publisher(follower)
+    replica.replay_committed(active.driver.high_watermark)
+    assert follower.marked[-1] == mark
 
 
 @pytest.mark.req("C1")
