@@ -68,6 +68,8 @@ class LogManager:
             for number, path in enumerate(directories)
         ]
         self._home: dict[TopicPartition, LogDirectory] = {}
+        self._twins: dict[TopicPartition, list[LogDirectory]] = {}
+        """Where a partition has one more log than it should, until `keep_one`."""
         self._is_open = False
         """Whether all that is on disk has been opened, and recovered where that was needed."""
         self.housekeeping = Housekeeping(runtime, self._directories, self._settings, fail)
@@ -81,8 +83,8 @@ class LogManager:
         """Opens and recovers every log on disk, each directory on its workers.
 
         A directory that cannot be read or written is offline from the start (KIP-112): what it
-        held is not known, see `may_hold`. Raises its OSError if no other is left, or KafkaError(
-        KAFKA_STORAGE_ERROR) for a partition that is in two of them.
+        held is not known. Raises its OSError if no other is left. Of a partition that is in two of
+        them, `keep_one` keeps one.
         """
         files, readable = self._runtime.files, []
         for directory in self._directories:
@@ -100,7 +102,11 @@ class LogManager:
         for directory, logs in zip(readable, loaded, strict=True):
             if self._is_online(directory, logs) and not isinstance(logs, BaseException):
                 for log in logs:
-                    self._adopt(directory, log)
+                    if log.partition in self._home:
+                        directory.adopt(log)
+                        self._twins.setdefault(log.partition, []).append(directory)
+                    else:
+                        self._adopt(directory, log)
         self._is_open = True
         self.housekeeping.start()
 
@@ -234,6 +240,27 @@ class LogManager:
         home.cleaned.pop(partition, None)
         self.housekeeping.removals.add(home, home.logs.pop(partition), aside=aside)
 
+    def keep_one(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> list[str]:
+        """Keeps one log of each partition that had one in several directories at the start.
+
+        A replica that went and came back while a directory was offline has its old log there. Of
+        logs of the topic that is there now, the one is kept that a candidate with such a log would
+        be voted for: by its last epoch, then its end. It has all that was ever committed to either
+        (Raft §5.4.1). Returns the paths of the others, which are set aside as `delete` does.
+        """
+        gone = []
+        for partition, more in self._twins.items():
+            homes, topic_id = [self._home[partition], *more], topic_id_of(partition)
+            homes.sort(key=lambda home: _rank(home.logs[partition], topic_id))
+            for home in homes:
+                self._home[partition] = home
+                if home is not homes[-1]:
+                    gone.append(home.logs[partition].directory)
+                    self.delete(partition, aside=True)
+                    self.housekeeping.removals.finish(partition)
+        self._twins.clear()
+        return gone
+
     def truncated(self, log: PartitionLog) -> None:
         """Makes a truncation durable soon, before anything that is flushed after it."""
         home, files = self._home[log.partition], self._runtime.files
@@ -297,9 +324,6 @@ class LogManager:
         return asyncio.ensure_future(load(self._runtime, directory, self._defaults, threads))
 
     def _adopt(self, home: LogDirectory, log: PartitionLog) -> None:
-        if log.partition in self._home:
-            text = f"{log.partition} is in {home.path} and in {self._home[log.partition].path}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         home.adopt(log)
         self._home[log.partition] = home
 
@@ -338,6 +362,10 @@ class LogManager:
             await directory.worker.submit(closing)
         except OSError as error:
             directory.fail(error)
+
+
+def _rank(log: PartitionLog, topic_id: UUID | None) -> tuple[bool, int, int]:
+    return log.topic_id == topic_id, log.epochs.latest, log.log_end_offset
 
 
 def _look(files: FileSystem, path: str) -> None:

@@ -9,6 +9,7 @@ may have several in one process.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.log.record_batch import NotOneBatchError
@@ -78,6 +79,11 @@ _WITHOUT_LOG_START = (
 )
 _SHRUNK_A_TURN = 500
 """Of so many partitions are the replicas looked at before others have their turn."""
+
+
+def _topic_id(image: MetadataImage, partition: TopicPartition) -> UUID | None:
+    topic = image.topics.by_name(partition.topic)
+    return None if topic is None else topic.topic_id
 
 
 def _tells_log_start(refusal: KafkaError) -> bool:
@@ -181,6 +187,8 @@ class ReplicaManager:
     def apply_delta(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Leads and follows what the image says; starts work and does not wait for it."""
         if self._image is EMPTY_IMAGE:
+            for path in self._logs.keep_one(partial(_topic_id, image)):
+                self._context.runtime.log.warning("second_log_set_aside", path=path)
             for partition in strays(self._logs, image, self._broker_id):
                 self._context.runtime.log.warning("stray_log", partition=str(partition))
                 self._logs.delete(partition, aside=True)

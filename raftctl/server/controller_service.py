@@ -490,7 +490,7 @@ class ControllerService:
         """Sets the timer unless it fires early enough: to fire early costs less than to set it."""
         deadlines_ms = [self._controller.deadline_ms(), self._idle_deadline_ms()]
         due_ms = min((at_ms for at_ms in deadlines_ms if at_ms is not None), default=None)
-        if not self._controller.active:
+        if not self._may_append:
             due_ms = None
         if self._timer is not None:
             if due_ms is not None and self._timer_ms <= due_ms:
@@ -500,6 +500,11 @@ class ControllerService:
         if due_ms is not None:
             self._timer_ms = due_ms
             self._timer = self._loop.call_at((due_ms + 1) / 1000, self._tick)
+
+    @property
+    def _may_append(self) -> bool:
+        """Not while a node ends whose disk has failed: what is due would stay so, without a pause."""
+        return self._controller.active and self._driver.is_leader
 
     def _idle_deadline_ms(self) -> int | None:
         return self._appended_ms + self._idle_interval_ms if self._idle_interval_ms else None
@@ -512,7 +517,7 @@ class ControllerService:
 
     def _append_due(self) -> None:
         """Appends what time brings about: silent brokers are fenced, an idle log gets a no-op."""
-        if not self._controller.active:
+        if not self._may_append:
             return
         now_ms = self._now_ms()
         self._append(self._controller.tick(now_ms))

@@ -120,7 +120,7 @@ class RaftDriver:
 
     async def resign(self) -> None:
         """Hands leadership over if this node holds it, before a clean stop."""
-        if self._core.is_leader and not self._stopped:
+        if self.is_leader:
             self._handle(events.ResignRequested())
             if self._calls:
                 await asyncio.wait(self._calls, timeout=self._request_timeout_ms / 1000)
@@ -158,7 +158,7 @@ class RaftDriver:
 
         If they are to stand `alone`, their batch is shared with no other call.
         """
-        if self._stopped or not self._core.is_leader:
+        if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         if len(payload) > APPEND_BYTES_MAX:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -268,8 +268,8 @@ class RaftDriver:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node leads the current epoch, as far as it knows."""
-        return self._core.is_leader
+        """Whether this node leads the current epoch, as far as it knows; not once it is stopped."""
+        return self._core.is_leader and not self._stopped
 
     def status(self) -> QuorumStatus:
         """What `quorum describe` shows."""

@@ -530,4 +530,20 @@ EDITS = (
         "pass",
         "unit/broker_coordinator/test_transactions.py::test_ids_that_nobody_uses_are_forgotten_but_not_those_in_a_transaction",
     ),
+    Edit(
+        "of_two_logs_the_longer_is_kept",
+        "broker.log.log_manager:_rank",
+        "log.epochs.latest, ",
+        "0, ",
+        "unit/broker_log/test_log_directories.py"
+        "::test_of_two_logs_of_a_partition_the_one_is_kept_that_has_all_that_was_committed[earlier epoch]",
+    ),
+    Edit(
+        "of_two_logs_that_of_an_old_topic_is_kept",
+        "broker.log.log_manager:_rank",
+        "log.topic_id == topic_id",
+        "True",
+        "unit/broker_log/test_log_directories.py"
+        "::test_of_two_logs_of_a_partition_the_one_is_kept_that_has_all_that_was_committed[old topic]",
+    ),
 )

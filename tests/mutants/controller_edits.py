@@ -225,4 +225,12 @@ EDITS = (
         "unit/server/test_controller_service.py"
         "::test_the_image_at_a_mark_ends_where_its_batch_does",
     ),
+    Edit(
+        "stopped_driver_leads",
+        "server.driver:RaftDriver.is_leader",
+        " and not self._stopped",
+        "",
+        "unit/server/test_controller_service.py"
+        "::test_a_controller_whose_disk_failed_does_nothing_until_its_node_ends",
+    ),
 )

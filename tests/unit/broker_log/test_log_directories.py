@@ -214,3 +214,59 @@ async def test_no_log_is_made_in_a_directory_that_is_not_its_own(topic: str) -> 
     manager.delete(foreign)
     await manager.stop()
     assert files.is_directory("/d1/t-0") is (topic == "t")
+
+
+async def written(
+    files: FakeFiles, directory: str, topic_id: int, epoch: int, records: int
+) -> None:
+    """A log of FIRST in this directory, as a life left it in which the other one was offline."""
+    manager = LogManager(FakeRuntime(files), [directory], CONFIG, raise_it)
+    await manager.start()
+    log = manager.create(FIRST, UUID(int=topic_id), CONFIG)
+    fill(log, records, epoch=epoch)
+    await manager.stop()
+
+
+def raise_it(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.req("C14", "L1")
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        ((1, 3, 5), (1, 4, 2), "/d2"),
+        ((1, 4, 5), (1, 4, 2), "/d1"),
+        ((1, 4, 2), (1, 4, 5), "/d2"),
+        ((1, 4, 2), (1, 3, 5), "/d1"),
+        ((9, 4, 5), (1, 3, 2), "/d2"),
+        ((1, 0, 0), (9, 3, 2), "/d1"),
+    ],
+    ids=["later epoch", "longer", "longer second", "earlier epoch", "old topic", "empty"],
+)
+async def test_of_two_logs_of_a_partition_the_one_is_kept_that_has_all_that_was_committed(
+    first: tuple[int, int, int], second: tuple[int, int, int], kept: str
+) -> None:
+    """A replica went and came back while a directory was offline, and made itself a new log."""
+    files = FakeFiles()
+    await written(files, "/d1", *first)
+    await written(files, "/d2", *second)
+    manager = LogManager(FakeRuntime(files), ["/d1", "/d2"], CONFIG, raise_it)
+    await manager.start()
+    (gone,) = manager.keep_one(lambda _: UUID(int=1))
+    assert {gone, f"{kept}/{FIRST}"} == {f"/d1/{FIRST}", f"/d2/{FIRST}"}
+    assert manager.directory_of(FIRST) == kept
+    log = manager.get(FIRST)
+    assert log is not None
+    assert log.directory == f"{kept}/{FIRST}"
+    assert log.log_end_offset == 2 * (first if kept == "/d1" else second)[2]
+    assert manager.keep_one(lambda _: UUID(int=1)) == []
+    fill(log, 1, epoch=5)
+    await manager.stop()
+    names = files.names(gone.rpartition("/")[0])
+    assert any(name.startswith(f"{FIRST}.") and name.endswith("-stray") for name in names)
+    again = LogManager(FakeRuntime(files), ["/d1", "/d2"], CONFIG, raise_it)
+    await again.start()
+    assert again.directory_of(FIRST) == kept
+    assert again.keep_one(lambda _: None) == []
+    await again.stop()

@@ -288,6 +288,30 @@ async def test_what_is_too_large_for_a_batch_is_a_transaction(
     assert follower.image == active.loader.image
 
 
+@pytest.mark.req("Q12")
+async def test_a_controller_whose_disk_failed_does_nothing_until_its_node_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was due stayed due, so it went round without a pause; seed 3026 with full disks."""
+    failed = Controller(idle_interval_ms=20)
+    await failed.activate()
+    append, asked = failed.driver.append_payload, 0
+
+    def count(payload: bytes, record_count: int, *, alone: bool = False) -> Offset:
+        nonlocal asked
+        asked += 1
+        return append(payload, record_count, alone=alone)
+
+    monkeypatch.setattr(failed.driver, "append_payload", count)
+    failed.driver.halt()
+    assert failed.controller.active
+    assert not failed.driver.is_leader
+    await asyncio.sleep(0.1)
+    assert asked <= 1
+    failed.service.stop()
+    await failed.stop()
+
+
 @pytest.mark.req("Q6", "C13")
 async def test_the_image_at_a_mark_ends_where_its_batch_does(active: Controller) -> None:
     """Else the snapshot of it would end within a batch, and whoever loads it could not go on."""

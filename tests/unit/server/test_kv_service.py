@@ -359,9 +359,9 @@ async def test_puts_beyond_a_batch_are_appended_in_pieces(
     appended: list[int] = []
     append = active.member.driver.append_payload
 
-    def count(payload: bytes, record_count: int) -> Offset:
+    def count(payload: bytes, record_count: int, *, alone: bool) -> Offset:
         appended.append(record_count)
-        return append(payload, record_count)
+        return append(payload, record_count, alone=alone)
 
     monkeypatch.setattr(active.member.driver, "append_payload", count)
     start = active.member.log.end_offset
