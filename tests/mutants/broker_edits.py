@@ -536,7 +536,7 @@ EDITS = (
         "log.epochs.latest, ",
         "0, ",
         "unit/broker_log/test_log_directories.py"
-        "::test_of_two_logs_of_a_partition_the_one_is_kept_that_has_all_that_was_committed[earlier epoch]",
+        "::test_of_two_logs_the_one_with_all_that_was_committed_is_kept[earlier epoch]",
     ),
     Edit(
         "of_two_logs_that_of_an_old_topic_is_kept",
@@ -544,6 +544,6 @@ EDITS = (
         "log.topic_id == topic_id",
         "True",
         "unit/broker_log/test_log_directories.py"
-        "::test_of_two_logs_of_a_partition_the_one_is_kept_that_has_all_that_was_committed[old topic]",
+        "::test_of_two_logs_the_one_with_all_that_was_committed_is_kept[old topic]",
     ),
 )

@@ -43,7 +43,7 @@ EDITS = (
     Edit(
         "append_while_not_leading",
         "server.driver:RaftDriver.append_payload",
-        "self._stopped or not self._core.is_leader",
+        "not self.is_leader",
         "self._stopped",
         "unit/server/test_driver.py::test_only_a_leader_appends",
     ),

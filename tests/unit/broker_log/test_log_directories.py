@@ -244,7 +244,7 @@ def raise_it(error: BaseException) -> None:
     ],
     ids=["later epoch", "longer", "longer second", "earlier epoch", "old topic", "empty"],
 )
-async def test_of_two_logs_of_a_partition_the_one_is_kept_that_has_all_that_was_committed(
+async def test_of_two_logs_the_one_with_all_that_was_committed_is_kept(
     first: tuple[int, int, int], second: tuple[int, int, int], kept: str
 ) -> None:
     """A replica went and came back while a directory was offline, and made itself a new log."""
