@@ -40,6 +40,7 @@ from jepsen.env.sim.faults import (
     Nemesis,
     plan_directory_faults,
     plan_faults,
+    plan_filling_disks,
     plan_power_cuts,
 )
 from jepsen.env.sim.following import every_node_follows
@@ -200,6 +201,20 @@ async def directories_fail(world: World) -> None:
     await Chaos(world, tuple(faults), directories=(SECOND, DATA)).run()
 
 
+async def disks_fill_up(world: World) -> None:
+    """Each disk in turn is full in the midst of a write; the node ends, or one directory does."""
+    where = stream(world.seed, "room")
+    cluster = SimCluster(world)
+    nodes = (*cluster.controller_names, *cluster.broker_names)
+    faults = [Fault("disk_fills", 500 + 2_000 * i, 1_500, (n,)) for i, n in enumerate(nodes)]
+    faults += [
+        Fault("directory_fills", 12_500 + 2_000 * i, 1_500, (n,))
+        for i, n in enumerate(cluster.broker_names * 2)
+    ]
+    plan = tuple(replace(one, amount=where.randrange(1, 100)) for one in faults)
+    await Chaos(world, plan, directories=(SECOND, DATA)).run()
+
+
 async def rolling_restart(world: World) -> None:
     """Every node is asked to end and started again, one after the other."""
     cluster = SimCluster(world)
@@ -273,8 +288,10 @@ class Chaos:
                 stream(world.seed, "cuts"), cluster.names, self._duration_ms, draws
             )
             plan = (*plan_faults(source, groups, self._duration_ms, draws), *cuts)
-            if SECOND in cluster.log_directories:
-                brokers = cluster.broker_names
+            brokers = cluster.broker_names if SECOND in cluster.log_directories else []
+            filling = stream(world.seed, "filling")
+            plan += plan_filling_disks(filling, cluster.names, brokers, self._duration_ms, draws)
+            if brokers:
                 more = plan_directory_faults(failing, brokers, self._duration_ms, draws)
                 plan = (*plan, *more)
             plan = tuple(sorted(plan, key=lambda fault: fault.at_ms))

@@ -51,6 +51,7 @@ def test_every_property_holds_whatever_goes_wrong(simulator: WarmInterpreters, s
         "controllers_disks_fail",
         "brokers_disks_fail",
         "bits_flip",
+        "disks_fill_up",
         "rolling_restart",
     ],
 )

@@ -122,7 +122,7 @@ class SimFile:
         """Writes the buffers at the end."""
         self._use("write")
         data = b"".join(buffers)
-        self._content.change(Write(len(self._content.seen), data))
+        self._write(len(self._content.seen), data)
 
     def read_at(self, position: int, size: int) -> bytes:
         """Returns up to `size` bytes from `position`."""
@@ -150,7 +150,15 @@ class SimFile:
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrites bytes; a gap before them reads as zeros."""
         self._use("write")
-        self._content.change(Write(position, bytes(data)))
+        self._write(position, bytes(data))
+
+    def _write(self, position: int, data: bytes) -> None:
+        """As write(2): what finds no space any more is left out, which is an error only then."""
+        grown = max(position + len(data) - len(self._content.seen), 0)
+        fits = len(data) - grown + self._disk.room(self.path, grown)
+        self._content.change(Write(position, data[:fits]))
+        if fits < len(data):
+            raise os_error(errno.ENOSPC, self.path)
 
     def size(self) -> int:
         """The length in bytes."""
@@ -208,6 +216,11 @@ def no_fault(operation: str, path: str) -> None:
     """The healthy disk: every operation passes."""
 
 
+def endless_room(path: str, size: int) -> int:
+    """The disk with space for all that comes."""
+    return size
+
+
 def no_wait(seconds: float) -> None:
     """Where nobody runs whose event loop could wait."""
 
@@ -228,6 +241,8 @@ class SimDisk:
         """`wall_ms`: the clock of the machine that the disk is in."""
         self.wall_ms = wall_ms
         self.fault: Callable[[str, str], None] = no_fault
+        self.room: Callable[[str, int], int] = endless_room
+        """How many bytes are left for so many more of a file."""
         self._random = random
         self._on_sync = on_sync
         self._root = _Directory()

@@ -21,8 +21,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.connection import os_error
-from jepsen.env.sim.disk import no_fault
-from jepsen.env.sim.faults import DIRECTORY_KINDS
+from jepsen.env.sim.disk import endless_room, no_fault
+from jepsen.env.sim.faults import ON_DIRECTORIES
 from raftctl.errors import KafkaError
 from raftctl.storage.bootstrap import METADATA_LOG_NAME
 from raftctl.storage.quorum_state import FILE_NAME as QUORUM_STATE
@@ -93,6 +93,29 @@ class _Failing:
             raise os_error(self._number, path)
 
 
+class Filling:
+    """A disk's seam for one that has so many bytes left below a directory.
+
+    A write is cut short where they end, and fails. With `again` there is space again from then on,
+    as where somebody else has removed something; else what follows fails before its first byte.
+    """
+
+    def __init__(self, left: int, directory: str = "", *, again: bool = False) -> None:
+        self._left = left
+        self._directory = directory
+        self._again = again
+        self.failed = 0
+
+    def __call__(self, path: str, size: int) -> int:
+        """How many of so many more bytes there is room for."""
+        if not path.startswith(f"{self._directory}/") or (self._again and self.failed):
+            return size
+        fits = min(size, self._left)
+        self._left -= fits
+        self.failed += fits < size
+        return fits
+
+
 def all_fails_below(directory: str) -> Callable[[str, str], None]:
     """A disk's seam for a disk of its own under one directory, which has died.
 
@@ -149,7 +172,7 @@ class DiskFaults:
     def may_begin(self, fault: Fault) -> bool:
         """One fault of a disk at a time, on a node that runs."""
         node = self._world.node(fault.nodes[0])
-        if fault.kind in DIRECTORY_KINDS and not self._serves_logs(node.name):
+        if fault.kind in ON_DIRECTORIES and not self._serves_logs(node.name):
             return False
         return node.name not in self._faulty and node.process is not None and node.process.running
 
@@ -165,8 +188,11 @@ class DiskFaults:
             self._flip(node, fault.amount)
         elif fault.kind == "bit_rot":
             self._rot(node, fault.amount)
-        elif fault.kind in DIRECTORY_KINDS:
-            self._fail_directory(node, fault.kind)
+        elif fault.kind in ON_DIRECTORIES:
+            self._fail_directory(node, fault)
+        elif fault.kind == "disk_fills":
+            node.forgiven = ENDS
+            node.disk.room = _filling(fault.amount)
         else:
             node.forgiven = ENDS
             node.disk.fault = _Failing(fault.kind)
@@ -177,8 +203,10 @@ class DiskFaults:
         node = self._world.node(name)
         del self._faulty[name]
         self._check_struck(name)
-        failing, node.disk.fault = node.disk.fault, no_fault
-        if isinstance(failing, _Failing) and failing.failed and node.process is not None:
+        seams = node.disk.fault, node.disk.room
+        node.disk.fault, node.disk.room = no_fault, endless_room
+        failed = any(isinstance(one, _Failing | Filling) and one.failed for one in seams)
+        if failed and node.process is not None:
             # It may not have heard of the error yet, or stand still.
             self._world.kill(name)
         if name in self._flips:
@@ -193,13 +221,16 @@ class DiskFaults:
 
     # --- log directories ------------------------------------------------------------------------
 
-    def _fail_directory(self, node: SimNode, kind: str) -> None:
+    def _fail_directory(self, node: SimNode, fault: Fault) -> None:
         if self._second is None or node.process is None:
             return
         self._struck[node.name] = node.process
         # Who is started meanwhile may refuse to.
         node.forgiven = ENDS
-        node.disk.fault = _Failing(kind, self._second)
+        if fault.kind == "directory_fills":
+            node.disk.room = _filling(fault.amount, self._second)
+        else:
+            node.disk.fault = _Failing(fault.kind, self._second)
 
     def _check_struck(self, name: str) -> None:
         process = self._struck.pop(name, None)
@@ -267,6 +298,10 @@ class DiskFaults:
             self._world.kill(node.name)
         if there:
             node.disk.put_byte(flip.path, flip.position, flip.sound)
+
+
+def _filling(amount: float, directory: str = "") -> Filling:
+    return Filling(int(amount), directory, again=int(amount) % 2 == 1)
 
 
 def _complete_files(paths: list[str]) -> list[str]:

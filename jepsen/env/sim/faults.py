@@ -32,11 +32,13 @@ clock_rate    the node's other clocks go faster or slower
 sync_error    an fsync of the node fails, after which its disk forgets what was to be synced
 write_error   the node's disk takes no writes any more
 disk_full     the node's disk is full
+disk_fills    the node's disk is full after so many bytes more, in the midst of a write; after an
+              odd number there is space again once that has failed
 bit_flip      a bit flips in what a node that is started reads of the metadata
 bit_rot       a bit flips under the node while it runs, in a file that is complete: a closed
               segment, its index, or a snapshot
 wipe          the node's machine comes back with an empty disk
-directory_dies, directory_sync_error, directory_full
+directory_dies, directory_sync_error, directory_full, directory_fills
               the disk under a broker's second log directory fails; the broker lives on, and is
               started again when that disk is well
 
@@ -121,13 +123,19 @@ DISK_FAULTS_MAX = 2
 DISKS_FAIL_CHANCE = 0.6
 DIRECTORY_KINDS = {"directory_dies": 2, "directory_sync_error": 2, "directory_full": 1}
 """Each kind of fault of log directories with its weight."""
+FILLING = ("disk_fills", "directory_fills")
+FILLING_SHARE = 0.5
+FILLING_MAX = 3
+FILLS_AFTER_BYTES_MIN = 1
+FILLS_AFTER_BYTES_MAX = 20_000
 DIRECTORY_FAULTS_MAX = 3
 POWER_CUTS_SHARE = 0.5
 POWER_CUTS_MAX = 4
 POWER_CUT_OPERATIONS_MAX = 12
 """A flush takes two to ten or so, a snapshot as many; the next call begins where one ends."""
-ON_DISKS = (*DISK_KINDS, *DIRECTORY_KINDS)
-ALL_KINDS = (*KINDS, *ON_DISKS, "power_cut")
+ON_DIRECTORIES = (*DIRECTORY_KINDS, "directory_fills")
+ON_DISKS = (*DISK_KINDS, *DIRECTORY_KINDS, *FILLING)
+ALL_KINDS = (*KINDS, *DISK_KINDS, *DIRECTORY_KINDS, "power_cut", *FILLING)
 """Whatever a plan that nobody wrote may have."""
 
 
@@ -240,6 +248,30 @@ def plan_power_cuts(
         )
         for _ in range(source.randint(1, POWER_CUTS_MAX))
     )
+
+
+def plan_filling_disks(
+    source: random.Random,
+    members: Sequence[str],
+    second_of: Sequence[str],
+    duration_ms: int,
+    draws: Draws = EVERYTHING,
+) -> tuple[Fault, ...]:
+    """In some of the plans, a few disks that are full in the midst of a write.
+
+    `second_of`: the brokers that have a second log directory.
+    """
+    kinds = [kind for kind in FILLING if kind in draws.kinds and (kind != FILLING[1] or second_of)]
+    if source.random() >= FILLING_SHARE or not kinds:
+        return ()
+    faults = []
+    for _ in range(source.randint(1, FILLING_MAX)):
+        kind = source.choice(kinds)
+        name = source.choice(members if kind == "disk_fills" else second_of)
+        room = round(_magnitude(source, FILLS_AFTER_BYTES_MIN, FILLS_AFTER_BYTES_MAX))
+        at_ms = source.randrange(duration_ms)
+        faults.append(Fault(kind, at_ms, draws.for_ms(source), (name,), room))
+    return tuple(faults)
 
 
 def _one_fault(

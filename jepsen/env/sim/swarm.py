@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jepsen.env.sim.cluster import TIMEOUTS
-from jepsen.env.sim.faults import ALL_KINDS, FAULT_MS_MAX, Draws
+from jepsen.env.sim.faults import ALL_KINDS, FAULT_MS_MAX, FILLING, Draws
 from jepsen.env.sim.runtime import stream
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def draw(seed: int) -> Swarm:
         return source.choices(list(weights), list(weights.values()))[0]
 
     voters = one_of(VOTERS)
+    filling = stream(seed, "filling is on")
+    later = [kind for kind in FILLING if filling.random() < ON_SHARE]
     brokers = stream(seed, "bootstrap servers")
     own = brokers.random() < BOOTSTRAP_SHARE
     others = stream(seed, "beside")
@@ -96,7 +98,9 @@ def draw(seed: int) -> Swarm:
         dynamic=source.random() >= STATIC_SHARE,
         election_timeout_ms=one_of(ELECTION_TIMEOUTS_MS),
         draws=Draws(
-            frozenset(kind for kind in ALL_KINDS if source.random() < ON_SHARE),
+            frozenset(later).union(
+                kind for kind in ALL_KINDS if kind not in FILLING and source.random() < ON_SHARE
+            ),
             one_of(LASTING_MS),
         ),
         asked_by_brokers=brokers.randint(1, voters) if own else 0,

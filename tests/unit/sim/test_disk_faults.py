@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jepsen.env.sim.committed import Entry
-from jepsen.env.sim.disk_faults import DamageUnnoticed, DirectoryTakesNodeDown, DiskFaults
-from jepsen.env.sim.faults import DIRECTORY_KINDS, DISK_KINDS, Fault, Nemesis
+from jepsen.env.sim.disk import SimDisk
+from jepsen.env.sim.disk_faults import (
+    DamageUnnoticed,
+    DirectoryTakesNodeDown,
+    DiskFaults,
+    Filling,
+)
+from jepsen.env.sim.faults import DISK_KINDS, ON_DIRECTORIES, Fault, Nemesis
 from jepsen.env.sim.invariants import (
     QuorumChange,
     QuorumHistory,
@@ -110,7 +118,7 @@ def fault(kind: str, amount: float = 0.0) -> Fault:
     return Fault(kind, 100, 300, (NAME,), amount)
 
 
-@pytest.mark.parametrize("kind", ["sync_error", "write_error", "disk_full"])
+@pytest.mark.parametrize("kind", ["sync_error", "write_error", "disk_full", "disk_fills"])
 def test_a_node_whose_disk_fails_ends_and_is_started_when_the_disk_is_well(kind: str) -> None:
     with World(1) as world:
         field = Field(world)
@@ -121,7 +129,7 @@ def test_a_node_whose_disk_fails_ends_and_is_started_when_the_disk_is_well(kind:
         assert world.node(NAME).disk.failed_syncs == (kind == "sync_error")
 
 
-@pytest.mark.parametrize("kind", DIRECTORY_KINDS)
+@pytest.mark.parametrize("kind", ON_DIRECTORIES)
 def test_a_directory_fails_alone_and_its_node_is_started_when_the_disk_is_well(kind: str) -> None:
     with World(1) as world:
         field = Field(world)
@@ -130,6 +138,25 @@ def test_a_directory_fails_alone_and_its_node_is_started_when_the_disk_is_well(k
         assert field.starts == 2
         assert field.refused > 1
         assert world.node(NAME).last_error is None
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_write_to_a_disk_that_fills_is_cut_short_and_fails(again: bool) -> None:
+    disk = SimDisk(random.Random(0), lambda _: None)
+    file = disk.open("/file", create=True)
+    disk.room = Filling(5, again=again)
+    file.append([b"abc"])
+    with pytest.raises(OSError, match="/file") as raised:
+        file.append([b"de", b"fgh"])
+    assert raised.value.errno == errno.ENOSPC
+    assert file.read_at(0, 100) == b"abcde"
+    file.write_at(1, b"BC")
+    if again:
+        file.append([b"f"])
+    else:
+        with pytest.raises(OSError, match="/file"):
+            file.append([b"f"])
+    assert file.read_at(0, 100) == (b"aBCdef" if again else b"aBCde")
 
 
 def test_a_directory_that_nobody_uses_meanwhile_needs_no_restart() -> None:
