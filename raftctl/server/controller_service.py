@@ -503,7 +503,7 @@ class ControllerService:
 
     @property
     def _may_append(self) -> bool:
-        """Not while a node ends whose disk has failed: what is due would stay so, without a pause."""
+        """Not while a node ends whose disk has failed: what is due would stay so, for ever."""
         return self._controller.active and self._driver.is_leader
 
     def _idle_deadline_ms(self) -> int | None:
