@@ -66,8 +66,10 @@ def up(
             cluster.wait_ready(timeout, say_progress)
         except BaseException:
             with uninterrupted():
+                running = [node for node in cluster.layout.nodes if cluster.is_running(node)]
                 cluster.kill_all(spare=before)
-                say_progress("the nodes that this command started are stopped again")
+                if running != before:
+                    say_progress("the nodes that this command started are stopped again")
             raise
     document = {
         "bootstrap_servers": cluster.layout.bootstrap,

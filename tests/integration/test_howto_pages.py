@@ -7,6 +7,7 @@ import re
 import runpy
 import shlex
 import subprocess
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +157,7 @@ def test_programs_that_take_hours_take_the_options_of_the_page(
     assert len(programs) >= PROGRAMS_MIN
     for module, arguments in programs:
         monkeypatch.setattr("sys.argv", [module, *arguments])
+        monkeypatch.delitem(sys.modules, module, raising=False)
         with pytest.raises(_ParsedError):
             runpy.run_module(module, run_name="__main__", alter_sys=True)
 
