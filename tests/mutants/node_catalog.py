@@ -251,7 +251,7 @@ CONTROLLER = (
     node_mutant(
         "controller_answers_before_commit",
         "the controller answers when it has appended",
-        ("acknowledged_topic_stays",),
+        ("acknowledged_topic_stays", "producer_ids_are_granted_by_the_log"),
         Patch(ControllerService, "_decide", _answer_at_once),
         scenario="controller_is_isolated",
     ),

@@ -11,6 +11,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from jepsen.env.sim.faults import Fault
 from tests.simulation.admin_chaos import AdminChaos
 from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import (
@@ -215,8 +216,15 @@ async def configured_voters_become_dynamic(world: World) -> None:
 
 
 async def administrators_change_everything(world: World) -> None:
-    """Configs, quotas, topics and keys are changed while everything goes wrong."""
-    await AdminChaos(world).run()
+    """Administrators change everything while controllers are far away and die, one by one."""
+    controllers = ("controller-101", "controller-102", "controller-103")
+    slow = [
+        Fault("slow", 100, 12_000, (controller, broker), 250.0)
+        for controller in controllers
+        for broker in ("broker-1", "broker-2", "broker-3")
+    ]
+    kills = [Fault("kill", 700 + 900 * i, 300, (name,)) for i, name in enumerate(controllers * 4)]
+    await AdminChaos(world, (*slow, *kills)).run()
 
 
 SCENARIOS: dict[str, Scenario] = {
