@@ -21,6 +21,7 @@ from tests.howto_pages import (
     README,
     ROOT,
     Reader,
+    Step,
     blocks,
     lacking,
     steps,
@@ -31,7 +32,7 @@ from tests.integration.clusters import running_cluster
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.howto_pages import Done, Step
+    from tests.howto_pages import Done
 
 HOWTO = ROOT / "docs" / "how-to"
 SLOW = "tests/howtos/test_harness_pages.py"
@@ -140,6 +141,12 @@ def programs_left_out() -> list[tuple[str, list[str]]]:
             for module, arguments in re.findall(r"python -m (tests\.\S+)(.*)", command):
                 found.append((module, shlex.split(arguments)))
     return found
+
+
+def test_what_a_page_shows_is_there_whatever_the_ids_are() -> None:
+    step = Step("a-page.md", 1, "", "describe", ("node 2 of cluster 1fI-UzxARw6rk1DicWofAQ",))
+    assert lacking(step, "node 2 of cluster aX_dBvzWQtGzxjjSVokxKQ") == []
+    assert lacking(step, "node 2 of cluster other") == list(step.shown)
 
 
 def test_programs_that_take_hours_take_the_options_of_the_page(
