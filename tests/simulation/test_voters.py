@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
+
+from raftctl.raft.messages import NodeId, ReplicaKey, Voter
+from tests.simulation.voter_chaos import is_majority_whole
 
 if TYPE_CHECKING:
     from jepsen.env.sim.warm import WarmInterpreters
@@ -39,6 +43,27 @@ def test_every_property_holds_while_voters_change_and_disks_are_lost(
 ) -> None:
     result = simulator.run(CHAOS, seed)
     assert result.ok, result.output[-10_000:]
+
+
+@pytest.mark.req("J1")
+@pytest.mark.parametrize(
+    ("damaged", "replaced", "whole"),
+    [
+        ([], [], True),
+        ([1], [], True),
+        ([], [1], True),
+        ([1, 9], [], True),
+        ([1, 2], [], False),
+        ([1], [2], False),
+        ([1], [1], True),
+    ],
+)
+def test_no_disk_is_damaged_that_a_majority_of_whole_ones_needs(
+    damaged: list[int], replaced: list[int], whole: bool
+) -> None:
+    voters = [Voter(ReplicaKey(NodeId(i), UUID(int=i)), "host", 1) for i in (1, 2, 3)]
+    now = {i: UUID(int=i + 10 if i in replaced else i) for i in (1, 2, 3, 9)}
+    assert is_majority_whole(voters, now, set(damaged)) is whole
 
 
 @pytest.mark.req("Q1", "Q4", "Q7", "J1")

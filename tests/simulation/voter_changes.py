@@ -33,10 +33,21 @@ DONE = (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
 class VoterOperator:
     """Works through changes one after the other, on a node of its own."""
 
-    def __init__(self, cluster: SimCluster, active: Callable[[], tuple[Voter, ...] | None]) -> None:
-        """`active` tells the voters as the leader has them; None while there is none."""
+    def __init__(
+        self,
+        cluster: SimCluster,
+        active: Callable[[], tuple[Voter, ...] | None],
+        may_lose_disk: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """`active` tells the voters as the leader has them; None while there is none.
+
+        `may_lose_disk` tells whether a controller's disk may be replaced now.
+        """
         self._cluster = cluster
         self._active = active
+        self._may_lose_disk = may_lose_disk
+        self.replacing: str | None = None
+        """Whose disk is lost, until the new one is a voter."""
         self.done: list[str] = []
         """What has been changed."""
 
@@ -77,6 +88,11 @@ class VoterOperator:
     async def _replace(self, clients: list[RpcClient], name: str) -> None:
         """Its disk is lost; the new one is another voter, and takes the place of the old one."""
         cluster = self._cluster
+        while True:
+            if self._may_lose_disk(name):
+                break
+            await asyncio.sleep(PAUSE_S)
+        self.replacing = name
         old = cluster.directory_ids[node_id(name)]
         if cluster.world.node(name).process is not None:
             cluster.world.kill(name)
@@ -89,6 +105,7 @@ class VoterOperator:
                     break
                 await asyncio.sleep(PAUSE_S)
         await self._ask(clients, AddVoterRequest(cluster.voter(name)))
+        self.replacing = None
 
     async def _voters(self) -> tuple[Voter, ...]:
         while True:

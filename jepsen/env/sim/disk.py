@@ -269,6 +269,8 @@ class SimDisk:
         """Which operations were begun; to be cleared by whoever wants to know."""
         self.crashes = 0
         """How often the power has failed."""
+        self.replaced = 0
+        """How many disks were here before, with other contents."""
         self.failed_syncs = 0
         """How often a sync has failed."""
         self.off = False
@@ -493,6 +495,7 @@ class SimDisk:
     def wipe(self) -> None:
         """Another disk, with nothing on it, takes the place of this one."""
         self.crashes += 1
+        self.replaced += 1
         self.off = False
         self.release_locks()
         self._unsynced.clear()

@@ -70,10 +70,14 @@ class _Flip:
     """The byte as it is now."""
     sound: int
     """As it was."""
+    replaced: int
+    """How many disks the node had had before this one."""
 
     def is_there(self, disk: SimDisk) -> bool:
-        """Whether the damaged byte still stands where it was damaged."""
-        return disk.byte(self.path, self.position) == self.damaged
+        """Whether the damaged byte still stands where it was damaged: on that very disk."""
+        return (
+            disk.replaced == self.replaced and disk.byte(self.path, self.position) == self.damaged
+        )
 
 
 class _Failing:
@@ -252,7 +256,7 @@ class DiskFaults:
             if bit < size * 8:
                 sound = disk.byte(path, bit // 8)
                 disk.flip(path, bit)
-                flip = _Flip(path, bit // 8, disk.byte(path, bit // 8), sound)
+                flip = _Flip(path, bit // 8, disk.byte(path, bit // 8), sound, disk.replaced)
                 self._flips[node.name] = flip
                 self._world.trace.add(node.name, "bit_flip", f"{path} byte={bit // 8}")
                 break

@@ -214,6 +214,29 @@ def test_a_node_that_does_not_name_the_damaged_file_is_found() -> None:
             field.run(fault("bit_flip", 0.5))
 
 
+def test_what_was_damaged_on_a_disk_says_nothing_of_the_next_one() -> None:
+    async def story(world: World, field: Field) -> None:
+        field.start(NAME)
+        await asyncio.sleep(0.01)
+        striking = asyncio.create_task(field.nemesis.run([fault("bit_flip", 0.5)]))
+        await asyncio.sleep(0.2)
+        disk = world.node(NAME).disk
+        same = read_file(disk, LOG)
+        assert same != SOUND
+        world.kill(NAME)
+        world.wipe(NAME)
+        disk.make_directories(DIRECTORY)
+        replace_file(disk, LOG, same)
+        field.start(NAME)
+        await striking
+        assert read_file(disk, LOG) == same
+
+    with World(1) as world:
+        field = Field(world)
+        field.reads = False
+        world.run(story(world, field))
+
+
 def test_a_wiped_disk_is_empty() -> None:
     with World(1) as world:
         field = Field(world)
