@@ -159,7 +159,8 @@ class BrokerLifecycle:
             features=supported_ranges(),
             previous_broker_epoch=self._previous_broker_epoch,
         )
-        complained = False
+        began_s = asyncio.get_running_loop().time()
+        complained = warned = False
         while True:
             error, message = await self._try_to_register(request)
             if error == ErrorCode.NONE:
@@ -171,7 +172,23 @@ class BrokerLifecycle:
                 # A predecessor that was killed holds the id until its session expires.
                 self._log.info("broker_registration_waits", error=error.name, message=message)
                 complained = True
+            waits_s = asyncio.get_running_loop().time() - began_s
+            taken = error == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            if taken and not warned and waits_s >= self._predecessor_s:
+                self._log.warning(
+                    "broker_id_taken",
+                    node_id=self._config.node_id,
+                    waits_s=round(waits_s),
+                    why=f"{message}: longer than a predecessor's session lasts; see that node.id "
+                    "is this node's own, and stop whichever process is not to be this broker",
+                )
+                warned = True
             await asyncio.sleep(REGISTRATION_RETRY_MS / 1000)
+
+    @property
+    def _predecessor_s(self) -> float:
+        """So long one that was killed may hold the id; twice, since controllers may change."""
+        return 2 * self._config.broker_session_timeout_ms / 1000
 
     async def _try_to_register(self, request: RegisterBrokerRequest) -> tuple[ErrorCode, str]:
         timeout_ms = self._config.initial_broker_registration_timeout_ms

@@ -121,7 +121,9 @@ class Broker:
         """How long answers are on their way."""
         self.loader = Loader()
         self.loader.caught_up.set()
-        runtime = TestRuntime().as_runtime
+        test_runtime = TestRuntime()
+        self.logged = test_runtime.logged
+        runtime = test_runtime.as_runtime
         self.lifecycle = BrokerLifecycle(
             config=cast("Any", CONFIG),
             cluster_id="cluster",
@@ -293,6 +295,29 @@ def test_it_waits_until_it_may_register() -> None:
         assert len(set(registrations)) == 1  # one incarnation, so that a repetition is recognised
         assert broker.lifecycle.broker_epoch == EPOCH
         assert broker.failures == []
+
+    in_virtual_time(story())
+
+
+@pytest.mark.req("C2")
+def test_it_warns_once_of_another_process_that_keeps_its_id() -> None:
+    """A predecessor that was killed holds the id for a session; whoever holds it longer lives."""
+
+    async def story() -> None:
+        broker = Broker()
+        alive = RegisterBrokerResponse(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION, "Another broker with id 7 is alive", -1
+        )
+        broker.registrations = [alive] * 1000
+        await broker.run_for(SESSION_S)
+        assert "broker_registration_waits" in broker.logged.getvalue()
+        assert "broker_id_taken" not in broker.logged.getvalue()
+        await asyncio.sleep(3 * SESSION_S)
+        lines = broker.logged.getvalue().splitlines()
+        (line,) = [one for one in lines if "broker_id_taken" in one]
+        assert "Another broker with id 7 is alive" in line
+        assert "see that node.id is this node's own" in line
+        assert "warning" in line
 
     in_virtual_time(story())
 
