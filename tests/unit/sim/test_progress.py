@@ -74,6 +74,17 @@ def test_a_minority_owes_nothing() -> None:
         run(world, kill_two)
 
 
+def test_who_is_cut_short_in_the_midst_of_a_vote_owes_nothing_until_it_is_over() -> None:
+    def kill_and_reset(cluster: SimCluster, leader: str) -> None:
+        cluster.world.kill(leader)
+        one, other = (name for name in cluster.controller_names if name != leader)
+        cluster.world.network.link(one, other).reset_every(40)
+
+    with World(6) as world:
+        progress = run(world, kill_and_reset)
+        assert progress.waits_s < progress.timeout_s / 2
+
+
 def test_a_leader_in_the_minority_that_stays_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def any_one_will_do(leader: Leader) -> int:
         return 1 << 60
