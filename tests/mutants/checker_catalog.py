@@ -146,6 +146,8 @@ _EDITS = (
     ("append_replaces", f"{MODELS}:StringValue.step", "state + call.argument", "call.argument",
      "linearizable"),
     ("lost_write_passes", f"{KAFKA}:lost_writes", "index <= furthest", "False", "kafka"),
+    ("torn_passes", f"{KAFKA}:torn_transactions", "not in first_seen and later", "in () and later",
+     "kafka"),
     ("unseen_passes", f"{KAFKA}:unseen", "if call.ok else ()", "if False else ()", "kafka"),
     ("log_duplicate_passes", f"{KAFKA}:duplicates", "len(offsets) > 1", "False", "kafka"),
     ("two_at_one_offset", f"{KAFKA}:inconsistent_offsets", "len(values) > 1", "False", "kafka"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,13 +18,12 @@ from tests.spark_equality import write_table
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from jepsen.checkers.verdict import Verdict
     from jepsen.history import Op
     from tests.checker_cases import Line
 
 pytestmark = pytest.mark.req("J4")
+ROOT = Path(__file__).parents[3]
 
 
 def judged(case: Case, lines: list[Op]) -> Verdict:
@@ -51,6 +53,41 @@ def test_each_checker_has_cases() -> None:
     elsewhere = {"list-append", "availability", TRACE}
     names = {case.checker.partition("(")[0] for case in CASES}
     assert names == {LINEARIZABLE, *CHECKERS} - elsewhere
+
+
+ELSEWHERE = {
+    "committed-offset-regression": "test_checkers.py",
+    "held-by-two": "test_checkers.py",
+    "outage": "test_checkers.py",
+    "written-after-next-grant": "test_checkers.py",
+}
+"""Anomalies of an option, and notes, with the test that has a history of each."""
+
+
+def names_in_source() -> set[str]:
+    """Of the anomalies that the checkers tell by a name that stands in their source."""
+    found = set()
+    for path in (ROOT / "jepsen").glob("checkers/**/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not (isinstance(node, ast.Call) and node.args):
+                continue
+            function, first = node.func, node.args[0]
+            maker = getattr(function, "id", getattr(function, "attr", ""))
+            if maker in ("Anomaly", "_backwards") and isinstance(first, ast.Constant):
+                found.add(str(first.value))
+    return found
+
+
+def test_each_anomaly_that_a_checker_tells_has_a_history() -> None:
+    told = names_in_source()
+    assert len(told) > 30
+    lists = json.loads((Path(__file__).parent / "cases/list_append.json").read_text())
+    shown = {case.anomaly for case in CASES}
+    shown |= {name for case in lists for names in case["invalid"].values() for name in names}
+    missing = told - shown - set(ELSEWHERE)
+    assert missing == set()
+    for name, test in ELSEWHERE.items():
+        assert f'"{name}"' in (Path(__file__).parent / test).read_text(), name
 
 
 @pytest.mark.timeout(600)
