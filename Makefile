@@ -9,11 +9,13 @@ setup: .venv/.dev
 
 .venv/.run: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with: make PYTHON=python3.12")'
+	@echo 'Setting up .venv, which takes about half a minute the first time.'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
 .venv/.dev: .venv/.run
+	@echo 'Adding what tests and checks need to .venv, which takes one or two minutes the first time.'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
