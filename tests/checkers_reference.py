@@ -46,7 +46,7 @@ def _cell(text: object) -> str:
 
 
 DIFFERENCES = """
-Elle 0.2.8 itself judged 2,230 random histories for 14 models each. Ours is weaker than its verdict
+Elle 0.2.8 itself judged 2,942 random histories for 14 models each. Ours is weaker than its verdict
 in three of them, by the last point. The cases whose source is "ours" show the others:
 
 * A transaction that has ended comes before a later one of its process whose outcome is unknown, if
