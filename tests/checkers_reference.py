@@ -47,7 +47,7 @@ def _cell(text: object) -> str:
 
 DIFFERENCES = """
 Elle 0.2.8 itself judged 2,942 random histories for 14 models each. Ours is weaker than its verdict
-in three of them, by the last point. The cases whose source is "ours" show the others:
+by the last point alone. The cases whose source is "ours" show the others:
 
 * A transaction that has ended comes before a later one of its process whose outcome is unknown, if
   a read shows that one. Elle's order of processes links those that are known to have succeeded.
@@ -55,8 +55,8 @@ in three of them, by the last point. The cases whose source is "ours" show the o
 * What a transaction without an end appends is judged. Elle fails with an assertion then.
 * A history in which nothing was read is unknown: orders of processes and time are no evidence.
 * Two lists of a key may be equally long and contradict each other: either may be the order of its
-  versions. Elle takes the one that a set gives first. Where the model allows such lists, a verdict
-  without a cycle is unknown; a cycle by the list that was read first is invalid.
+  versions. Elle takes the one that a set gives first. Where the model allows such lists, nothing
+  rests on the order of such a key: without another anomaly the verdict is unknown.
 
 There is no checker of transactions on registers (Elle's `rw-register`): `linearizable` with
 `multi-register` judges transactions that read and write several registers.

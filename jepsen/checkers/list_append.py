@@ -70,7 +70,7 @@ def check_list_append(history: Sequence[Op], consistency: str = STRICTEST) -> Ve
     read as a whole unless another one may lie within it (`_may_lie_within`).
     """
     mine = [one for one in operations(history) if one.invoke.f == TXN]
-    inferred = infer(mine)
+    inferred = infer(mine, disorder_allowed=not forbids_disorder(consistency))
     if inferred.unusable:
         return judge((), why_unknown=inferred.unusable, transactions=len(mine))
     graph = _graph(inferred, mine, orders(consistency))
@@ -183,9 +183,12 @@ class Inferred(NamedTuple):
     """Whether a key has longest lists of which each shows another order of versions."""
 
 
-def infer(mine: Sequence[Operation]) -> Inferred:
+def infer(mine: Sequence[Operation], *, disorder_allowed: bool = False) -> Inferred:
     """Keys have nothing to do with each other: of the parts of transactions that are on one key it
     shows what is on that key. Raises what values of another form raise.
+
+    With `disorder_allowed` nothing rests on the order of versions of a key whose longest lists
+    contradict each other: a cycle might be there by the one, and not by the other.
     """
     every = [_txn(one) for one in mine]
     unusable = _unusable(mine, every)
@@ -200,8 +203,9 @@ def infer(mine: Sequence[Operation]) -> Inferred:
     found += _lost_updates(txns)
     found += _disorder(txns, longest)
     found += _dirty_updates(every)
-    edges = list(_edges(txns, longest))
-    return Inferred(found, edges, vertices, reads, unordered=_is_unordered(txns, longest))
+    unordered = _unordered(txns, longest)
+    edges = list(_edges(txns, longest, unordered if disorder_allowed else ()))
+    return Inferred(found, edges, vertices, reads, unordered=bool(unordered))
 
 
 def _unusable(mine: Sequence[Operation], txns: Sequence[_Txn]) -> str:
@@ -359,14 +363,14 @@ def _versions(longest: _Longest) -> dict[Any, tuple[Any, ...]]:
     return {key: tuple(dict.fromkeys(seen)) for key, (_, seen) in longest.items()}
 
 
-def _is_unordered(txns: Iterable[_Txn], longest: _Longest) -> bool:
-    """Which of several longest lists is taken for the order is a matter of chance."""
+def _unordered(txns: Iterable[_Txn], longest: _Longest) -> frozenset[Any]:
+    """The keys of which several lists are longest: any of them may be the order of versions."""
     orders: dict[Any, set[tuple[Any, ...]]] = {}
     for txn in txns:
         for key, seen in txn.reads():
             if key in longest and len(seen) == len(longest[key][1]):
                 orders.setdefault(key, set()).add(tuple(dict.fromkeys(seen)))
-    return any(len(several) > 1 for several in orders.values())
+    return frozenset(key for key, several in orders.items() if len(several) > 1)
 
 
 def _disorder(txns: Sequence[_Txn], longest: _Longest) -> Iterator[Anomaly]:
@@ -408,8 +412,9 @@ def _dirty_updates(every: Sequence[_Txn]) -> Iterator[Anomaly]:
                 failed = None
 
 
-def _edges(txns: Sequence[_Txn], longest: _Longest) -> Iterator[Edge]:
-    """`ww`, `wr` and `rw`. What nobody read comes after the last version that somebody read."""
+def _edges(txns: Sequence[_Txn], longest: _Longest, unordered: Collection[Any]) -> Iterator[Edge]:
+    """`ww`, `wr` and `rw`. What nobody read comes after the last version that somebody read. Of an
+    `unordered` key it is only known who read from whom."""
     writers = {append: txn for txn in txns for append in txn.appends()}
     readers: dict[tuple[Any, Any], dict[int, None]] = {}
     for txn in txns:
@@ -425,6 +430,8 @@ def _edges(txns: Sequence[_Txn], longest: _Longest) -> Iterator[Edge]:
     before |= {(key, order[0]): () for key, order in versions.items() if order}
     for txn in txns:
         for key, value in txn.appends():
+            if key in unordered:
+                continue
             earlier = before.get((key, value), versions.get(key, ())[-1:])
             writer = writers.get((key, *earlier)) if earlier else None
             if writer:

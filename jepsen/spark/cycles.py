@@ -261,7 +261,7 @@ def _rows(mine: list[Operation], consistency: str) -> Iterator[dict[str, Any]]:
         yield {"what": REFUSED, "detail": refused.invoke.value}
         return
     try:
-        found = infer(mine)
+        found = infer(mine, disorder_allowed=not forbids_disorder(consistency))
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
         yield {"what": REFUSED, "detail": str(error) or "its values are others"}
         return
