@@ -46,8 +46,7 @@ def _cell(text: object) -> str:
 
 
 DIFFERENCES = """
-Elle 0.2.8 itself judged 2,942 random histories for 14 models each. Ours is weaker than its verdict
-by the last point alone. The cases whose source is "ours" show the others:
+Beside Elle 0.2.8; each point has a case above:
 
 * A transaction that has ended comes before a later one of its process whose outcome is unknown, if
   a read shows that one. Elle's order of processes links those that are known to have succeeded.

@@ -183,7 +183,7 @@ class Inferred(NamedTuple):
     """Whether a key has longest lists of which each shows another order of versions."""
 
 
-def infer(mine: Sequence[Operation], *, disorder_allowed: bool = False) -> Inferred:
+def infer(mine: Sequence[Operation], *, disorder_allowed: bool) -> Inferred:
     """Keys have nothing to do with each other: of the parts of transactions that are on one key it
     shows what is on that key. Raises what values of another form raise.
 

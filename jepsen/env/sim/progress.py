@@ -4,7 +4,7 @@ Leases are looked at as often, see `jepsen.env.sim.leases`.
 
 `a_connected_majority_commits`: voters that are a majority, run on sound disks and reach each other
 for `ELECTIONS` election timeouts have a leader that commits, whatever is done to all others. A link
-that is reset every so many bytes carries no message that is longer: who has only it owes nothing.
+that is reset every so many bytes carries no longer message, so it does not count as reaching.
 Committing is seen by the high watermark, which the leader's own records move when clients are idle.
 
 `nobody_leads_without_a_majority`: a leader that runs, but has not reached a majority of its voters

@@ -209,7 +209,7 @@ def serial_by_force(lines: list[Op], before: Collection[tuple[Op, Op]] = ()) -> 
 
 def snapshots_by_force(lines: list[Op], before: Collection[tuple[Op, Op]] = ()) -> bool:
     """Whether there is an order of commits in which each transaction reads what was committed at a
-    moment before its own commit, since when nobody has committed what it appends to (Adya 4.3).
+    moment before its own commit, since when nobody has committed what it appends to (Adya, PL-SI).
     What is `before` a transaction has committed at that moment."""
     return any(
         all(_has_snapshot(order, at, before) for at in range(len(order)))
