@@ -12,7 +12,7 @@ from broker.server.listeners import Listeners
 from raftctl.codec import Codec
 from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 from raftctl.runtime.real_sending import make_sender
-from tests.unit.broker_server.fakes import FakeBroker
+from tests.unit.broker_server.fakes import FakeBroker, close
 from tests.unit.controller.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -66,6 +66,5 @@ async def listening(config: ControllerConfig | None = None) -> AsyncIterator[Con
     try:
         yield broker
     finally:
-        listeners.close()
+        await close(listeners)
         broker.context.producer_ids.close()
-        await asyncio.sleep(0)

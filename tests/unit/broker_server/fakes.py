@@ -394,12 +394,28 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
     try:
         yield broker
     finally:
-        listeners.close()
+        await close(listeners)
         broker.context.producer_ids.close()
         broker.context.internal_topics.close()
         await broker.groups.stop()
         await broker.verifier.stop()
         await broker.transactions.stop()
+        await asyncio.sleep(0)
+
+
+async def close(listeners: Listeners) -> None:
+    """Closes them, and waits until a connection that they accepted last is refused and gone.
+
+    asyncio loses a connection whose server is closed between the accepting and the making of it
+    (CPython's gh-109564): its socket stays open until it is collected.
+    """
+    while True:
+        if not any("_accept_connection2" in repr(task) for task in asyncio.all_tasks()):
+            break
+        await asyncio.sleep(0)
+    listeners.close()
+    # The connection is made, and refused, and its socket closed.
+    for _ in range(3):
         await asyncio.sleep(0)
 
 

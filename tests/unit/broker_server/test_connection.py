@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 import struct
+import warnings
 from typing import Any
 
 import pytest
@@ -424,3 +427,22 @@ async def test_a_taken_port_is_one_sentence_that_names_the_key() -> None:
         with pytest.raises(ConfigError, match=r"listeners: PLAINTEXT://127.0.0.1:\d+ cannot be"):
             async with running(listeners=f"PLAINTEXT://{broker.address}"):
                 pass
+
+
+@pytest.mark.req("N3")
+@pytest.mark.parametrize("turns", range(5))
+def test_a_connection_that_comes_as_the_broker_stops_is_closed(turns: int) -> None:
+    """In whichever turn of the loop it is accepted."""
+
+    async def connect_and_stop() -> socket.socket:
+        async with running("t") as broker:
+            client = socket.create_connection(("127.0.0.1", broker.port))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        return client
+
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always")
+        with asyncio.run(connect_and_stop()):
+            gc.collect()
+    assert [str(one.message) for one in left_open if one.category is ResourceWarning] == []
