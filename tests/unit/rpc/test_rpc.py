@@ -166,18 +166,22 @@ async def test_asking_needs_a_connection_and_tells_the_outcome_once(world: World
     )
     client = world.client()
     outcomes: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def outcome() -> Any:
+        return await asyncio.wait_for(outcomes.get(), 10)
+
     assert not client.ask(AllocateProducerIdsRequest(1, 1), 5000, outcomes.put_nowait)
     await client.call(AllocateProducerIdsRequest(1, 1), 5000)
     assert client.ask(AllocateProducerIdsRequest(1, 1), 5000, outcomes.put_nowait)
     assert outcomes.empty()
-    assert await outcomes.get() == ids(2)
+    assert await outcome() == ids(2)
     beat = BrokerHeartbeatRequest(1, 1, 1, True, False)
     assert client.ask(beat, 50, outcomes.put_nowait)
-    assert isinstance(await outcomes.get(), RpcTimedOut)
+    assert isinstance(await outcome(), RpcTimedOut)
     await client.call(AllocateProducerIdsRequest(1, 1), 5000)
     assert client.ask(beat, 60_000, outcomes.put_nowait)
     await client.close()
-    assert isinstance(await outcomes.get(), RpcUnreachable)
+    assert isinstance(await outcome(), RpcUnreachable)
     assert outcomes.empty()
     assert not client.ask(beat, 5000, outcomes.put_nowait)
 
