@@ -59,7 +59,7 @@ COVERAGE := tests/simulation/cluster_coverage.txt
 
 # make sim SEED=7 replays one seed; make sim SEEDS=20 runs many. The quorum's cores alone: make sim-cores.
 sim: setup
-	$(BIN)/python -m jepsen.env.sim $(if $(SEED),run $(SCENARIO) --seed $(SEED),many $(SCENARIO) --seeds $(or $(SEEDS),20) --coverage $(COVERAGE))
+	$(BIN)/python -m jepsen.simulator $(if $(SEED),run $(SCENARIO) --seed $(SEED),many $(SCENARIO) --seeds $(or $(SEEDS),20) --coverage $(COVERAGE))
 
 # The quorum's cores alone, under faults of which each seed draws kinds, sizes and shape. make sim-cores SEED=7
 sim-cores: setup
@@ -67,7 +67,7 @@ sim-cores: setup
 
 # The same seeds every time, so that a failure is the fault of the change.
 sim-ci: setup
-	$(BIN)/python -m jepsen.env.sim many $(SCENARIO) --first 0 --seeds 200 --coverage $(COVERAGE)
+	$(BIN)/python -m jepsen.simulator many $(SCENARIO) --first 0 --seeds 200 --coverage $(COVERAGE)
 	$(BIN)/python -m tests.simulation.core_swarm --first 0 --seeds 300
 
 # Random requests, failovers and snapshots beside a model of the controller. make properties SEQUENCES=100 SEED=3

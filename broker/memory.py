@@ -1,6 +1,6 @@
 """The broker plug-in `memory`: the broker `kafka` with its partitions in memory (row P2).
 
-The same code serves the same wire; only its files are not on a disk (`raftctl.runtime.memory`). So
+The same code serves the same wire; only its files are not on a disk (`raftctl.runtime._memory`). So
 it never says that it stopped cleanly: to the controller each incarnation is one that lost its log.
 What the node itself keeps (the metadata log, its identity) stays on disk.
 """
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from broker.plugin import KafkaBroker
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.runtime.memory import MemoryFiles, MemoryRuntime
+from raftctl.runtime import MemoryFiles, MemoryRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from raftctl.metadata.delta import MetadataDelta
-    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext
 

@@ -9,33 +9,26 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.apis.context import ApiContext
-from broker.apis.dispatch import dispatch
-from broker.apis.fetch_sessions import FetchSessions
-from broker.apis.internal_topics import InternalTopics
-from broker.apis.metadata_cache import MetadataCache
-from broker.apis.producer_ids import ProducerIds
+from broker.apis import dispatch
+from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
+from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.coordinator.coordinator import group_coordinator
-from broker.coordinator.group_requests import ForgetTopics
-from broker.coordinator.transaction_coordinator import TransactionCoordinator
-from broker.coordinator.transaction_verifier import TransactionVerifier
-from broker.log import dump
-from broker.log.log_manager import LogManager
+from broker.groups.requests import ForgetTopics
+from broker.log import LogManager, dump
 from broker.log.settings import log_settings
 from broker.protocol.codec import compile_newest
 from broker.protocol.versions import ApiKey
-from broker.replication.replica_manager import ReplicaManager
-from broker.server.admission import Admission
-from broker.server.listeners import Listeners
-from raftctl.metadata.topic_config import topic_defaults
+from broker.replication import ReplicaManager
+from broker.server import Admission, Listeners
+from broker.transactions import TransactionCoordinator, TransactionVerifier
+from raftctl.metadata.configs.topic import topic_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.apis.dispatch import Reply
+    from broker.apis import Reply
     from broker.protocol.codec import Frame
-    from raftctl.metadata.delta import MetadataDelta
-    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext, LogTool
 

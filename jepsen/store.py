@@ -9,7 +9,8 @@
 <store>/<test>/latest, <store>/latest  the newest run that has a verdict
 <store>/current                       the newest run that has begun, while it runs and after
 <store>/crashed/<test>/<time>/        what there is of a run that broke off, and why.txt
-<store>/test-all/<time>/              a matrix of tests; `latest` is the newest (jepsen.matrix)
+<store>/test-all/<time>/              a matrix of tests; `latest` is the newest
+(jepsen.runner.matrix)
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jepsen.core import RunSpec
+from jepsen.core.spec import RunSpec
 from jepsen.errors import InputError
 from jepsen.history import HistoryWriter, read_history
-from jepsen.parquet import available, write_parquet
+from jepsen.history.parquet import available, write_parquet
 
 if TYPE_CHECKING:
     from jepsen.history import Op
@@ -120,7 +121,7 @@ class RunFolder:
 
     @property
     def ending(self) -> dict[str, Any] | None:
-        """How the run ended (`jepsen.evidence.Ending`); None if it never said so."""
+        """How the run ended (`jepsen.core._evidence.Ending`); None if it never said so."""
         return self._read(ENDING_FILE) if (self.path / ENDING_FILE).is_file() else None
 
     def write_ending(self, document: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from jepsen.env.sim.warm import WarmInterpreters
+from jepsen.simulator.runner.fork_server import WarmInterpreters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,17 +6,17 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jepsen.checkers.linearizable import check_linearizable
-from jepsen.checkers.models import Register
+from jepsen.checkers.linearizable.models import Register
 from jepsen.history import Op, OpType
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.kv_requests import ANY_VERSION, NO_VERSION
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     KvCasRequest,
     KvGetRequest,
     KvGetResponse,
     KvPutRequest,
     KvWriteResponse,
 )
+from raftctl.metadata.requests.kv import ANY_VERSION, NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.registry import model_named
 from jepsen.cli.main import run
 from jepsen.history import OpType, operations
-from jepsen.parquet import read_parquet
+from jepsen.history.parquet import read_parquet
 from tests.unit.jepsen.histories import made_history, spoiled
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def write_table(histories: Mapping[str, Sequence[Op]], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from jepsen.spark.schema import batch_of, row_of
+    from jepsen.history.table import batch_of, row_of
 
     rows = [
         row_of(name, False, one) for name, lines in histories.items() for one in operations(lines)
@@ -144,7 +144,7 @@ def generated(recipe: Recipe, folder: Path) -> list[Op]:
 
 def verdicts_in_one_process(histories: Mapping[str, Sequence[Op]]) -> Verdicts:
     """What `jepsen check` says of each key."""
-    from jepsen.spark.schema import text_of
+    from jepsen.history.table import text_of
 
     words = {True: "true", False: "false", "unknown": "unknown"}
     model = model_named("cas-register")
@@ -217,7 +217,8 @@ def show_differences(
 
 def main() -> None:
     """Compares; exit status 1 if a verdict differs."""
-    from jepsen.spark import kernel, segments
+    from jepsen.spark.registers import _kernel as kernel
+    from jepsen.spark.registers import _segments as segments
 
     parser = argparse.ArgumentParser(prog="tests.spark_equality", description=__doc__)
     parser.add_argument("--count", type=int, default=5000)

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.kafka.check import check_kafka
+from jepsen.checkers.kafka import check_kafka
 from jepsen.checkers.verdict import plain, verdict_document
 from jepsen.history import Op, OpType
 from tests.spark_equality import quietly, show_differences, write_table

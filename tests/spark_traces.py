@@ -13,7 +13,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.trace import ASSIGNMENT, LEADER, METADATA_LOG, RECORD, REPLICA, check_trace
+from jepsen.checkers.replication.trace import (
+    ASSIGNMENT,
+    LEADER,
+    METADATA_LOG,
+    RECORD,
+    REPLICA,
+    check_trace,
+)
 from jepsen.checkers.verdict import verdict_document
 from jepsen.history import Op, OpType, to_json
 from tests.spark_equality import quietly, show_differences

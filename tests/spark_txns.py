@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.list_append import STRICTEST, check_list_append
+from jepsen.checkers.transactions.list_append import STRICTEST, check_list_append
 from jepsen.checkers.verdict import verdict_document
 from jepsen.history import Op, OpType
 from tests.spark_equality import quietly, show_differences, write_table

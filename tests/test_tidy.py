@@ -24,8 +24,8 @@ FILE_LINES_MAX = 800
 # Where the world may be touched: the real runtime, the commands people run, the simulated world.
 OUTSIDE_THE_SEAM = (
     "raftctl/runtime/real.py",
-    "raftctl/runtime/real_sending.py",
-    "raftctl/runtime/memory.py",
+    "raftctl/runtime/_real_sending.py",
+    "raftctl/runtime/_memory.py",
     "raftctl/runtime/lease_clock.py",
     "raftctl/cli/",
     "raftctl/bench/",

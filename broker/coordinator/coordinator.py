@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.group_core import GroupCore
+from broker.background import Background
+from broker.coordinator._linger import Linger
+from broker.coordinator._shard import Shard
+from broker.coordinator._turns import Turns
 from broker.coordinator.internal_topics import partition_of
-from broker.coordinator.linger import Linger
-from broker.coordinator.shard import Shard
-from broker.coordinator.turns import Turns
-from broker.replication.background import Background
+from broker.groups import GroupCore
 from broker.types import CONSUMER_OFFSETS, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from broker.coordinator._shard import Replicas, Settings
     from broker.coordinator.core import Core, Journal
-    from broker.coordinator.shard import Replicas, Settings
     from raftctl.metadata.image import MetadataImage, TopicImage
     from raftctl.plugins import BrokerContext
 

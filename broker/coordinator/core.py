@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from broker.log.record_batch import NO_PRODUCER
+from broker.log.batches.record_batch import NO_PRODUCER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker.types import TRANSACTION_STATE
-from raftctl.metadata.requests import NewTopic
+from raftctl.metadata.requests.cluster import NewTopic
 
 if TYPE_CHECKING:
     from raftctl.config import NodeConfig

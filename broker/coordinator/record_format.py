@@ -9,15 +9,13 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from broker.protocol import REQUIRED, Field, Struct, joined, struct_decoder, struct_encoder
 from broker.protocol.codec import MalformedError
-from broker.protocol.decoder import struct_decoder
-from broker.protocol.encoder import joined, struct_encoder
-from broker.protocol.schema import REQUIRED, Field, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.protocol.encoder import Message
+    from broker.protocol import Message
     from raftctl.runtime.api import Piece
 
 _VERSION = struct.Struct(">h")
@@ -34,7 +32,7 @@ def field(
     array: bool = False,
     of: Struct | None = None,
 ) -> Field:
-    """A field of a table; see `broker.protocol.schema.Field`."""
+    """A field of a table; see `broker.protocol._schema.Field`."""
     is_array = array or array_of is not None
     return Field(name, kind, is_array, nullable, tag, default, array_of or of)
 

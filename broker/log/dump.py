@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.log import aborted_index, checkpoints, producer_snapshot, records
-from broker.log.compression import NAMES
-from broker.log.index import OffsetIndex, TimeIndex
-from broker.log.late_file import LateFile
-from broker.log.record_batch import (
+from broker.log import checkpoints
+from broker.log.batches import records
+from broker.log.batches.compression import NAMES
+from broker.log.batches.record_batch import (
     HEADER_BYTES,
     BatchHeader,
     crc_matches,
     parse_header,
     shape_problem,
 )
-from broker.log.segment import segment_path
+from broker.log.producers import producer_snapshot
+from broker.log.segments import LateFile, OffsetIndex, TimeIndex, aborted_index, segment_path
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.plugins import LogProblem
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.protocol.decoder import Frame, MalformedError, decoder, skip_tagged
-from broker.protocol.encoder import Message, encoder, joined
-from broker.protocol.schema import load
+from broker.protocol._decoder import Frame, MalformedError, decoder, skip_tagged
+from broker.protocol._encoder import Message, encoder, joined
+from broker.protocol._schema import load
 from broker.protocol.versions import SERVED
 
 if TYPE_CHECKING:

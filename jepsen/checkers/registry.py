@@ -7,11 +7,20 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.group import check_group
-from jepsen.checkers.kafka.check import check_kafka
+from jepsen.checkers._group import check_group
+from jepsen.checkers._key_watches import check_watch
+from jepsen.checkers._set_full import check_set_full
+from jepsen.checkers._simple import (
+    check_availability,
+    check_bank,
+    check_counter,
+    check_lock,
+    check_queue,
+)
+from jepsen.checkers._topics import check_topics
+from jepsen.checkers.kafka import check_kafka
 from jepsen.checkers.linearizable import Budget, check_linearizable, nonlinearizable
-from jepsen.checkers.list_append import check_list_append
-from jepsen.checkers.models import (
+from jepsen.checkers.linearizable.models import (
     GrowingSet,
     Model,
     MultiRegister,
@@ -21,18 +30,9 @@ from jepsen.checkers.models import (
     StringValue,
     UnorderedQueue,
 )
-from jepsen.checkers.set_full import check_set_full
-from jepsen.checkers.simple import (
-    check_availability,
-    check_bank,
-    check_counter,
-    check_lock,
-    check_queue,
-)
-from jepsen.checkers.topics import check_topics
-from jepsen.checkers.trace import check_trace
+from jepsen.checkers.replication.trace import check_trace
+from jepsen.checkers.transactions.list_append import check_list_append
 from jepsen.checkers.verdict import Checker, Verdict
-from jepsen.checkers.watch import check_watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

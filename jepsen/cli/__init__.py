@@ -1,1 +1,12 @@
-"""The command line of the harness: `jepsen test`, `test-all`, `check`, `report`, `serve`."""
+"""The command line of jepsen.
+
+Each module is a command: `test` and `test_all` run workloads under faults, `check`,
+`check_servers`, `replicas` and `spark` judge what was recorded, `convert`, `report` and `serve`
+(in `report`) present it. `main` turns the outcome into an exit status: 0 all valid, 1 something
+invalid, 2 something unknown and the rest valid, 130 interrupted, 254 bad arguments and nothing
+done, 255 a failure of the harness itself.
+
+A verdict is never inferred here: commands print what the checkers return. A test of `test-all`
+runs in a process of its own when `--jobs` is above one (`_matrix_run`), so that a cluster that
+hangs ends only its own test. Spark is imported by its own commands alone.
+"""

@@ -11,25 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jepsen import edn
-from jepsen.checkers.consistency import CONSISTENCY
 from jepsen.checkers.linearizable import Budget
 from jepsen.checkers.registry import CHECKER_NAMES, LINEARIZABLE, MODELS, checker_named, model_named
+from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import WORDS, Verdict, merge_valid, verdict_document
-from jepsen.cli.output import (
-    Output,
-    OutputOption,
-    anomaly_lines,
-    exit_status,
-    say,
-    say_json,
-    tell,
-)
-from jepsen.core import judge
+from jepsen.cli._output import Output, OutputOption, anomaly_lines, exit_status, say, say_json, tell
+from jepsen.core.spec import judge
 from jepsen.errors import InputError
-from jepsen.formats import Format, detect, read_text
-from jepsen.history import HistoryError
-from jepsen.parquet import is_parquet, read_parquet
+from jepsen.history import HistoryError, edn
+from jepsen.history.formats import Format, detect, read_text
+from jepsen.history.parquet import is_parquet, read_parquet
 from jepsen.store import HISTORY_FILE, TEST_FILE, RunFolder
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jepsen.checkers.verdict import merge_valid, verdict_document
+from jepsen.cli._output import Output, OutputOption, exit_status, say_json
 from jepsen.cli.check import show
-from jepsen.cli.output import Output, OutputOption, exit_status, say_json
 from jepsen.errors import InputError
-from jepsen.running import judge_servers_of
+from jepsen.runner import judge_servers_of
 from jepsen.store import TEST_FILE, RunFolder
 
 if TYPE_CHECKING:
@@ -51,6 +51,6 @@ def _of_run(path: Path) -> dict[str, Verdict]:
 
 
 def _of_cluster(path: Path) -> dict[str, Verdict]:
-    from jepsen.env.local.servers import judge_servers
+    from jepsen.environments.local.servers import judge_servers
 
     return judge_servers(path, None)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from jepsen.cli._output import tell
 from jepsen.cli.check import history_of, source_of
-from jepsen.cli.output import tell
 from jepsen.errors import InputError
-from jepsen.formats import Format
 from jepsen.history import HistoryError, to_json, write_edn
-from jepsen.parquet import available, write_parquet
+from jepsen.history.formats import Format
+from jepsen.history.parquet import available, write_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

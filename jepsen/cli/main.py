@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from jepsen.cli.output import INTERRUPTED
+from jepsen.cli._output import INTERRUPTED
 from jepsen.errors import ClusterError, InputError
 
 if TYPE_CHECKING:

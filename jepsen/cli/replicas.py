@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jepsen.checkers.replicas import check_replicas
+from jepsen.checkers.replication import check_replicas
 from jepsen.checkers.verdict import verdict_document
+from jepsen.cli._output import Output, OutputOption, exit_status, say_json
 from jepsen.cli.check import show
-from jepsen.cli.output import Output, OutputOption, exit_status, say_json
-from jepsen.dumps import read_dump
 from jepsen.errors import InputError
+from jepsen.log_files import read_dump
 
 if TYPE_CHECKING:
     from jepsen.checkers.verdict import Verdict

@@ -11,12 +11,11 @@ from urllib.parse import parse_qsl, quote, unquote
 import typer
 
 from jepsen.checkers.verdict import WORDS
-from jepsen.cli.output import say, tell
+from jepsen.cli._output import say, tell
 from jepsen.errors import InputError
+from jepsen.report import document, readable_time, report_page
 from jepsen.report.index import NO_VERDICT, Row, faults_of, index_page, told_of
-from jepsen.report.page import document, report_page
-from jepsen.report.tables import readable_time
-from jepsen.running import judge_folder
+from jepsen.runner import judge_folder
 from jepsen.store import DEFAULT_STORE, RunFolder, runs
 
 if TYPE_CHECKING:

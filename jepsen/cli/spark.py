@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from jepsen.checkers.consistency import CONSISTENCY
 from jepsen.checkers.registry import CHECKERS as ALL_CHECKERS
 from jepsen.checkers.registry import LINEARIZABLE, MODELS, TRACE
+from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
+from jepsen.cli._output import Output, OutputOption, exit_status, say, say_json
 from jepsen.cli.check import FAILURES, MIB, model_option, one_of, show
-from jepsen.cli.output import Output, OutputOption, exit_status, say, say_json
 from jepsen.cli.replicas import DumpsArgument, refuse_doubles, show_replicas
 from jepsen.errors import InputError
 from jepsen.spark.generate.recipe import WORKLOADS, Recipe
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jepsen.spark.check import Question
-    from jepsen.spark.watch import Seen
+    from jepsen.spark.live import Seen
 
 app = typer.Typer(
     help="Judges histories that are too large for one process.",
@@ -166,7 +166,7 @@ def _asked(
 
 def _question(asked: tuple[str, str, Any], time_limit: float, memory: int) -> Question:
     from jepsen.spark.check import Question
-    from jepsen.spark.linearizable import Limits
+    from jepsen.spark.registers import Limits
 
     return Question(*asked, Limits(time_limit, memory * MIB))
 
@@ -205,7 +205,7 @@ def watch(
         spark_session(master, driver_memory, scratch) as spark,
     ):
         from jepsen.spark.check import check as judge
-        from jepsen.spark.watch import watch as look
+        from jepsen.spark.live import watch as look
 
         question = _question(asked, time_limit, memory)
         look(spark, history, failures, question, Path(folder), say_seen, idle_s=idle)

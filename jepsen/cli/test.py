@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jepsen.checkers.verdict import WORDS
-from jepsen.cli import options
-from jepsen.cli.output import (
+from jepsen.cli import _options as options
+from jepsen.cli._output import (
     INTERRUPTED,
     Output,
     OutputOption,
@@ -20,10 +20,10 @@ from jepsen.cli.output import (
     say_json,
     tell,
 )
-from jepsen.core import RATE_MIN, WORKLOADS, RunSpec, overall
-from jepsen.env.local.network import RELAYS
-from jepsen.evidence import told_faults
-from jepsen.faults import PACKAGES
+from jepsen.core import told_faults
+from jepsen.core.spec import RATE_MIN, WORKLOADS, RunSpec, overall
+from jepsen.environments.local import RELAYS
+from jepsen.nemesis.faults import PACKAGES
 from jepsen.store import DEFAULT_STORE, RunFolder
 
 if TYPE_CHECKING:

@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from jepsen.cli import options
-from jepsen.cli.cell import run_cell
-from jepsen.cli.output import (
-    INTERRUPTED,
-    Output,
-    OutputOption,
-    exit_status,
-    say,
-    say_json,
-    tell,
-)
-from jepsen.cli.side_by_side import side_by_side
-from jepsen.core import RunSpec, check_spec, faults_ready, workloads_in
-from jepsen.env.local.network import RELAYS
+from jepsen.cli import _options as options
+from jepsen.cli._matrix_run import run_cell
+from jepsen.cli._output import INTERRUPTED, Output, OutputOption, exit_status, say, say_json, tell
+from jepsen.cli._side_by_side import side_by_side
+from jepsen.core.spec import RunSpec, check_spec, faults_ready, workloads_in
+from jepsen.environments.local import RELAYS
 from jepsen.errors import InputError
-from jepsen.faults import PACKAGES
-from jepsen.matrix import Cell, matrix, progress, read, summary, text, write
+from jepsen.nemesis.faults import PACKAGES
+from jepsen.runner.matrix import Cell, matrix, progress, read, summary, text, write
 from jepsen.store import DEFAULT_STORE, new_matrix_folder, store_of_matrix
 
 if TYPE_CHECKING:

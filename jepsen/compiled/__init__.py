@@ -1,8 +1,25 @@
-"""Inner loops over arrays of integers, compiled by numba; whoever lacks it does without them.
+"""Inner loops over arrays of integers, compiled by numba where it is installed.
 
-The modules here know arrays alone and import nothing of the harness; who uses one asks `available`
-first and imports it then. They only say what is certain: what they leave open, and every
-explanation, is for the searches in Python.
+    codes         what the numbers in the arrays mean; needs no numba
+    registers     linearizability of registers, by just-in-time linearization
+    rows          from rows in any order to verdicts on registers
+    sorting       operations in the order of the search: by key and invocation
+    partitioning  operations divided into groups, order kept
+    lines         fields of the lines of a history
+    mops          sends and polls in the text of operations
+
+Modules know arrays alone and import nothing of the harness. A caller asks `available` first and
+imports a module only then, because all but `codes` import numba.
+
+Compiled code only reports what is certain. Whatever it leaves open, and every explanation of an
+anomaly, is for the searches in Python (`jepsen.checkers`).
+
+Invariants:
+* For every input the answer is that of the Python code, or "open".
+* Codes never change: numba caches what it has compiled with them.
+
+Sources: Lowe, "Testing for linearizability", 2017; Gibbons and Korach, "Testing shared
+memories", 1997, theorem 4.1.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jepsen.compiled.compiler import compiled
-from jepsen.compiled.text import (
+from jepsen.compiled._compiler import compiled
+from jepsen.compiled._text import (
     CLOSE,
     COLON,
     COMMA,

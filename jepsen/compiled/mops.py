@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jepsen.compiled.compiler import compiled
-from jepsen.compiled.text import (
+from jepsen.compiled._compiler import compiled
+from jepsen.compiled._text import (
     CLOSE,
     COLON,
     COMMA,

@@ -12,8 +12,9 @@ effect; the others are extended by what is pending. Four things keep the set sma
   suffices.
 * An operation with unknown outcome is forgotten as soon as nobody needs what it writes.
 
-Sources: Lowe, "Testing for linearizability"; Wing and Gong. `jepsen/checkers/visits.py` and
-`counting.py` explain more and hold more; what is too large here is theirs.
+Sources: Lowe, "Testing for linearizability"; Wing and Gong.
+`jepsen/checkers/linearizable/_search_complete.py` and `counting.py` explain more and hold more;
+what is too large here is theirs.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from jepsen.compiled._compiler import compiled
+from jepsen.compiled._hashing import NOTHING, hashed, place_of, size_for
+from jepsen.compiled._zones import judge_zones
 from jepsen.compiled.codes import CAS, FAILED_CAS, INVALID, NEVER, OPEN, READ, VALID
-from jepsen.compiled.compiler import compiled
-from jepsen.compiled.hashing import NOTHING, hashed, place_of, size_for
-from jepsen.compiled.zones import judge_zones
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from jepsen.compiled._compiler import compiled
 from jepsen.compiled.codes import FAILED_CAS
-from jepsen.compiled.compiler import compiled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

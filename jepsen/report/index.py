@@ -7,14 +7,14 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from jepsen.evidence import told_faults
-from jepsen.report.page import cut, document, kinds_of
-from jepsen.report.tables import lasted, readable_time
+from jepsen.core import told_faults
+from jepsen.report._page import cut, document, kinds_of
+from jepsen.report._tables import lasted, readable_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jepsen.core import RunSpec
+    from jepsen.core.spec import RunSpec
 
 HEALTHY = "none"
 NO_VERDICT = "no verdict"

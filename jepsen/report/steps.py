@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jepsen.report.axes import (
+from jepsen.report._axes import (
     COLOURS,
     QUANTILES,
     Scale,

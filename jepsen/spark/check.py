@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as sql
 
-from jepsen.checkers.consistency import CONSISTENCY
 from jepsen.checkers.linearizable import Budget
 from jepsen.checkers.registry import LINEARIZABLE, TRACE, checker_named, model_named
+from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import Anomaly, Verdict
-from jepsen.spark.cycles import check_cycles
-from jepsen.spark.findings import Findings, kept
-from jepsen.spark.kafka import check_log
-from jepsen.spark.linearizable import Limits, check_linearizable
-from jepsen.spark.loading import load
-from jepsen.spark.search import INVALID, UNKNOWN
+from jepsen.spark._findings import Findings, kept
+from jepsen.spark._search import INVALID, UNKNOWN
+from jepsen.spark._trace import check_trace
+from jepsen.spark._transactions import check_cycles
+from jepsen.spark._tuning import tune
+from jepsen.spark._whole_history import check_histories
+from jepsen.spark.input import load
+from jepsen.spark.logs import check_log
+from jepsen.spark.registers import Limits, check_linearizable
 from jepsen.spark.series import keep_series
-from jepsen.spark.trace import check_trace
-from jepsen.spark.tuning import tune
-from jepsen.spark.whole import check_histories
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from jepsen.checkers.verdict import Valid
-    from jepsen.spark.loading import Histories
+    from jepsen.spark.input import Histories
 
 KAFKA_LOG = "kafka-log"
 LIST_APPEND = "list-append"

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jepsen.errors import InputError
-from jepsen.formats import detect
 from jepsen.history import HistoryError
+from jepsen.history.formats import detect
 from jepsen.store import HISTORY_FILE, TEST_FILE
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from jepsen.checkers.replicas import SHOWN_MAX, diverged, verdict_of
-from jepsen.dumps import read_dump
-from jepsen.spark.findings import kept, refused_by_tasks
-from jepsen.spark.schema import batches_of, ddl
-from jepsen.spark.tuning import tune_for
+from jepsen.checkers.replication import SHOWN_MAX, diverged, verdict_of
+from jepsen.history.table import batches_of, ddl
+from jepsen.log_files import read_dump
+from jepsen.spark._findings import kept, refused_by_tasks
+from jepsen.spark._tuning import tune_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,8 +44,8 @@ FROM each GROUP BY partition, offset HAVING count(*) > 1
 
 
 def check_dumps(spark: SparkSession, files: Sequence[str], scratch: Path) -> Verdict:
-    """As `jepsen.checkers.replicas.check_replicas`, of a dump of each replica. Every worker must
-    see the files and what is below `scratch`. Raises InputError, naming file and line.
+    """As `jepsen.checkers.replication._replicas.check_replicas`, of a dump of each replica. Every
+    worker must see the files and what is below `scratch`. Raises InputError, naming file and line.
     """
     tune_for(spark, map(Path, files))
     numbers = spark.range(0, len(files), numPartitions=len(files))

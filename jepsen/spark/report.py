@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
-from jepsen.report.page import ENDS, LINES_SHOWN_MAX, document, keys, quantile_legend
+from jepsen.report import ENDS, LINES_SHOWN_MAX, document, keys, quantile_legend
 from jepsen.report.steps import latency_steps, rate_steps
 
 if TYPE_CHECKING:

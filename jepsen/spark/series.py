@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as sql
 
 from jepsen.report.steps import Series
-from jepsen.spark.findings import kept
-from jepsen.spark.tuning import tune
+from jepsen.spark._findings import kept
+from jepsen.spark._tuning import tune
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,23 +13,23 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.checkers.simple import check_availability, check_bank
+from jepsen.checkers import check_availability, check_bank
 from jepsen.client import Completion, failed, ok
 from jepsen.generator.combinators import Cycle, Stagger, UntilOk, once, phases, reserve
 from jepsen.generator.core import Numbered, Todo
-from jepsen.workloads.base import Workload, WorkloadOptions
-from jepsen.workloads.logs import READ_S, all_keys
-from jepsen.workloads.sessions.made import create_topic, transactional
-from jepsen.workloads.transactions import ABORT, TransactionClient
+from jepsen.workloads._base import Workload, WorkloadOptions
+from jepsen.workloads._logs import READ_S, all_keys
+from jepsen.workloads._transactions import ABORT, TransactionClient
+from jepsen.workloads.sessions import create_topic, transactional
 
 if TYPE_CHECKING:
     import random
 
     from jepsen.client import Client
-    from jepsen.env.base import Environment
+    from jepsen.environments import Environment
     from jepsen.generator.core import Generator
     from jepsen.history import Op
-    from jepsen.workloads.sessions.base import LogSession
+    from jepsen.workloads.sessions import LogSession
 
 AMOUNT_MAX = 5
 ABORT_EVERY = 4

@@ -10,26 +10,24 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.group import check_group
-from jepsen.checkers.kafka.check import check_kafka
-from jepsen.checkers.simple import check_availability
+from jepsen.checkers import check_availability, check_group
+from jepsen.checkers.kafka import check_kafka
 from jepsen.client import Completion, failed, ok, unknown
 from jepsen.generator.combinators import Cycle, UntilOk, each_thread, once, phases, reserve
 from jepsen.generator.core import NOTHING, Endless, Numbered, Todo
-from jepsen.workloads.base import Workload, WorkloadOptions
-from jepsen.workloads.logs import READ_S, LogClient, Pairs, add, all_keys, pairs_of
+from jepsen.workloads._base import Workload, WorkloadOptions
+from jepsen.workloads._logs import READ_S, LogClient, Pairs, add, all_keys, pairs_of
 from jepsen.workloads.queue import LAST_VALUES, send_of
-from jepsen.workloads.sessions.base import SessionError
-from jepsen.workloads.sessions.made import create_topic, session
+from jepsen.workloads.sessions import SessionError, create_topic, session
 
 if TYPE_CHECKING:
     import random
 
     from jepsen.client import Client
-    from jepsen.env.base import Environment
+    from jepsen.environments import Environment
     from jepsen.generator.core import Context
     from jepsen.history import Op
-    from jepsen.workloads.sessions.base import LogSession
+    from jepsen.workloads.sessions import LogSession
 
 LEAVE_CHANCE = 1 / 64
 COMMIT_CHANCE = 1 / 4

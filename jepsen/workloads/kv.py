@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.checkers.models import Register
+from jepsen.checkers import check_availability, check_lock, check_set_full
+from jepsen.checkers.linearizable.models import Register
 from jepsen.checkers.registry import linearizable
-from jepsen.checkers.set_full import check_set_full
-from jepsen.checkers.simple import check_availability, check_lock
 from jepsen.client import Completion, failed, ok, unknown
-from jepsen.env.base import KeyValueError
+from jepsen.environments import KeyValueError
+from jepsen.generator import ConcurrentKeys, Rounds
 from jepsen.generator.combinators import (
     Cycle,
     Limit,
@@ -23,15 +23,14 @@ from jepsen.generator.combinators import (
     reserve,
 )
 from jepsen.generator.core import Endless, Numbered, Todo
-from jepsen.generator.keys import ConcurrentKeys, Rounds
-from jepsen.workloads.base import Workload, WorkloadOptions
+from jepsen.workloads._base import Workload, WorkloadOptions
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
     from jepsen.client import Client
-    from jepsen.env.base import Environment, KeyValues
+    from jepsen.environments import Environment, KeyValues
     from jepsen.generator.core import Context, Generator
     from jepsen.history import Op
 

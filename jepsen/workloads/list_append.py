@@ -8,22 +8,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.list_append import check_list_append
-from jepsen.checkers.simple import check_availability
+from jepsen.checkers import check_availability
+from jepsen.checkers.transactions.list_append import check_list_append
 from jepsen.generator.combinators import Cycle, UntilOk, once, phases
 from jepsen.generator.core import Numbered, Todo
-from jepsen.workloads.base import Workload, WorkloadOptions
-from jepsen.workloads.logs import all_keys, read_to_end
-from jepsen.workloads.sessions.made import create_topic, transactional
-from jepsen.workloads.transactions import ABORT, TransactionClient
+from jepsen.workloads._base import Workload, WorkloadOptions
+from jepsen.workloads._logs import all_keys, read_to_end
+from jepsen.workloads._transactions import ABORT, TransactionClient
+from jepsen.workloads.sessions import create_topic, transactional
 
 if TYPE_CHECKING:
     import random
 
     from jepsen.client import Client, Completion
-    from jepsen.env.base import Environment
+    from jepsen.environments import Environment
     from jepsen.history import Op
-    from jepsen.workloads.sessions.base import LogSession
+    from jepsen.workloads.sessions import LogSession
 
 VALUES_MAX = 8
 """Of one transaction, at most."""

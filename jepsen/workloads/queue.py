@@ -8,23 +8,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.kafka.check import check_kafka
-from jepsen.checkers.simple import check_availability
+from jepsen.checkers import check_availability
+from jepsen.checkers.kafka import check_kafka
 from jepsen.client import Completion, failed, ok, unknown
 from jepsen.generator.combinators import Cycle, UntilOk, once, phases, reserve
 from jepsen.generator.core import Endless, Numbered, Todo
 from jepsen.history import OpType
-from jepsen.workloads.base import Workload, WorkloadOptions
-from jepsen.workloads.logs import Pairs, all_keys, pairs_of, read_to_end
-from jepsen.workloads.sessions.base import LogSession, SessionError
-from jepsen.workloads.sessions.made import create_topic, session, transactional
-from jepsen.workloads.transactions import ABORT, TransactionClient
+from jepsen.workloads._base import Workload, WorkloadOptions
+from jepsen.workloads._logs import Pairs, all_keys, pairs_of, read_to_end
+from jepsen.workloads._transactions import ABORT, TransactionClient
+from jepsen.workloads.sessions import LogSession, SessionError, create_topic, session, transactional
 
 if TYPE_CHECKING:
     import random
 
     from jepsen.client import Client
-    from jepsen.env.base import Environment
+    from jepsen.environments import Environment
     from jepsen.generator.core import Context
     from jepsen.history import Op
 

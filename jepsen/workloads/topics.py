@@ -12,9 +12,9 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError, StaleMetadata, for_code
 from aiokafka.protocol.metadata import MetadataRequest
 
-from jepsen.checkers.simple import check_availability
-from jepsen.checkers.topics import ABSENT, TOPICS, check_topics
+from jepsen.checkers import ABSENT, TOPICS, check_availability, check_topics
 from jepsen.client import Completion, failed, ok, unknown
+from jepsen.generator import ConcurrentKeys
 from jepsen.generator.combinators import (
     Cycle,
     Limit,
@@ -23,16 +23,15 @@ from jepsen.generator.combinators import (
     reserve,
 )
 from jepsen.generator.core import NOTHING, Endless, Todo
-from jepsen.generator.keys import ConcurrentKeys
-from jepsen.workloads.base import Workload, WorkloadOptions
-from jepsen.workloads.sessions.base import REQUEST_TIMEOUT_MS
+from jepsen.workloads._base import Workload, WorkloadOptions
+from jepsen.workloads.sessions import REQUEST_TIMEOUT_MS
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
     from jepsen.client import Client
-    from jepsen.env.base import Environment
+    from jepsen.environments import Environment
     from jepsen.generator.core import Context, Generator
     from jepsen.history import Op
 

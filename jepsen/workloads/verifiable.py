@@ -19,25 +19,24 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.kafka.check import check_kafka
-from jepsen.checkers.simple import check_availability
+from jepsen.checkers import check_availability
+from jepsen.checkers.kafka import check_kafka
 from jepsen.client import Completion, failed, ok, unknown
 from jepsen.errors import InputError
 from jepsen.generator.combinators import Cycle, Stagger, UntilOk, once, phases, reserve
 from jepsen.generator.core import Numbered, Todo
-from jepsen.workloads.base import Workload, WorkloadOptions
-from jepsen.workloads.logs import LogClient
-from jepsen.workloads.sessions.base import SESSION_TIMEOUT_MS
-from jepsen.workloads.sessions.made import create_topic, session
+from jepsen.workloads._base import Workload, WorkloadOptions
+from jepsen.workloads._logs import LogClient
+from jepsen.workloads.sessions import SESSION_TIMEOUT_MS, create_topic, session
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
     from jepsen.client import Client
-    from jepsen.env.base import Environment
+    from jepsen.environments import Environment
     from jepsen.history import Op
-    from jepsen.workloads.sessions.base import LogSession
+    from jepsen.workloads.sessions import LogSession
 
 TOOLS = ("producer", "consumer")
 KEY = "0"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer
 
+from raftctl.bench._latencies import Latencies
 from raftctl.bench.clients import assign_to_end, kafka_errors, new_client, partitions_of, rates
-from raftctl.bench.latencies import Latencies
 from raftctl.errors import ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:

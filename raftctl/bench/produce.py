@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
 
+from raftctl.bench._latencies import Latencies
 from raftctl.bench.clients import (
     MEGABYTE,
     PROGRESS_S,
@@ -20,7 +21,6 @@ from raftctl.bench.clients import (
     partitions_of,
     rates,
 )
-from raftctl.bench.latencies import Latencies
 from raftctl.errors import ErrorCode, KafkaError, client_error
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
-from raftctl.bench.etcd import EtcdVoters, missing
+from raftctl.bench._etcd import EtcdVoters, missing
+from raftctl.bench._voters import ELECTION_TIMEOUT_MS, VOTERS, Load, RaftctlVoters
 from raftctl.bench.figures import figure
-from raftctl.bench.voters import ELECTION_TIMEOUT_MS, VOTERS, Load, RaftctlVoters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from raftctl.bench.voters import Format, Voters
+    from raftctl.bench._voters import Format, Voters
 
 WARMUP_S = 1.0
 REJOIN_S = 1.5

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from raftctl.controller_channel import CLIENT_ID
 from raftctl.errors import ErrorCode
-from raftctl.metadata.requests import KvPutRequest, KvWriteResponse
-from raftctl.rpc.client import open_channel
+from raftctl.metadata.requests.cluster import KvPutRequest, KvWriteResponse
+from raftctl.rpc import open_channel
 from raftctl.rpc.codec import PROTOCOL_VERSION, Hello
-from raftctl.rpc.connector import LoopConnector
-from raftctl.server.kv_client import CLIENT_ID
+from raftctl.runtime.connector import LoopConnector
 
 if TYPE_CHECKING:
-    from raftctl.rpc.channel import Channel
+    from raftctl.rpc import Channel
 
 KEY_COUNT = 1000
 REPLY_TIMEOUT_S = 30.0

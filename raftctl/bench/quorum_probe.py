@@ -11,11 +11,11 @@ import asyncio
 import contextlib
 import sys
 
+from raftctl.controller_channel import CLIENT_ID, KvClient
 from raftctl.errors import KafkaError
-from raftctl.metadata.requests import KvPutRequest
-from raftctl.rpc.client import RpcClient
+from raftctl.metadata.requests.cluster import KvPutRequest
+from raftctl.rpc import RpcClient
 from raftctl.runtime.real import RealRuntime
-from raftctl.server.kv_client import CLIENT_ID, KvClient
 
 PUT_EVERY_S = 0.01
 TIMEOUT_MS = 5_000

@@ -13,50 +13,50 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from raftctl.cli.completion import VARIABLE
-from raftctl.cli.kafka_names import translate
+from raftctl.cli._completion import VARIABLE
+from raftctl.cli._kafka_names import translate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 GROUPS = {
-    "storage": "storage",
-    "bench": "bench_clients",
-    "console": "console",
-    "topics": "topics",
-    "partitions": "partitions",
-    "configs": "configs",
-    "quotas": "quotas",
-    "acls": "acls",
-    "users": "users",
-    "brokers": "brokers",
-    "features": "features",
-    "groups": "groups",
-    "transactions": "transactions",
-    "quorum": "quorum",
-    "kv": "kv_locks",
-    "log": "log",
-    "metadata": "metadata_shell",
+    "storage": "offline.storage",
+    "bench": "clients.bench",
+    "console": "clients.console",
+    "topics": "kafka.topics",
+    "partitions": "kafka.placement.partitions",
+    "configs": "kafka.configs",
+    "quotas": "kafka.access.quotas",
+    "acls": "kafka.access.acls",
+    "users": "kafka.access.users",
+    "brokers": "kafka.brokers",
+    "features": "kafka.features",
+    "groups": "kafka.groups",
+    "transactions": "kafka.transactions",
+    "quorum": "quorum.commands",
+    "kv": "kv.commands",
+    "log": "offline.log",
+    "metadata": "offline.metadata",
 }
 """Name -> the module of `raftctl.cli` whose `app` has the group's commands."""
 
 COMMANDS = {
-    "delete-records": "delete_records",
-    "elect-leaders": "elect_leaders",
-    "reassign-partitions": "reassign_partitions",
-    "start": "start",
-    "up": "cluster",
-    "down": "cluster",
-    "restart": "restart",
-    "status": "cluster",
-    "offsets": "offsets",
-    "demo": "demo.command",
-    "cluster-id": "cluster_id",
-    "verifiable-producer": "verifiable_producer",
-    "verifiable-consumer": "verifiable_consumer",
-    "completion": "completion",
-    "plugins": "info",
-    "version": "info",
+    "delete-records": "kafka.delete_records",
+    "elect-leaders": "kafka.placement.elect_leaders",
+    "reassign-partitions": "kafka.placement.reassign_partitions",
+    "start": "local.start",
+    "up": "local.cluster",
+    "down": "local.cluster",
+    "restart": "local.restart",
+    "status": "local.cluster",
+    "offsets": "kafka.offsets",
+    "demo": "local.demo.command",
+    "cluster-id": "kafka.cluster_id",
+    "verifiable-producer": "clients.verifiable_producer",
+    "verifiable-consumer": "clients.verifiable_consumer",
+    "completion": "_completion",
+    "plugins": "_version",
+    "version": "_version",
 }
 """Name -> the module that has it as a function."""
 
@@ -107,7 +107,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Prints the versions.")] = False,
 ) -> None:
     if version:
-        import_module("raftctl.cli.info").version()
+        import_module("raftctl.cli._version").version()
         raise typer.Exit
 
 

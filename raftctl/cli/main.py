@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: Sequence[str]) -> int:
     plain = plain_start(arguments)
     if plain is not None:
-        from raftctl.cli.node_process import run_start
+        from raftctl.cli._node_process import run_start
 
         run_start(*plain)
         return 0

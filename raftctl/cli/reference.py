@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from raftctl.cli.app import make_app
+from raftctl.config import SECTIONS, explained_keys
 from raftctl.config.keys import INT_MAX, LONG_MAX, key_of
-from raftctl.config.model import SECTIONS
-from raftctl.config.unused import explained_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,21 +1,38 @@
-"""The configuration of a node: Apache Kafka's keys, each defined once (row A1's input).
+"""Configuration of a node: Kafka's keys, each defined once.
 
-`load_config(text, overrides)` gives a frozen `NodeConfig`; `keys` holds the definitions.
+`load_config(text, overrides)` parses a properties file and returns a frozen `NodeConfig`;
+`make_config` does the same from a mapping. A key has one definition in `keys`: its type,
+default, bounds and description. `docs/reference/configuration.md` is generated from it.
+`addresses` parses listeners, voters and bootstrap servers.
+
+Decides: which keys exist, which values are valid, what a default is, which keys of Kafka have
+no effect here and must be refused or warned about.
+
+Must not know: files and environments (the caller reads them), the dynamic configs of the
+metadata log, and the meaning of a key to the component that uses it.
+
+Invariants: a `NodeConfig` is complete and valid, so no other module checks a key again. A
+ConfigError names the key and the remedy. Times are in the unit that the key's name says.
+
+Source: Kafka 4's configuration reference.
 """
 
+from raftctl.config._load import KEYS, load_config, make_config, warn_on_stderr
+from raftctl.config._model import SECTIONS, NodeConfig
+from raftctl.config._properties import parse_properties, write_properties
+from raftctl.config._unused import explained_keys
 from raftctl.config.addresses import Listener, Server, Voter
 from raftctl.config.keys import RACK_AWARE_SELECTOR
-from raftctl.config.load import KEYS, load_config, make_config, warn_on_stderr
-from raftctl.config.model import NodeConfig
-from raftctl.config.properties import parse_properties, write_properties
 
 __all__ = [
     "KEYS",
     "RACK_AWARE_SELECTOR",
+    "SECTIONS",
     "Listener",
     "NodeConfig",
     "Server",
     "Voter",
+    "explained_keys",
     "load_config",
     "make_config",
     "parse_properties",

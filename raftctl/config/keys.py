@@ -2,7 +2,7 @@
 
 A section is a model whose fields are keys: the attribute is the key with dots as underscores. Times
 are milliseconds where the name ends in `ms`, sizes are bytes. Where a default differs from Apache
-Kafka's the description says so. `raftctl.config.model` joins the sections and checks across keys.
+Kafka's the description says so. `raftctl.config._model` joins the sections and checks across keys.
 """
 
 from __future__ import annotations

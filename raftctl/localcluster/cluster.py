@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ConfigError
-from raftctl.localcluster.end_reason import end_reason
+from raftctl.localcluster._end_reason import end_reason
 from raftctl.localcluster.layout import (
     HOST,
     ClusterLayout,

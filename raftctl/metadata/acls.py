@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from raftctl.metadata.records import AccessControlEntryRecord
-    from raftctl.metadata.security_requests import AclBinding, AclFilter
+    from raftctl.metadata.requests.security import AclBinding, AclFilter
 
 ANY = 1
 WILDCARD = "*"

@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from raftctl.codec import Codec
-from raftctl.codec_plans import CodecError
+from raftctl.codec import Codec, CodecError
 from raftctl.errors import invariant
 from raftctl.raft.messages import Offset, ReplicaKey, Voter
 

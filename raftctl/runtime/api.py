@@ -3,7 +3,7 @@
 The network seam is the asyncio loop itself (`create_connection`, `create_server`); time for
 timeouts is `loop.time()`. Everything else that touches the world goes through a `Runtime`, so that
 the same production code runs on a real machine (`raftctl.runtime.real`) and in the deterministic
-world (`jepsen.env.sim`). `tests/test_tidy.py` forbids reaching past it.
+world (`jepsen.simulator`). `tests/test_tidy.py` forbids reaching past it.
 """
 
 from __future__ import annotations

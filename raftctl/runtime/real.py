@@ -28,8 +28,8 @@ import structlog
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.failures import outcome_of
-from raftctl.runtime.collector import Collector
-from raftctl.runtime.real_sending import (
+from raftctl.runtime._collector import Collector
+from raftctl.runtime._real_sending import (
     SENT_FROM_FILE_BYTES,
     Descriptor,
     RealRegion,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka.cimpl import NewTopic
 
-from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.log.log_manager import LogManager
-from broker.replication.cold_reads import ColdReads
+from broker.log import LogManager
+from broker.replication import ReplicaManager
 from broker.replication.reads import Reads
-from broker.replication.replica_manager import ReplicaManager
+from broker.replication.reads.cold_reads import ColdReads
 from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
 from raftctl.bench.figures import figure
-from raftctl.metadata.topic_config import topic_defaults
+from raftctl.metadata.configs.topic import topic_defaults
 from raftctl.plugins import BrokerContext
 from raftctl.runtime.real import RealRuntime
 from tests.fakes.pieces import as_bytes

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from broker.log import opening
+from broker.log.partition_log import _opening as opening
 from broker.protocol.codec import (
     decode_request,
     decode_response,
@@ -28,7 +28,7 @@ from broker.protocol.codec import (
     encode_response,
 )
 from broker.types import TopicPartition
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.real import RealRuntime
 from tests.unit.broker_log.batches import make_batch
 

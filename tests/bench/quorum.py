@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from raftctl.bench.quorum import Plan, measure
-from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,7 +31,7 @@ from broker.protocol.codec import decode_response, encode_request
 from broker.protocol.versions import ApiKey
 from broker.types import TopicPartition
 from raftctl.bench.figures import figure, report
-from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.runtime.real import RealFileSystem
 from tests.unit.broker_log.batches import make_batch

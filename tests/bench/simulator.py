@@ -7,12 +7,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from jepsen.env.sim.warm import WarmInterpreters
+from jepsen.simulator.runner.fork_server import WarmInterpreters
 from raftctl.bench.figures import figure
 from tests.simulation.test_raft_cores import chaos
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.determinism import RunResult
+    from jepsen.simulator.runner.determinism import RunResult
 
 CHAOS = "tests.simulation.cluster_chaos:chaos"
 HOUR = "tests.simulation.cluster_chaos:one_hour"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from raftctl.errors import ConfigError
 from raftctl.failures import outcome_of
-from raftctl.storage import segment
+from raftctl.storage.log import _segment as segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonPartition
 
-from broker.server import connection
+from broker.server import _connection as connection
 from tests.fuzz import administrators
 
 if TYPE_CHECKING:

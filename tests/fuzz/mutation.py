@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.protocol import codec
-from broker.protocol.schema import load
+from broker.protocol._schema import load
 from broker.protocol.versions import SERVED
 from tests.unit.broker_log.batches import make_batch
 
 if TYPE_CHECKING:
     import random
 
-    from broker.protocol.schema import Field, Struct
+    from broker.protocol import Field, Struct
 
 LENGTH_BYTES = 4
 _INTEGER_BITS = {

@@ -12,7 +12,7 @@ from uuid import UUID
 from broker.protocol import codec
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
@@ -27,7 +27,7 @@ from tests.unit.broker_replication.world import TOPIC_ID, FakeController, World,
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
     from tests.unit.broker_replication.world import Node
 
 ANSWER_S = 20.0

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.protocol import codec
-from broker.protocol.schema import load
+from broker.protocol._schema import load
 from broker.protocol.versions import SERVED
 from tests.fuzz.mutation import generated, mutated
 from tests.fuzz.run import finish, fuzz

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.local.namespaces import check_means
+from jepsen.environments.local.namespaces import check_means
 from jepsen.errors import InputError
 from tests.howto_pages import ROOT, Reader, steps_to_run
 from tests.integration.clusters import running_cluster

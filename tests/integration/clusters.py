@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
-from raftctl.localcluster.launcher import NodeLauncher
+from raftctl.localcluster.fork_server import NodeLauncher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

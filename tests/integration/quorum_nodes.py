@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from raftctl.cli.storage import random_uuid_text
+from raftctl.cli.offline.storage import random_uuid_text
 from raftctl.config import write_properties
 from raftctl.localcluster.layout import HOST, LOCAL_TIMEOUTS
 from raftctl.localcluster.ports import free_ports

@@ -11,15 +11,15 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
+from raftctl.controller_channel import QuorumControllerClient
 from raftctl.errors import ErrorCode
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.localcluster.processes import wait_gone
 from raftctl.metadata.records import Endpoint
-from raftctl.metadata.requests import RegisterBrokerRequest, RegisterBrokerResponse
-from raftctl.rpc.client import RpcClient
+from raftctl.metadata.requests.cluster import RegisterBrokerRequest, RegisterBrokerResponse
+from raftctl.rpc import RpcClient
 from raftctl.runtime.real import RealRuntime
-from raftctl.server.controller_client import QuorumControllerClient
 from tests.integration.clusters import launcher
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.cli.storage import random_uuid_text
+from raftctl.cli.offline.storage import random_uuid_text
 from raftctl.localcluster.ports import free_ports
 from tests.howto_pages import ROOT, Reader, Step, blocks, steps_to_run
 from tests.integration.clusters import wait_until

@@ -16,11 +16,11 @@ import psutil
 import pytest
 
 from jepsen.cli.main import run
-from jepsen.env.base import Quality
-from jepsen.env.local.namespaces import NamespaceNetwork, check_means
-from jepsen.env.local.topology import device_of, owner
+from jepsen.environments import Quality
+from jepsen.environments.local._topology import device_of, owner
+from jepsen.environments.local.namespaces import NamespaceNetwork, check_means
 from jepsen.errors import ClusterError, InputError
-from jepsen.faults import PACKAGES
+from jepsen.nemesis.faults import PACKAGES
 from raftctl.localcluster.layout import LocalNode
 from raftctl.localcluster.processes import ProcessRef, wait_gone
 
@@ -82,7 +82,7 @@ for line in sys.stdin:
 KILLED = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from jepsen.env.local.namespaces import NamespaceNetwork
+from jepsen.environments.local.namespaces import NamespaceNetwork
 from raftctl.localcluster.layout import LocalNode
 network = NamespaceNetwork()
 network.prepare([LocalNode("broker-1", 1, "broker", 1, *network.hosts(1))], Path())

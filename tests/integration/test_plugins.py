@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.localcluster.processes import start_node
 from raftctl.plugins import BROKER_GROUP

@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from raftctl.cli.storage import random_uuid_text
+from raftctl.cli.offline.storage import random_uuid_text
+from raftctl.controller_channel import CLIENT_ID, KvClient
 from raftctl.localcluster.ports import free_ports
-from raftctl.rpc.client import RpcClient
+from raftctl.rpc import RpcClient
 from raftctl.runtime.real import RealRuntime
-from raftctl.server.kv_client import CLIENT_ID, KvClient
 from tests.integration.clusters import wait_until
 from tests.integration.commands import raftctl
 from tests.integration.kafka_clients import Confluent, Record

@@ -14,7 +14,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
-from jepsen.env.sim.warm import WarmInterpreters
+from jepsen.simulator.runner.fork_server import WarmInterpreters
 from tests.mutants import node_scenarios
 from tests.mutants.catalog import CATALOG
 from tests.mutants.edit import failure

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from tests.mutants.edit import Edit
 
-LISTS = "jepsen.checkers.list_append"
-GRAPH = "jepsen.checkers.graph"
-CYCLES = "jepsen.checkers.cycles"
-MODEL = "jepsen.checkers.consistency"
-SIMPLE = "jepsen.checkers.simple"
-SET = "jepsen.checkers.set_full"
-WATCH = "jepsen.checkers.watch"
-MODELS = "jepsen.checkers.models"
-KAFKA = "jepsen.checkers.kafka.anomalies"
+LISTS = "jepsen.checkers.transactions.list_append"
+GRAPH = "jepsen.checkers.transactions._graph"
+CYCLES = "jepsen.checkers.transactions._cycles"
+MODEL = "jepsen.checkers.transactions.consistency"
+SIMPLE = "jepsen.checkers._simple"
+SET = "jepsen.checkers._set_full"
+WATCH = "jepsen.checkers._key_watches"
+MODELS = "jepsen.checkers.linearizable.models"
+KAFKA = "jepsen.checkers.kafka._anomalies"
 
 _EDITS = (
     # (name, function, old, new, the checker whose cases notice)
@@ -128,9 +128,9 @@ _EDITS = (
     ("watch_makes_changes", f"{WATCH}:_unexpected", "<= explained[what]", "< 0", "watch"),
     ("versions_go_back", f"{WATCH}:_went_back", "version <= after", "False", "watch"),
     ("list_may_lack_keys", f"{WATCH}:_wrong_lists", "removed or", "True or", "watch"),
-    ("owners_of_any_generation", "jepsen.checkers.group:check_group", "owner != member_id", "False",
-     "group"),
-    ("topic_is_gone", "jepsen.checkers.topics:Topic._changed", "if partitions == call.result",
+    ("owners_of_any_generation", "jepsen.checkers._group:check_group", "owner != member_id",
+     "False", "group"),
+    ("topic_is_gone", "jepsen.checkers._topics:Topic._changed", "if partitions == call.result",
      "if True", "topics"),
     ("any_value_is_read", f"{MODELS}:Register.step", "or call.result == state", "or True",
      "linearizable"),

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from raftctl.raft import core as core_module
-from raftctl.raft.campaign import Campaign
-from raftctl.raft.core import RaftCore
+from raftctl.raft import RaftCore, ReplicaLog
+from raftctl.raft import _core as core_module
+from raftctl.raft._campaign import Campaign
+from raftctl.raft._fetcher import Fetcher, Follower
+from raftctl.raft._leader import Leader
+from raftctl.raft._replica import Replica
+from raftctl.raft._roles import Roles
 from raftctl.raft.events import QuorumState, TruncateLog
-from raftctl.raft.fetcher import Fetcher, Follower
-from raftctl.raft.leader import Leader
-from raftctl.raft.log import ReplicaLog
 from raftctl.raft.messages import NO_NODE, Epoch, Offset
-from raftctl.raft.replica import Replica
-from raftctl.raft.roles import Roles
 from raftctl.raft.voters import VoterSet
 from tests.mutants.migration_catalog import MIGRATION
 from tests.mutants.mutant import Mutant, Patch

@@ -9,21 +9,21 @@ _SEED = "simulation/test_core_swarm.py::test_safe_and_live_whatever_kinds_of_fau
 EDITS = (
     Edit(
         "swarm_vote_of_a_wiped_disk",
-        "raft.core:RaftCore._vote_response",
+        "raft._core:RaftCore._vote_response",
         "response.voter in self._replica.voters and ",
         "",
         f"{_SEED}[3]",
     ),
     Edit(
         "swarm_any_follower_keeps_the_leader",
-        "raft.leader:Leader.check_quorum_deadline_ms",
+        "raft._leader:Leader.check_quorum_deadline_ms",
         "[needed - 1]",
         "[0]",
         f"{_SEED}[3]",
     ),
     Edit(
         "swarm_wiped_disk_counts_for_commits",
-        "raft.leader:Leader._progress",
+        "raft._leader:Leader._progress",
         " and key in self._replica.voters",
         "",
         f"{_SEED}[40]",
@@ -37,14 +37,14 @@ EDITS = (
     ),
     Edit(
         "swarm_snapshot_of_any_log_fits",
-        "raft.log:ReplicaLog.contains",
+        "raft._log:ReplicaLog.contains",
         "self.divergence(end) is None",
         "True",
         f"{_SEED}[19]",
     ),
     Edit(
         "swarm_cut_amid_a_batch_of_another_epoch",
-        "raft.log:ReplicaLog.truncation_point",
+        "raft._log:ReplicaLog.truncation_point",
         "min(ours.offset, diverging.offset) if same_epoch else ours.offset",
         "min(ours.offset, diverging.offset)",
         f"{_SEED}[55]",

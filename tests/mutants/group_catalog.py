@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinator import consumer_groups
-from broker.coordinator.group_core import GroupCore
-from broker.coordinator.group_records import OffsetKey, key_of
-from broker.coordinator.reconciliation import reconciled
-from broker.coordinator.shard import Shard
-from broker.log.record_batch import NO_PRODUCER
+from broker.coordinator import Shard
+from broker.groups import GroupCore
+from broker.groups._records import OffsetKey, key_of
+from broker.groups.consumer import _consumer_groups as consumer_groups
+from broker.groups.consumer._reconciliation import reconciled
+from broker.log.batches.record_batch import NO_PRODUCER
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.coordinator.consumer_group import ConsumerMember
-    from broker.coordinator.consumer_records import Slot
     from broker.coordinator.core import Effect
+    from broker.groups._consumer_records import Slot
+    from broker.groups.consumer.consumer_group import ConsumerMember
 
 
 def _tell_at_once(shard: Shard, required: int, effect: Effect) -> None:

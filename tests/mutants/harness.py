@@ -2,7 +2,8 @@
 
 A bug is found when a run of its workload and faults is invalid that is valid without it. Seeds are
 tried one after the other. With `--write` their rows go to docs/reference/bugs-found.md.
-`python -m jepsen.env.sim run tests.mutants.harness:<mutant>_by_<workload>` runs a bug with a seed.
+`python -m jepsen.simulator run tests.mutants.harness:<mutant>_by_<workload>` runs a bug with a
+seed.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jepsen.cli.options import rerun_command
-from jepsen.core import RunSpec, judge, workload_of
-from jepsen.env.sim import harness
-from jepsen.env.sim.warm import WarmInterpreters
+from jepsen.cli._options import rerun_command
+from jepsen.core.spec import RunSpec, judge, workload_of
+from jepsen.simulator import harness
+from jepsen.simulator.runner.fork_server import WarmInterpreters
 from jepsen.store import RunFolder
 from tests.mutants import processes
 from tests.mutants.node_catalog import NODE_MUTANTS
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
-    from jepsen.env.sim.determinism import RunResult
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.runner.determinism import RunResult
+    from jepsen.simulator.world import World
 
 _VIOLATION = re.compile(r"\bViolation(?:: |\([\"'])(\w+):")
 """What a node or an invariant of the simulated cluster raised."""

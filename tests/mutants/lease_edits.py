@@ -7,21 +7,21 @@ from tests.mutants.edit import Edit
 EDITS = (
     Edit(
         "session_counted_from_the_answer",
-        "client.session:Session._keep",
+        "client._session:Session._keep",
         "lease_ends(sent_at,",
         "lease_ends(lease_time(loop),",
         "unit/client/test_client.py::test_a_session_is_counted_from_the_question",
     ),
     Edit(
         "session_opened_counted_from_the_answer",
-        "client.session:Session.__aenter__",
+        "client._session:Session.__aenter__",
         "lease_ends(sent_at,",
         "lease_ends(lease_time(loop),",
         "unit/client/test_client.py::test_a_session_is_counted_from_the_question",
     ),
     Edit(
         "held_up_holder_believes",
-        "client.session:Session.is_open",
+        "client._session:Session.is_open",
         " and lease_time(asyncio.get_running_loop()) < self.open_until",
         "",
         "unit/client/test_client.py::test_a_program_that_was_held_up_believes_nothing",

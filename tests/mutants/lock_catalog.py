@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from raftctl.controller import kv_coordination
-from raftctl.controller.config import KV_BYTES_MAX
-from raftctl.controller.kv_coordination import KvCoordination
-from raftctl.metadata.kv_requests import NO_TOKEN
+from raftctl.controller._config import KV_BYTES_MAX
+from raftctl.controller.kv import KvCoordination
+from raftctl.controller.kv import _kv_coordination as kv_coordination
+from raftctl.kv import KvApi, KvEventLog
+from raftctl.kv._events import KvChunk
 from raftctl.metadata.records import KvRecord
-from raftctl.server.kv_events import KvChunk, KvEventLog
-from raftctl.server.kv_http import KvApi
+from raftctl.metadata.requests.kv import NO_TOKEN
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
-    from raftctl.controller.result import ControllerResult
-    from raftctl.metadata.coordination import Coordination, KvSession
-    from raftctl.metadata.image import MetadataImage
-    from raftctl.metadata.kv_requests import KvGuardedWriteRequest
+    from raftctl.controller._result import ControllerResult
+    from raftctl.metadata.image import Coordination, KvSession, MetadataImage
     from raftctl.metadata.records import Record
+    from raftctl.metadata.requests.kv import KvGuardedWriteRequest
 
 _guarded_write = kv_coordination.guarded_write
 _closing_records = kv_coordination.closing_records

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.coordinator import group_core, migration
-from broker.coordinator.consumer_group import ConsumerMember, MemberState
+from broker.groups import _core as group_core
+from broker.groups import _migration as migration
+from broker.groups.consumer.consumer_group import ConsumerMember, MemberState
 from tests.mutants.mutant import Mutant, Patch
 
 if TYPE_CHECKING:
-    from broker.coordinator.consumer_group import ConsumerGroup
-    from broker.coordinator.consumer_records import Slot
-    from broker.coordinator.embedded_protocol import Subscription
-    from broker.coordinator.group import Group, Member
+    from broker.groups._consumer_records import Slot
+    from broker.groups.classic import Group, Member, Subscription
+    from broker.groups.consumer.consumer_group import ConsumerGroup
     from raftctl.metadata.image import TopicsImage
 
 _downgraded = migration.downgraded

@@ -5,27 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.log.producer_state import ProducerStates
-from broker.replication.hosted import HostedPartition
-from broker.replication.partition import IsrProposal, Partition
-from broker.replication.replica_manager import ReplicaManager
-from raftctl.controller import change_memo, partition_change, replication_control
-from raftctl.controller.cluster_control import ClusterControl
-from raftctl.controller.quorum_controller import QuorumController
+from broker.log.producers import ProducerStates
+from broker.replication import ReplicaManager
+from broker.replication.partition import HostedPartition, IsrProposal, Partition
+from raftctl.controller import QuorumController
+from raftctl.controller import _replication_control as replication_control
+from raftctl.controller.cluster import ClusterControl
+from raftctl.controller.partitions import (
+    _partition_change as partition_change,
+)
+from raftctl.controller.partitions import (
+    _partition_change_cache as change_memo,
+)
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata import delta
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE, PartitionImage
+from raftctl.loader import MetadataLoader
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, PartitionImage
+from raftctl.metadata.image import _delta as delta
 from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord, ProducerIdsRecord
+from raftctl.node import ControllerService
+from raftctl.quorum import RaftDriver
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch
-from raftctl.server.controller_service import ControllerService
-from raftctl.server.driver import RaftDriver
-from raftctl.server.loader import MetadataLoader
 from raftctl.storage import quorum_state
-from raftctl.storage.log_writer import Cut, LogWriter, Write
+from raftctl.storage.log import RecordLog
+from raftctl.storage.log._log_writer import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
-from raftctl.storage.record_log import RecordLog
 from tests.mutants.group_catalog import GROUPS
 from tests.mutants.lock_catalog import LOCKS
 from tests.mutants.mutant import Patch, node_mutant
@@ -41,20 +45,20 @@ if TYPE_CHECKING:
 
     from broker.types import EpochEndOffset, FetchPartition
     from raftctl.codec import Row
-    from raftctl.controller.cluster_control import _Heartbeat
+    from raftctl.controller.cluster._cluster_control import _Heartbeat
     from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metadata.requests import (
+    from raftctl.metadata.requests.cluster import (
         AlterPartitionItem,
         BrokerHeartbeatRequest,
         ControllerRequest,
     )
+    from raftctl.node._controller_service import Reply
     from raftctl.raft.batch import Batch
     from raftctl.raft.messages import Offset
     from raftctl.runtime.api import File, FileSystem
-    from raftctl.server.controller_service import Reply
-    from raftctl.storage.log_writer import Operation
-    from raftctl.storage.segment import Segment
+    from raftctl.storage.log._log_writer import Operation
+    from raftctl.storage.log._segment import Segment
 
 
 # --- what is durable ----------------------------------------------------------------------------

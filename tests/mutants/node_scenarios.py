@@ -1,7 +1,7 @@
 """The runs that whole clusters with a planted bug are put through, each in a process of its own.
 
-`python -m jepsen.env.sim run tests.mutants.node_scenarios:<mutant> --seed N` replays a mutant with
-a seed; the name of a scenario instead of a mutant's runs the product as it is.
+`python -m jepsen.simulator run tests.mutants.node_scenarios:<mutant> --seed N` replays a mutant
+with a seed; the name of a scenario instead of a mutant's runs the product as it is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.faults import Fault
+from jepsen.simulator.faults import Fault
 from tests.simulation.admin_chaos import AdminChaos
 from tests.simulation.chaos_clients import create_topic
 from tests.simulation.cluster_chaos import (
@@ -63,8 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
     Scenario = Callable[[World], Coroutine[Any, Any, object]]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from raftctl.controller import replication_control
+from raftctl.controller import _replication_control as replication_control
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.record_codec import pack_records
-from raftctl.server.driver import RaftDriver
-from raftctl.server.snapshots import Snapshots, id_of
+from raftctl.loader import Snapshots
+from raftctl.loader._snapshots import id_of
+from raftctl.metadata.codec import pack_records
+from raftctl.quorum import RaftDriver
 from raftctl.storage.snapshots import grouped
 from tests.mutants.mutant import Patch, node_mutant
 

@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jepsen.cli import options
-from jepsen.core import RunSpec
-from jepsen.env.sim.determinism import RunResult
-from raftctl.cli import preloaded
-from raftctl.localcluster import launcher
+from jepsen.cli import _options as options
+from jepsen.core.spec import RunSpec
+from jepsen.simulator.runner.determinism import RunResult
+from raftctl.cli.local import fork_server as preloaded
+from raftctl.localcluster import fork_server as launcher
 from tests.mutants.node_catalog import NODE_MUTANTS
 
 if TYPE_CHECKING:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.fetch_sessions import FetchSession
-from broker.log.flushing import Flusher
-from broker.log.producer_state import ProducerStates
-from broker.log.segment import Segment
-from broker.replication.ack_flusher import AckFlusher
-from broker.replication.fetcher import Fetcher
-from broker.replication.hosted import HostedPartition
-from broker.replication.partition import Partition
-from broker.replication.replica_manager import ReplicaManager
-from raftctl.server.broker_lifecycle import BrokerLifecycle
+from broker.apis.handler.fetch_sessions import FetchSession
+from broker.log.partition_log import Flusher
+from broker.log.producers import ProducerStates
+from broker.log.segments import Segment
+from broker.replication import ReplicaManager
+from broker.replication._ack_flusher import AckFlusher
+from broker.replication.fetcher._fetcher import Fetcher
+from broker.replication.partition import HostedPartition, Partition
+from raftctl.node._broker_lifecycle import BrokerLifecycle
 from tests.mutants.mutant import Patch, node_mutant
 
 if TYPE_CHECKING:
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from broker.apis.fetch_sessions import SessionRequest
-    from broker.log.flushing import FlushPlan
+    from broker.apis.handler.fetch_sessions import SessionRequest
+    from broker.log.batches.record_batch import BatchHeader
     from broker.log.partition_log import PartitionLog
-    from broker.log.producer_state import SentBatch
-    from broker.log.record_batch import BatchHeader
+    from broker.log.partition_log._flushing import FlushPlan
+    from broker.log.producers._producer_state import SentBatch
     from broker.types import TopicPartition
     from raftctl.metadata.image import PartitionImage
 

@@ -32,49 +32,49 @@ _ADDRESS_QUOTA = (
 RAFT = (
     Edit(
         "epoch_far_ahead_believed",
-        "raft.validation:complaint_of",
+        "raft._validation:complaint_of",
         "<= min(EPOCH_MAX",
         "< min(EPOCH_MAX",
         f"{_BOUNDS}[0-16777223-<lambda>0]",
     ),
     Edit(
         "position_at_the_bound_refused",
-        "raft.validation:_is_position",
+        "raft._validation:_is_position",
         "<= OFFSET_MAX",
         "< OFFSET_MAX",
         f"{_BOUNDS}[0-4611686018427387903-<lambda>0]",
     ),
     Edit(
         "one_sound_position_is_enough",
-        "raft.validation:_of_answer",
+        "raft._validation:_of_answer",
         "all(",
         "any(",
         f"{_BOUNDS}[0-4611686018427387903-<lambda>3]",
     ),
     Edit(
         "snapshot_pieces_anywhere",
-        "raft.validation:_of_answer",
+        "raft._validation:_of_answer",
         "return None if sound else",
         "return None if True else",
         f"{_BOUNDS}[0-4611686018427387903-<lambda>5]",
     ),
     Edit(
         "ports_of_fifteen_bits",
-        "raft.validation:is_endpoint",
+        "raft._validation:is_endpoint",
         "1 << 16",
         "1 << 15",
         f"{_BOUNDS}[1-65535-<lambda>]",
     ),
     Edit(
         "second_leader_of_an_older_epoch",
-        "raft.validation:names_other_leader",
+        "raft._validation:names_other_leader",
         "same_epoch and ",
         "",
         _ONE_LEADER,
     ),
     Edit(
         "whoever_begins_is_another",
-        "raft.core:RaftCore.believes",
+        "raft._core:RaftCore.believes",
         "not other",
         "other",
         "unit/raft/test_elections.py"
@@ -82,7 +82,7 @@ RAFT = (
     ),
     Edit(
         "dropped_answer_waited_for",
-        "raft.core:RaftCore._dropped",
+        "raft._core:RaftCore._dropped",
         "self._fetch_failed(fetcher, now_ms)",
         "pass",
         "unit/raft/test_replication.py"
@@ -90,21 +90,21 @@ RAFT = (
     ),
     Edit(
         "own_fetch_served",
-        "raft.core:RaftCore._fetch",
+        "raft._core:RaftCore._fetch",
         "request.replica == self._replica.local",
         "False",
         "unit/raft/test_replication.py::test_nobody_fetches_in_the_name_of_the_node_that_it_asks",
     ),
     Edit(
         "resignation_tells_no_epoch",
-        "raft.core:RaftCore._end_quorum_epoch",
+        "raft._core:RaftCore._end_quorum_epoch",
         "self._roles.learn(request.epoch, NO_NODE, now_ms)",
         "pass",
         "unit/raft/test_elections.py::test_a_resignation_in_a_newer_epoch_tells_of_that_epoch",
     ),
     Edit(
         "retry_always_due",
-        "raft.fetcher:Fetcher.fetch",
+        "raft._fetcher:Fetcher.fetch",
         "self.retry_at_ms = None",
         "pass",
         "unit/raft/test_replication.py"
@@ -112,7 +112,7 @@ RAFT = (
     ),
     Edit(
         "gone_voter_cannot_leave",
-        "raft.membership:Membership.begin",
+        "raft._membership:Membership.begin",
         "request.replica if isinstance(request, RemoveVoterRequest) else None",
         "None",
         "unit/raft/test_membership.py"
@@ -120,7 +120,7 @@ RAFT = (
     ),
     Edit(
         "voters_record_counts_twice",
-        "raft.roles:Roles._lead",
+        "raft._roles:Roles._lead",
         "leader.propose(encode_voters(replica.voters), 1,",
         "leader.propose(encode_voters(replica.voters), 2,",
         "unit/raft/test_membership.py"
@@ -128,28 +128,28 @@ RAFT = (
     ),
     Edit(
         "snapshot_not_known_to_be_committed",
-        "raft.replica:Replica.__init__",
+        "raft._replica:Replica.__init__",
         "snapshot.offset if snapshot else log.start_offset",
         "log.start_offset",
         "unit/raft/test_elections.py::test_what_a_snapshot_holds_is_committed_from_the_start",
     ),
     Edit(
         "votes_of_former_voters_count",
-        "raft.campaign:Campaign.won",
+        "raft._campaign:Campaign.won",
         "len(self.granting.intersection(voters.ids))",
         "len(self.granting)",
         "unit/raft/test_membership.py::test_votes_of_those_who_vote_no_more_make_no_leader",
     ),
     Edit(
         "copied_disk_votes",
-        "raft.membership:_judge",
+        "raft._membership:_judge",
         "if directory_id in others",
         "if directory_id is None",
         _NO_TWINS,
     ),
     Edit(
         "copied_disks_in_the_first_voters",
-        "cli.voters:parse_controllers_with_ids",
+        "cli.offline.voters:parse_controllers_with_ids",
         "len(set(directory_ids)) < len(directory_ids)",
         "False",
         "unit/cli/test_format.py::test_no_two_voters_have_one_directory",
@@ -201,35 +201,35 @@ DISK = (
     ),
     Edit(
         "bit_rot_in_a_piece",
-        "storage.snapshot_pieces:SnapshotPieces.read",
+        "storage.snapshots._pieces:SnapshotPieces.read",
         "_check(data, begin)",
         "pass",
         "unit/storage/test_snapshots.py::test_no_piece_of_a_snapshot_has_a_bit_that_was_flipped[7]",
     ),
     Edit(
         "log_below_the_first_snapshot_not_counted",
-        "storage.retention:RetentionPolicy.expired",
+        "storage.snapshots._retention:RetentionPolicy.expired",
         "snapshots[gone].snapshot_id.offset if gone else Offset(0)",
         "snapshots[gone].snapshot_id.offset",
         f"{_RETENTION}[300--1-1]",
     ),
     Edit(
         "retention_at_its_limit_deletes",
-        "storage.retention:RetentionPolicy.expired",
+        "storage.snapshots._retention:RetentionPolicy.expired",
         "self.max_bytes < size",
         "self.max_bytes <= size",
         f"{_RETENTION}[330--1-0]",
     ),
     Edit(
         "flushed_bytes_still_wait",
-        "storage.record_log:RecordLog._performed",
+        "storage.log._record_log:RecordLog._performed",
         "self._flushing_bytes = 0",
         "pass",
         "unit/storage/test_record_log.py::test_what_waits_for_the_disk_is_counted_to_the_byte",
     ),
     Edit(
         "closed_log_keeps_its_files",
-        "storage.record_log:RecordLog.close",
+        "storage.log._record_log:RecordLog.close",
         "segment.file.close()",
         "pass",
         "unit/storage/test_record_log.py::test_a_closed_log_has_no_file_open",
@@ -243,7 +243,7 @@ DISK = (
     ),
     Edit(
         "snapshot_of_a_later_version_read",
-        "storage.snapshots:_header",
+        "storage.snapshots._store:_header",
         " or header.version > VERSION",
         "",
         "unit/storage/test_snapshots.py::test_a_snapshot_of_a_later_version_is_not_guessed_at",
@@ -274,35 +274,35 @@ LEASES = (
     ),
     Edit(
         "broker_session_stops_in_suspend",
-        "server.broker_lifecycle:BrokerLifecycle.has_session",
+        "node._broker_lifecycle:BrokerLifecycle.has_session",
         "lease_time(asyncio.get_running_loop())",
         "asyncio.get_running_loop().time()",
         f"unit/server/test_broker_lifecycle.py::{_SUSPENDED}",
     ),
     Edit(
         "client_session_stops_in_suspend",
-        "client.session:Session.is_open",
+        "client._session:Session.is_open",
         "lease_time(asyncio.get_running_loop())",
         "asyncio.get_running_loop().time()",
         f"unit/client/test_client.py::{_SUSPENDED}",
     ),
     Edit(
         "held_up_by_one_look_more",
-        "controller.sessions:Sessions.expired",
+        "controller.cluster._sessions:Sessions.expired",
         "now_ms - deadline_ms > self._look_ms",
         "now_ms - deadline_ms >= self._look_ms",
         f"unit/controller/test_sessions.py::{_HELD_UP}[400-expired0]",
     ),
     Edit(
         "order_of_silence_not_kept",
-        "controller.sessions:Sessions.touch",
+        "controller.cluster._sessions:Sessions.touch",
         "self._sessions.pop(broker_id, None) or",
         "self._sessions.get(broker_id) or",
         "unit/controller/test_sessions.py::test_as_a_model_that_looks_at_everybody",
     ),
     Edit(
         "last_incarnation_has_read_for_this_one",
-        "controller.sessions:Sessions.open",
+        "controller.cluster._sessions:Sessions.open",
         "self._sessions[broker_id] = Session(now_ms)",
         "self.touch(broker_id, 0, now_ms)",
         "unit/controller/test_sessions.py"
@@ -310,7 +310,7 @@ LEASES = (
     ),
     Edit(
         "looks_before_it_was_active_count",
-        "controller.sessions:Sessions.clear",
+        "controller.cluster._sessions:Sessions.clear",
         "self._looked_ms = None",
         "pass",
         "unit/controller/test_sessions.py"
@@ -318,14 +318,14 @@ LEASES = (
     ),
     Edit(
         "kv_held_up_by_one_look_more",
-        "controller.kv_sessions:KvSessions.look",
+        "controller.kv._kv_sessions:KvSessions.look",
         "> 2 * LOOK_MS",
         ">= 2 * LOOK_MS",
         f"unit/controller/test_kv_sessions.py::{_HELD_UP}[500-True]",
     ),
     Edit(
         "kv_looks_before_the_first_session_count",
-        "controller.kv_sessions:KvSessions.open",
+        "controller.kv._kv_sessions:KvSessions.open",
         "self._looked_ms = now_ms",
         "pass",
         "unit/controller/test_kv_sessions.py"
@@ -336,28 +336,28 @@ LEASES = (
 CONTROLLER = (
     Edit(
         "any_previous_epoch_is_a_clean_end",
-        "controller.cluster_control:_is_clean",
+        "controller.cluster._cluster_control:_is_clean",
         "request.previous_broker_epoch == broker.broker_epoch",
         "request.previous_broker_epoch >= 0",
         f"{_CLEAN_END}[-1-True]",
     ),
     Edit(
         "later_previous_epoch_is_a_clean_end",
-        "controller.cluster_control:_is_clean",
+        "controller.cluster._cluster_control:_is_clean",
         "== broker.broker_epoch",
         ">= broker.broker_epoch",
         f"{_CLEAN_END}[1-True]",
     ),
     Edit(
         "no_end_is_clean",
-        "controller.cluster_control:_is_clean",
+        "controller.cluster._cluster_control:_is_clean",
         "== broker.broker_epoch",
         "> broker.broker_epoch",
         f"{_CLEAN_END}[0-True]",
     ),
     Edit(
         "recovering_leader_cannot_stay_so",
-        "controller.replication_control:_refusal",
+        "controller._replication_control:_refusal",
         "len(members) > 1 or",
         "len(members) > 0 or",
         "unit/controller/test_replication_control.py"
@@ -365,7 +365,7 @@ CONTROLLER = (
     ),
     Edit(
         "unfenced_but_behind",
-        "controller.cluster_control:ClusterControl._heartbeat_of_fenced",
+        "controller.cluster._cluster_control:ClusterControl._heartbeat_of_fenced",
         "[change, *changes], caught_up=True",
         "[change, *changes], caught_up=False",
         "unit/controller/test_cluster_control.py"
@@ -373,7 +373,7 @@ CONTROLLER = (
     ),
     Edit(
         "controllers_forgotten_with_any_level",
-        "controller.feature_control:_forgotten",
+        "controller._feature_control:_forgotten",
         "if lower else []",
         "if levels else []",
         "unit/controller/test_feature_control.py"
@@ -381,7 +381,7 @@ CONTROLLER = (
     ),
     Edit(
         "level_that_is_so_waits_for_controllers",
-        "controller.feature_control:_check",
+        "controller._feature_control:_check",
         "if update.level != present:",
         "if True:",
         "unit/controller/test_feature_control.py"
@@ -389,7 +389,7 @@ CONTROLLER = (
     ),
     Edit(
         "any_upgrade_type",
-        "controller.feature_control:_check",
+        "controller._feature_control:_check",
         "update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)",
         "False",
         "unit/controller/test_feature_control.py"
@@ -397,7 +397,7 @@ CONTROLLER = (
     ),
     Edit(
         "controller_of_one_level_refused",
-        "controller.controller_registrations:ControllerRegistrations._check",
+        "controller.cluster._controller_registrations:ControllerRegistrations._check",
         "one.lowest > one.highest",
         "one.lowest >= one.highest",
         "unit/controller/test_feature_control.py"
@@ -405,7 +405,7 @@ CONTROLLER = (
     ),
     Edit(
         "registered_controller_refused_when_there_are_many",
-        "controller.controller_registrations:ControllerRegistrations._check",
+        "controller.cluster._controller_registrations:ControllerRegistrations._check",
         "request.controller_id not in known and ",
         "",
         "unit/controller/test_feature_control.py"
@@ -413,14 +413,14 @@ CONTROLLER = (
     ),
     Edit(
         "addresses_have_no_quota",
-        "controller.quota_control:_keys",
+        "controller.security._quota_control:_keys",
         "kinds == [IP]",
         "False",
         _ADDRESS_QUOTA,
     ),
     Edit(
         "quota_of_an_address_at_any_value",
-        "controller.quota_control:_check_value",
+        "controller.security._quota_control:_check_value",
         "key in _IP_KEYS and value > INT_MAX",
         "False",
         _ADDRESS_QUOTA,
@@ -430,21 +430,21 @@ CONTROLLER = (
 RPC = (
     Edit(
         "answered_requests_stay_counted",
-        "rpc.server:_Connection._reply",
+        "rpc._server:_Connection._reply",
         "self._asked -= 1",
         "pass",
         "unit/rpc/test_rpc.py::test_requests_that_were_answered_are_not_counted_any_more",
     ),
     Edit(
         "given_up_call_kept",
-        "rpc.client:_Link.call",
+        "rpc._client:_Link.call",
         "self._pending.pop(correlation_id, None)",
         "pass",
         "unit/rpc/test_rpc.py::test_a_call_that_was_given_up_leaves_nothing_behind",
     ),
     Edit(
         "pauses_do_not_grow",
-        "rpc.client:RpcClient._back_off",
+        "rpc._client:RpcClient._back_off",
         "self._failures + 1",
         "self._failures",
         "unit/rpc/test_rpc.py::test_pauses_grow_from_loss_to_loss_up_to_a_bound",

@@ -38,7 +38,7 @@ SIMULATION_MUTANTS = (
         "observer_asks_nobody_for_a_leader",
         "a broker that has lost its leader fetches from nobody until it is restarted",
         ("every_node_follows",),
-        edited("raft.roles:Roles.detach", "fetcher.failed(now_ms)", "pass"),
+        edited("raft._roles:Roles.detach", "fetcher.failed(now_ms)", "pass"),
         scenario="chaos",
     ),
     node_mutant(
@@ -46,7 +46,7 @@ SIMULATION_MUTANTS = (
         "a replica with configured voters believes only these as leaders",
         ("every_node_follows", "liveness"),
         edited(
-            "raft.replica:Replica.may_lead",
+            "raft._replica:Replica.may_lead",
             "node_id >= 0 and",
             "(self.voters.dynamic or node_id in self.voters.ids) and",
         ),
@@ -57,7 +57,7 @@ SIMULATION_MUTANTS = (
         "a client counts its session from when a heartbeat was answered, not from when it was sent",
         ("one_holds_a_lock",),
         edited(
-            "client.session:Session._keep", "lease_ends(sent_at,", "lease_ends(lease_time(loop),"
+            "client._session:Session._keep", "lease_ends(sent_at,", "lease_ends(lease_time(loop),"
         ),
         scenario="locks_stay_safe",
     ),
@@ -66,7 +66,7 @@ SIMULATION_MUTANTS = (
         "a broker counts its session from when a heartbeat was answered, not from when it was sent",
         ("fenced_broker_is_not_sure",),
         edited(
-            "server.broker_lifecycle:BrokerLifecycle._heartbeat",
+            "node._broker_lifecycle:BrokerLifecycle._heartbeat",
             "lease_ends(sent_s,",
             "lease_ends(lease_time(asyncio.get_running_loop()),",
         ),
@@ -77,7 +77,7 @@ SIMULATION_MUTANTS = (
         "a broker that was held up takes what it was last told for what holds still",
         ("fenced_broker_is_not_sure",),
         edited(
-            "server.broker_lifecycle:BrokerLifecycle.has_session",
+            "node._broker_lifecycle:BrokerLifecycle.has_session",
             "lease_time(asyncio.get_running_loop()) < self._session_ends_s",
             "not self._fenced",
         ),
@@ -88,7 +88,7 @@ SIMULATION_MUTANTS = (
         "a block of producer ids is taken from committed metadata, without what is under way",
         ("no_producer_id_is_given_twice",),
         edited(
-            "controller.quorum_controller:QuorumController.handle",
+            "controller._quorum_controller:QuorumController.handle",
             "allocate_producer_ids(self.image,",
             "allocate_producer_ids(self.committed_image,",
         ),
@@ -98,7 +98,7 @@ SIMULATION_MUTANTS = (
         "the next block of producer ids begins with the last id of the one before",
         ("producer_ids_are_granted_by_the_log", "no_producer_id_is_given_twice"),
         edited(
-            "controller.quorum_controller:allocate_producer_ids",
+            "controller._quorum_controller:allocate_producer_ids",
             "request.broker_epoch, first + block)",
             "request.broker_epoch, first + block - 1)",
         ),
@@ -108,7 +108,7 @@ SIMULATION_MUTANTS = (
         "a broker that got no answer asks again, and tells what is refused then as not done",
         ("refused_operation_never_takes_effect",),
         edited(
-            "server.controller_client:QuorumControllerClient.call",
+            "controller_channel._node_client:QuorumControllerClient.call",
             "in_doubt = True",
             "in_doubt = False",
         ),
@@ -119,7 +119,7 @@ SIMULATION_MUTANTS = (
         "the active controller takes more and more while its own disk writes nothing",
         ("what_waits_is_bounded",),
         edited(
-            "server.controller_service:ControllerService._is_full",
+            "node._controller_service:ControllerService._is_full",
             "full or self._driver.is_full",
             "full",
         ),
@@ -130,7 +130,7 @@ SIMULATION_MUTANTS = (
         "the active controller takes more and more while nothing commits, but counts the answers",
         ("what_waits_is_bounded",),
         edited(
-            "server.controller_service:ControllerService._is_full",
+            "node._controller_service:ControllerService._is_full",
             "self.waiting_bytes >= WAITING_BYTES_MAX",
             "False",
         ),
@@ -141,7 +141,7 @@ SIMULATION_MUTANTS = (
         "what a client gave up over an older connection is done after what it asked since",
         ("acknowledged_operation_stays",),
         edited(
-            "rpc.server:_Connection._replace_older",
+            "rpc._server:_Connection._replace_older",
             "other.channel.abort()",
             "pass",
         ),
@@ -152,7 +152,7 @@ SIMULATION_MUTANTS = (
         "a controller that leads again does what hung on its way since it led before",
         ("acknowledged_operation_stays",),
         edited(
-            "server.controller_service:ControllerService.on_leader_changed", "self._fence()", "pass"
+            "node._controller_service:ControllerService.on_leader_changed", "self._fence()", "pass"
         ),
         scenario="a_controller_that_leads_again_gets_it_late",
     ),
@@ -161,7 +161,7 @@ SIMULATION_MUTANTS = (
         "a change is acknowledged as soon as the active controller has decided on it",
         ("producer_ids_are_granted_by_the_log", "acknowledged_operation_stays"),
         edited(
-            "server.controller_service:ControllerService._decide",
+            "node._controller_service:ControllerService._decide",
             "elif self._last_appended < self._driver.high_watermark:",
             "elif True:",
         ),
@@ -172,7 +172,7 @@ SIMULATION_MUTANTS = (
         "a snapshot names the voters of now, not those of the records that it stands for",
         ("snapshot_names_the_voters_at_its_end",),
         edited(
-            "server.snapshots:Snapshotter._begin",
+            "loader._snapshots:Snapshotter._begin",
             "self._driver.core.voters_at(id_of(image).offset)",
             "self._driver.core.voters",
         ),
@@ -183,7 +183,7 @@ SIMULATION_MUTANTS = (
         "a snapshot lacks its last record",
         ("snapshot_is_the_image_at_its_end", "images_agree"),
         edited(
-            "server.snapshots:pack_image",
+            "loader._snapshots:pack_image",
             "image.records_after_topics()",
             "list(image.records_after_topics())[:-1]",
         ),
@@ -193,7 +193,7 @@ SIMULATION_MUTANTS = (
         "one_follower_keeps_a_leader",
         "a leader of five stays while any one follower fetches from it",
         ("nobody_leads_without_a_majority",),
-        edited("raft.leader:Leader.check_quorum_deadline_ms", "[needed - 1]", "[0]"),
+        edited("raft._leader:Leader.check_quorum_deadline_ms", "[needed - 1]", "[0]"),
         scenario="controllers_are_cut_off_for_long",
     ),
     node_mutant(
@@ -201,7 +201,7 @@ SIMULATION_MUTANTS = (
         "a vote counts for a voter's node id, whatever disk the voter has now",
         ("vote_is_durable_before_it_counts",),
         edited(
-            "raft.core:RaftCore._vote_response", "response.voter in self._replica.voters and ", ""
+            "raft._core:RaftCore._vote_response", "response.voter in self._replica.voters and ", ""
         ),
         scenario="changes_compete",
     ),
@@ -209,7 +209,7 @@ SIMULATION_MUTANTS = (
         "voter_without_its_disk_has_what_it_had",
         "what another disk has counts as if the voter of this node id had it",
         ("committed_is_durable_on_a_majority", "new_leader_has_all_committed"),
-        edited("raft.leader:Leader._progress", " and key in self._replica.voters", ""),
+        edited("raft._leader:Leader._progress", " and key in self._replica.voters", ""),
         scenario="wiped_voter_counts_for_nothing",
     ),
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.determinism import RunResult
+from jepsen.simulator.runner.determinism import RunResult
 from tests.mutants import node_scenarios
 from tests.mutants.catalog import CATALOG
 from tests.mutants.core_scenarios import SCENARIOS as CORE_SCENARIOS
@@ -18,7 +18,7 @@ from tests.mutants.node_scenarios import SCENARIOS as NODE_SCENARIOS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jepsen.env.sim.warm import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import WarmInterpreters
 
 
 @pytest.mark.req("J9")
@@ -130,7 +130,9 @@ def test_logs_of_leaders_that_die_early_come_together_again() -> None:
 
 
 def test_a_property_is_named_also_where_a_client_failed_before_it() -> None:
-    raised = "jepsen.env.sim.properties.Violation: one_leader_per_epoch: 1 and 2 lead 3\n"
+    raised = (
+        "jepsen.simulator.properties._properties.Violation: one_leader_per_epoch: 1 and 2 lead 3\n"
+    )
     told = (
         "WorldFailed: reader at 1000.7 s: OffsetOutOfRangeError({'events': 21})\n"
         'scenario at 1000.8 s: Violation("one_leader_per_epoch: 1 and 2 lead 3")\n'

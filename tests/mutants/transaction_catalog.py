@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.coordinator.transaction_state import TransactionState
-from broker.coordinator.transactions import TransactionCore
 from broker.log.partition_log import PartitionLog
-from broker.replication.hosted import HostedPartition
+from broker.replication.partition import HostedPartition
+from broker.transactions import TransactionState
+from broker.transactions._core import TransactionCore
 from broker.types import CONSUMER
 from tests.mutants.mutant import Patch, node_mutant
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from broker.coordinator.core import Effect, Now
-    from broker.coordinator.transactions import EndTransaction, ProducerGoesOn
-    from broker.log.aborted_index import AbortedTransaction
-    from broker.log.reading import Limits
+    from broker.log.segments import Limits
+    from broker.log.segments.aborted_index import AbortedTransaction
+    from broker.transactions import EndTransaction, ProducerGoesOn
 
 
 def _to_high_watermark(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from raftctl.raft.leader import Leader
-from raftctl.raft.membership import Membership
-from raftctl.raft.replica import Replica
+from raftctl.raft._leader import Leader
+from raftctl.raft._membership import Membership
+from raftctl.raft._replica import Replica
 from raftctl.raft.voters import NOT_IN_LOG
-from raftctl.storage import snapshots
+from raftctl.storage.snapshots import _store as snapshots
 from tests.mutants.mutant import Mutant, Patch
 
 if TYPE_CHECKING:

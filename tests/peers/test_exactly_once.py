@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from broker.coordinator import transaction_records
-from broker.coordinator.transaction_state import TransactionState
+from broker.transactions import TransactionState
+from broker.transactions import _records as transaction_records
 from tests.integration.clusters import wait_healthy, wait_until
 from tests.integration.commands import ROOT
 from tests.peers.programs import KAFKAJS, JavaTools, franz_go_program, kafkajs_modules

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.coordinator.batches import batch_of
-from broker.log.cleaning import Cleaning
-from broker.log.compaction import dirt
-from broker.log.opening import create_log
+from broker.coordinator._batches import batch_of
+from broker.log.cleaning._cleaner import Cleaning
+from broker.log.cleaning._compaction import dirt
+from broker.log.partition_log import create_log
 from broker.types import TopicPartition
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.real import RealFileSystem
 from tests.peers.tools import HERE, INSTALL_TIMEOUT_S, installed, need, run
 from tests.unit.broker_coordinator.classic_consumer import ClassicConsumer

@@ -43,7 +43,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def session(home: Path) -> Iterator[Any]:
     """Two workers of one core and 1 GiB, and their executors."""
-    from jepsen.spark.topic import TopicSource
+    from jepsen.spark.topics.source import TopicSource
 
     need("java")
     with pytest.MonkeyPatch.context() as patch:
@@ -144,7 +144,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
 
 def _read(bootstrap: str, topic: str, **more: str) -> list[int]:
     """The values of a table, read by this process."""
-    from jepsen.spark.topic import TopicSource
+    from jepsen.spark.topics.source import TopicSource
 
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **more}
     reader = TopicSource(options).reader(None)
@@ -166,9 +166,9 @@ def test_aborted_records_are_seen_or_not(bootstrap: str, new_topic: Callable[[st
 
 
 def test_what_cannot_be_read_is_told(bootstrap: str, new_topic: Callable[[str], str]) -> None:
-    from jepsen.spark.topic import TopicSource
-    from jepsen.spark.topic_options import TopicOptions
-    from jepsen.spark.topic_reads import Piece, read_piece
+    from jepsen.spark.topics._reads import Piece, read_piece
+    from jepsen.spark.topics.options import TopicOptions
+    from jepsen.spark.topics.source import TopicSource
 
     topic = new_topic("spark-lost")
     _send(bootstrap, topic, range(5))

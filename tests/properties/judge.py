@@ -10,12 +10,13 @@ from collections import Counter
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from raftctl.controller.availability import active_brokers, availability
+from raftctl.controller.partitions import availability
+from raftctl.controller.partitions._availability import active_brokers
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata import admin_requests as admin
-from raftctl.metadata import requests
-from raftctl.metadata import security_requests as security
 from raftctl.metadata.records import NO_LEADER
+from raftctl.metadata.requests import admin as admin
+from raftctl.metadata.requests import cluster as requests
+from raftctl.metadata.requests import security as security
 from tests.properties import values
 from tests.properties.model import Model, TopicModel
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster
@@ -23,9 +24,9 @@ from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from raftctl.controller.config import ControllerConfig
+    from raftctl.controller import ControllerConfig
     from raftctl.metadata.image import MetadataImage, PartitionImage
-    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
     from tests.properties.model import Errors
 
 PRODUCER_IDS = 1_000

@@ -11,7 +11,7 @@ import random
 import sys
 
 from jepsen.checkers.linearizable import check_linearizable
-from jepsen.checkers.models import Register
+from jepsen.checkers.linearizable.models import Register
 from tests.unit.jepsen.histories import linearizable_by_force, made_history, spoiled
 
 FUNCTIONS = (

@@ -16,10 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from raftctl.errors import KafkaError
-from raftctl.metadata import admin_requests as admin
-from raftctl.metadata import requests
-from raftctl.metadata import security_requests as security
-from raftctl.metadata.difference import delta_between
 from raftctl.metadata.features import (
     ELR_FEATURE,
     METADATA_VERSION,
@@ -29,7 +25,11 @@ from raftctl.metadata.features import (
     level_of,
 )
 from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.metadata.image._difference import delta_between
 from raftctl.metadata.records import FeatureRange
+from raftctl.metadata.requests import admin as admin
+from raftctl.metadata.requests import cluster as requests
+from raftctl.metadata.requests import security as security
 from tests.properties import values
 from tests.properties.judge import JudgedCluster
 from tests.unit.controller.cluster import CLUSTER_ID, ENDPOINTS
@@ -38,9 +38,9 @@ from tests.unit.controller.machine import BROKERS, ControllerMachine, directory,
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from raftctl.controller.config import ControllerConfig
+    from raftctl.controller import ControllerConfig
     from raftctl.metadata.records import Endpoint
-    from raftctl.metadata.requests import ControllerRequest
+    from raftctl.metadata.requests.cluster import ControllerRequest
 
 TOPICS = st.sampled_from(("a", "b", "c", "x.y", "x_y"))
 BAD_NAMES = st.sampled_from(("", ".", "..", "n" * 250, "with space", "größe"))

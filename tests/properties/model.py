@@ -20,28 +20,22 @@ from raftctl.metadata.features import (
     TRANSACTION_VERSION_FEATURE,
 )
 from raftctl.metadata.records import FeatureRange
-from raftctl.metadata.security_requests import (
-    AclBinding,
-)
+from raftctl.metadata.requests.security import AclBinding
 from tests.properties import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from raftctl.metadata.admin_requests import (
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.requests.admin import (
         ConfigAlteration,
         ConfigChange,
         FeatureUpdate,
         NewPartitions,
         Reassignment,
     )
-    from raftctl.metadata.image import MetadataImage
-    from raftctl.metadata.requests import NewTopic
-    from raftctl.metadata.security_requests import (
-        AclFilter,
-        AlterScramRequest,
-        QuotaAlteration,
-    )
+    from raftctl.metadata.requests.cluster import NewTopic
+    from raftctl.metadata.requests.security import AclFilter, AlterScramRequest, QuotaAlteration
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 MIN_ISR = "min.insync.replicas"

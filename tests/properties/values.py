@@ -6,13 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.security_requests import AclBinding
+from raftctl.metadata.requests.security import AclBinding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from raftctl.metadata.records import AccessControlEntryRecord, FeatureRange
-    from raftctl.metadata.security_requests import AclFilter, ScramUpsertion
+    from raftctl.metadata.requests.security import AclFilter, ScramUpsertion
 
 PARTITIONS_MAX = 10_000
 MIN_ISR, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.cluster_chaos import Chaos
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import World
 
 
 async def chaos(world: World) -> None:

@@ -1,7 +1,7 @@
 """Administrators who change metadata of every kind while everything goes wrong.
 
 Configs, quotas, topics, their partitions and replicas through brokers, keys through controllers.
-What each was told is held against every image (`jepsen.env.sim.outcomes`).
+What each was told is held against every image (`jepsen.simulator.properties._outcomes`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from itertools import count, permutations
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
-from jepsen.env.sim.cluster import BROKER_PORT, CONTROLLER_PORT, node_id
-from jepsen.env.sim.outcomes import Register
+from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, node_id
+from jepsen.simulator.properties._outcomes import Register
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.errors import ErrorCode, KafkaError
 from tests.simulation.chaos_clients import TOPIC, new_topic
@@ -24,8 +24,8 @@ from tests.unit.broker_server.fakes import Client
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from jepsen.env.sim.cluster import SimCluster
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.cluster import SimCluster
+    from jepsen.simulator.world import SimRuntime
     from raftctl.metadata.image import MetadataImage
 
     Change = Callable[[SimRuntime, int], Coroutine[Any, Any, None]]

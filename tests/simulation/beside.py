@@ -12,17 +12,17 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jepsen.env.sim.properties import Violation
-from jepsen.env.sim.runtime import stream
+from jepsen.simulator.properties import Violation
+from jepsen.simulator.world import stream
 from tests.kv_load import Recorder
 from tests.simulation import kv_scenarios, lock_scenarios
 from tests.simulation.administrators import Administrators
 from tests.simulation.lock_scenarios import GUARDED, Judge, client_of, everything_is_given_back
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.cluster import SimCluster
-    from jepsen.env.sim.invariants import ImageView
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.cluster import SimCluster
+    from jepsen.simulator.properties._invariants import ImageView
+    from jepsen.simulator.world import SimRuntime
 
 LATE = 5
 """So many operations succeed, or locks are given, after everything was healed."""
@@ -46,7 +46,7 @@ class Beside(Protocol):
 
 
 def make_beside(name: str, cluster: SimCluster, duration_ms: int) -> Beside:
-    """Those of this name in `jepsen.env.sim.swarm.BESIDE`."""
+    """Those of this name in `jepsen.simulator.swarm.BESIDE`."""
     match name:
         case "keys":
             return KeyClients(cluster)

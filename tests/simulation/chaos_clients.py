@@ -18,14 +18,14 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from broker.protocol.versions import ApiKey
-from jepsen.env.sim.cluster import BROKER_PORT
-from raftctl.metadata.admin_requests import UPGRADE
+from jepsen.simulator.cluster import BROKER_PORT
+from raftctl.metadata.requests.admin import UPGRADE
 from tests.unit.broker_server.fakes import Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
 
 TOPIC = "events"
 REQUEST_TIMEOUT_MS = 3_000

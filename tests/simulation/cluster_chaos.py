@@ -4,9 +4,9 @@ One, three or five controllers and three brokers, of which some may be both; unm
 write, read and create topics. Faults come in bursts with time to recover in between, then stop.
 From then on the cluster must be live: a leader within ten election timeouts, every replica up to
 date, every operation answered. At the end all that was acknowledged must be there, once and in
-order. The properties of `jepsen.env.sim.invariants` are checked after every step of every node.
-What each seed draws beside its faults is in `jepsen.env.sim.swarm`; who may work beside those
-clients in `beside`.
+order. The properties of `jepsen.simulator.properties._invariants` are checked after every step of
+every node. What each seed draws beside its faults is in `jepsen.simulator.swarm`; who may work
+beside those clients in `beside`.
 
 Acknowledged records lie in the page cache of every in-sync replica. Brokers therefore lose power
 only while all replicas are in sync, one at a time, and nothing else happens until all are in sync
@@ -26,8 +26,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.env.sim.cluster import DATA, FIRST_CONTROLLER_ID, SimCluster, node_id
-from jepsen.env.sim.faults import (
+from jepsen.simulator.cluster import DATA, FIRST_CONTROLLER_ID, SimCluster, node_id
+from jepsen.simulator.faults import Fault
+from jepsen.simulator.faults._faults import (
     BURST_MS,
     EVERYTHING,
     LINK_KINDS,
@@ -36,17 +37,16 @@ from jepsen.env.sim.faults import (
     PROCESS_KINDS,
     SLOW_DISK_TIMES_MAX,
     WAIT_KINDS,
-    Fault,
     Nemesis,
     plan_directory_faults,
     plan_faults,
     plan_filling_disks,
     plan_power_cuts,
 )
-from jepsen.env.sim.following import every_node_follows
-from jepsen.env.sim.progress import Progress
-from jepsen.env.sim.runtime import stream
-from jepsen.env.sim.swarm import BESIDE, BROKERS, draw
+from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.liveness._progress import Progress
+from jepsen.simulator.swarm import BESIDE, BROKERS, draw
+from jepsen.simulator.world import stream
 from raftctl.metadata.features import ELR_FEATURE
 from tests.simulation.beside import make_beside
 from tests.simulation.chaos_clients import (
@@ -62,12 +62,11 @@ from tests.simulation.chaos_clients import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from jepsen.env.sim.disk_faults import DiskFaults
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.swarm import Swarm
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.faults import DiskFaults
+    from jepsen.simulator.swarm import Swarm
+    from jepsen.simulator.world import SimRuntime, World
     from raftctl.metadata.image import PartitionImage
-    from raftctl.server.node import Node
+    from raftctl.node import Node
 
 DURATION_MS_MAX = 16_000
 PARTITIONS_MAX = 4

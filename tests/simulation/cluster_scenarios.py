@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from jepsen.env.sim.cluster import Observer, SimCluster
+from jepsen.simulator.cluster import Observer, SimCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 TOPIC = "events"
 RECORDS = 1000

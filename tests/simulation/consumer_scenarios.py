@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 INTERVAL_S = 0.3
 TIMEOUT_S = 0.5

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.role_coverage import Transition, as_line, summary
+from jepsen.simulator._role_coverage import Transition, as_line, summary
 from raftctl.errors import InvariantViolation
 from raftctl.raft.messages import (
     AddVoterRequest,
@@ -42,7 +42,7 @@ from tests.simulation.quorum_world import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from raftctl.raft.config import RaftConfig
+    from raftctl.raft._config import RaftConfig
     from raftctl.raft.voters import VoterSet
     from tests.simulation.quorum_machine import Machine
 

@@ -12,10 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
-from jepsen.env.sim.cluster import BROKER_PORT, CONTROLLER_PORT, SimCluster
-from jepsen.env.sim.following import every_node_follows
-from jepsen.env.sim.network import RETRANSMIT_MAX_S
-from jepsen.env.sim.properties import Violation
+from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, SimCluster
+from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.network._network import RETRANSMIT_MAX_S
+from jepsen.simulator.properties import Violation
+from raftctl.controller_channel import CLIENT_ID
+from raftctl.controller_channel._node_client import ATTEMPT_TIMEOUT_MS
 from raftctl.errors import ErrorCode
 from raftctl.raft.messages import (
     AddVoterRequest,
@@ -26,9 +28,7 @@ from raftctl.raft.messages import (
     ReplicaKey,
     TransferLeadershipRequest,
 )
-from raftctl.rpc.client import RpcClient, RpcError
-from raftctl.server.controller_client import ATTEMPT_TIMEOUT_MS
-from raftctl.server.kv_client import CLIENT_ID
+from raftctl.rpc import RpcClient, RpcError
 from tests.simulation.chaos_clients import new_topic
 from tests.simulation.cluster_scenarios import until
 from tests.simulation.rig import Rig
@@ -36,8 +36,7 @@ from tests.simulation.voter_changes import VoterOperator
 from tests.unit.broker_server.fakes import Client
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
     from raftctl.raft.messages import Voter
 
 ROUNDS = 4

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import node_id
-from jepsen.env.sim.disk_faults import REFUSALS
+from jepsen.simulator.cluster import node_id
+from jepsen.simulator.faults._disk_faults import REFUSALS
 from tests.simulation.cluster_chaos import OFTEN_FLUSHED
 from tests.simulation.rig import Rig
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import World
 
 ROUNDS = 3
 FLUSHED_S = 2.5

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from jepsen.env.base import ClusterSpec
-from jepsen.env.sim.environment import SimEnvironment
+from jepsen.environments import ClusterSpec
+from jepsen.simulator.environment import SimEnvironment
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 TOPIC = "kept"
 WHOLE_S = 30.0

@@ -7,17 +7,16 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import CONTROLLER_PORT
+from jepsen.simulator.cluster import CONTROLLER_PORT
 from raftctl.errors import ErrorCode
-from raftctl.metadata.requests import KvPutRequest
-from raftctl.rpc.client import RpcClient, RpcRefused
-from raftctl.server.controller_service import WAITING_BYTES_MAX
-from raftctl.server.driver import UNWRITTEN_BYTES_MAX
+from raftctl.metadata.requests.cluster import KvPutRequest
+from raftctl.node import WAITING_BYTES_MAX
+from raftctl.quorum import UNWRITTEN_BYTES_MAX
+from raftctl.rpc import RpcClient, RpcRefused
 from tests.simulation.rig import Rig
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 CLIENTS = 3
 VALUE_BYTES = 256 * 1024

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from aiokafka import TopicPartition
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 GROUP = "readers"
 PARTITIONS = 4

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.disk import HANGING
-from jepsen.env.sim.faults import Fault
-from jepsen.env.sim.runtime import stream
+from jepsen.simulator.disk import HANGING
+from jepsen.simulator.faults import Fault
+from jepsen.simulator.world import stream
 from tests.simulation.cluster_chaos import OFTEN_FLUSHED, SNAPSHOTS, Chaos
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import World
 
 CONTROLLERS = ("controller-101", "controller-102", "controller-103")
 BROKERS = ("broker-1", "broker-2", "broker-3")

@@ -7,18 +7,17 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer, SimCluster
-from jepsen.env.sim.network import Link
+from jepsen.simulator.cluster import CONTROLLER_PORT, Observer, SimCluster
+from jepsen.simulator.network import Link
 from raftctl.client import connect
-from raftctl.rpc.client import RpcClient
-from raftctl.server.kv_client import CLIENT_ID, KvClient
+from raftctl.controller_channel import CLIENT_ID, KvClient
+from raftctl.rpc import RpcClient
 from tests.kv_load import ALL, TIMEOUT_MS, HttpKeys, Recorder, use_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
     UseControllers = Callable[
         [SimCluster, Recorder, count[int], asyncio.Event, int, SimRuntime],

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
-from jepsen.env.sim.cluster import BROKER_PORT, node_id
-from jepsen.env.sim.leases import Leases
+from jepsen.simulator.cluster import BROKER_PORT, node_id
+from jepsen.simulator.liveness._leases import Leases
 from raftctl.errors import ErrorCode
 from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.kv_scenarios import LATE_MS
@@ -23,8 +23,7 @@ from tests.unit.broker_server.fakes import Client
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 FETCH_VERSION = 11
 BEYOND = 1_000_000

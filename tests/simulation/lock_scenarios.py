@@ -13,8 +13,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer, SimCluster
-from jepsen.env.sim.network import Link
+from jepsen.simulator.cluster import CONTROLLER_PORT, Observer, SimCluster
+from jepsen.simulator.network import Link
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.runtime.lease_clock import lease_time
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
     from raftctl.client import Client, Event, Lock, Session
 
 WORKERS = 4

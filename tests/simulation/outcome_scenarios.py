@@ -16,7 +16,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from broker.coordinator.internal_topics import partition_of
 from broker.protocol.versions import ApiKey
 from broker.types import TRANSACTION_STATE
-from jepsen.env.sim.cluster import BROKER_PORT
+from jepsen.simulator.cluster import BROKER_PORT
 from raftctl.errors import ErrorCode, KafkaError
 from tests.simulation.rig import Rig
 from tests.simulation.transaction_scenarios import (
@@ -32,9 +32,8 @@ from tests.simulation.transaction_scenarios import (
 from tests.unit.broker_server.fakes import Client
 
 if TYPE_CHECKING:
-    from broker.coordinator.transaction_state import Transaction
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from broker.transactions import Transaction
+    from jepsen.simulator.world import SimRuntime, World
 
 ROUNDS = 3
 MARKERS_LATE_MS = 300.0

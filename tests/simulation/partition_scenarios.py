@@ -9,15 +9,15 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import DATA, node_id
-from jepsen.env.sim.disk import no_fault
-from jepsen.env.sim.disk_faults import all_fails_below, syncs_fail_below
+from jepsen.simulator.cluster import DATA, node_id
+from jepsen.simulator.disk import no_fault
+from jepsen.simulator.faults._disk_faults import all_fails_below, syncs_fail_below
 from raftctl.metadata.records import NO_LEADER, UNASSIGNED
 from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.rig import Rig
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import World
 
 ROUNDS = 3
 SMALL_STEPS = {"replica.fetch.max.bytes": "300"}

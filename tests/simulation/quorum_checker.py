@@ -67,8 +67,8 @@ from raftctl.raft.messages import (
 )
 
 if TYPE_CHECKING:
+    from raftctl.raft import RaftCore
     from raftctl.raft.batch import Batch
-    from raftctl.raft.core import RaftCore
     from raftctl.raft.voters import VoterSet
     from tests.simulation.quorum_machine import Machine
 

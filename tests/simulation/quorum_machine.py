@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from operator import attrgetter
 
+from raftctl.raft import RaftCore
 from raftctl.raft.batch import Batch
-from raftctl.raft.core import RaftCore
 from raftctl.raft.events import Effect, Event, QuorumState
 from raftctl.raft.messages import (
     NO_NODE,

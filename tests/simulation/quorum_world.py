@@ -20,11 +20,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from jepsen.env.sim.role_coverage import Transition, event_kind
+from jepsen.simulator._role_coverage import Transition, event_kind
 from raftctl.errors import ErrorCode
+from raftctl.raft import RaftCore, ReplicaLog
+from raftctl.raft._config import RaftConfig
 from raftctl.raft.batch import Batch, CorruptBatchError, decode_batches, encode_batch
-from raftctl.raft.config import RaftConfig
-from raftctl.raft.core import RaftCore
 from raftctl.raft.events import (
     AppendToLog,
     DeleteLogPrefix,
@@ -57,7 +57,6 @@ from raftctl.raft.events import (
     Tick,
     TruncateLog,
 )
-from raftctl.raft.log import ReplicaLog
 from raftctl.raft.messages import (
     ChangeVotersRequest,
     Epoch,

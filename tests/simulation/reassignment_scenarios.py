@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.env.sim.cluster import Observer, SimCluster
+from jepsen.simulator.cluster import Observer, SimCluster
 from tests.simulation.cluster_scenarios import (
     RECORDS,
     TOPIC,
@@ -18,8 +18,7 @@ from tests.simulation.cluster_scenarios import (
 from tests.unit.broker_server.fakes import Client
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 METADATA, ALTER, LIST, CONFIGURE = (3, 9), (45, 0), (46, 0), (44, 0)
 STEP_BYTES = 1_000

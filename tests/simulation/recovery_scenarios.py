@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import DATA, SimCluster, node_id
-from raftctl.server.recovery import Recovery
+from jepsen.simulator.cluster import DATA, SimCluster, node_id
+from raftctl.quorum import Recovery
 from tests.simulation.cluster_scenarios import until
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
-    from raftctl.server.driver import RaftDriver
+    from jepsen.simulator.world import SimRuntime, World
+    from raftctl.quorum import RaftDriver
 
 LOST_S = 10.0
 ELECTIONS = 4

@@ -11,7 +11,7 @@ from tests.simulation.chaos_clients import raise_feature
 from tests.simulation.rig import Rig
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import World
 
 OFTEN_BALANCED = {"leader.imbalance.check.interval.seconds": "5"}
 

@@ -9,18 +9,17 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import DATA, Observer, SimCluster, node_id
-from jepsen.env.sim.following import every_node_follows
-from jepsen.env.sim.network import Link
+from jepsen.simulator.cluster import DATA, Observer, SimCluster, node_id
+from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.network import Link
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from typing import Any
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
-    from raftctl.server.node import Node
+    from jepsen.simulator.world import SimRuntime, World
+    from raftctl.node import Node
 
 OPERATIONS = 400
 PACE_S = 0.02

@@ -14,8 +14,7 @@ from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, follow
 from tests.simulation.rig import PATIENCE_S, Rig
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 RECORD_BYTES = 600_000
 """More than a connection keeps of what is sent before the other end has read it."""

@@ -20,10 +20,10 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import CONTROLLER_PORT, SimCluster, node_id
-from jepsen.env.sim.runtime import stream
-from raftctl.rpc.client import RpcClient
-from raftctl.server.kv_client import CLIENT_ID, KvClient
+from jepsen.simulator.cluster import CONTROLLER_PORT, SimCluster, node_id
+from jepsen.simulator.world import stream
+from raftctl.controller_channel import CLIENT_ID, KvClient
+from raftctl.rpc import RpcClient
 from tests.kv_load import Recorder, use_keys
 from tests.simulation.cluster_scenarios import OFTEN_SNAPSHOTS
 from tests.simulation.voter_changes import VoterOperator
@@ -31,10 +31,9 @@ from tests.simulation.voter_changes import VoterOperator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
+    from raftctl.quorum import RaftDriver
     from raftctl.raft.messages import Voter
-    from raftctl.server.driver import RaftDriver
 
 ELECTIONS = 20
 """Within so many election timeouts a connected majority elects and commits."""

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.env.sim.determinism import run_in_subprocess
-from jepsen.env.sim.faults import ALL_KINDS
-from jepsen.env.sim.properties import Violation
-from jepsen.env.sim.swarm import BESIDE, ELECTION_TIMEOUTS_MS, LASTING_MS, VOTERS, Swarm, draw
-from jepsen.env.sim.world import World
+from jepsen.simulator.faults import ALL_KINDS
+from jepsen.simulator.properties import Violation
+from jepsen.simulator.runner.determinism import run_in_subprocess
+from jepsen.simulator.swarm import BESIDE, ELECTION_TIMEOUTS_MS, LASTING_MS, VOTERS, Swarm, draw
+from jepsen.simulator.world import World
 from tests.simulation.beside import Tokens
 from tests.simulation.cluster_chaos import Chaos
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.warm import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import WarmInterpreters
 
 SCENARIO = "tests.simulation.cluster_chaos:chaos"
 SEEDS = range(1, 7)

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.checkers.trace import (
+from jepsen.checkers.replication.trace import (
     ASSIGNMENT,
     HIGH_WATERMARK_WENT_BACK,
     RECORD,
     REPLICA,
     check_trace,
 )
-from jepsen.env.sim.determinism import run_in_subprocess
-from jepsen.formats import read_text
+from jepsen.history.formats import read_text
+from jepsen.simulator.runner.determinism import run_in_subprocess
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jepsen.env.sim.warm import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import WarmInterpreters
 
 SCENARIOS = "tests.simulation.cluster_scenarios"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jepsen.env.sim.role_coverage import event_kind, summary
+from jepsen.simulator._role_coverage import event_kind, summary
 from raftctl.errors import ErrorCode
 from raftctl.raft.events import RequestFailed, ResponseReceived, Tick
 from raftctl.raft.messages import (
@@ -125,12 +125,12 @@ def test_a_change_that_is_called_done_too_early_is_found(monkeypatch: pytest.Mon
     assert leader.core is not None
     removed = RemoveVoterRequest(leader.local)
     monkeypatch.setattr(
-        "raftctl.raft.membership.Membership.begin",
+        "raftctl.raft._membership.Membership.begin",
         lambda self, token, request, now_ms: ErrorCode.UNKNOWN_SERVER_ERROR,
     )
     world.change_voters(leader.node_id, removed)
     monkeypatch.setattr(
-        "raftctl.raft.roles.Roles.change_voters",
+        "raftctl.raft._roles.Roles.change_voters",
         lambda roles, token, request, now_ms: roles.answer_change(token, ErrorCode.NONE),
     )
     with pytest.raises(Violation, match="called done, and is not committed"):
@@ -142,7 +142,7 @@ def test_a_transfer_that_is_called_done_too_early_is_found(monkeypatch: pytest.M
     (leader,) = world.leaders()
     target = next(node_id for node_id in world.machines if node_id != leader.node_id)
     monkeypatch.setattr(
-        "raftctl.raft.roles.Roles.transfer",
+        "raftctl.raft._roles.Roles.transfer",
         lambda roles, token, target, now_ms: roles.answer_transfer(token, ErrorCode.NONE),
     )
     with pytest.raises(Violation, match="a transfer is called done, and another leads"):

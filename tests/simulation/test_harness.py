@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jepsen.cli.main import run
-from jepsen.faults import PACKAGES
+from jepsen.nemesis.faults import PACKAGES
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.warm import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import WarmInterpreters
 
 SHORT = ["--time-limit", "3", "--rate", "15", "--interval", "0.7"]
 

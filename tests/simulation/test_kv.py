@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.warm import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import WarmInterpreters
 
 TARGET = "tests.simulation.kv_scenarios:keys_stay_linearizable"
 HTTP_TARGET = "tests.simulation.kv_scenarios:keys_stay_linearizable_over_http"

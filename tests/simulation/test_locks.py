@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.warm import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import WarmInterpreters
 
 TARGET = "tests.simulation.lock_scenarios:locks_stay_safe"
 SUSPENDED = "tests.simulation.lock_scenarios:locks_stay_safe_on_suspended_machines"

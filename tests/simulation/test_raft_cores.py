@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from raftctl.errors import InvariantViolation
-from raftctl.raft import core as core_module
-from raftctl.raft.leader import Leader
-from raftctl.raft.log import ReplicaLog
+from raftctl.raft import ReplicaLog
+from raftctl.raft import _core as core_module
+from raftctl.raft._leader import Leader
+from raftctl.raft._replica import Replica
 from raftctl.raft.messages import (
     AddVoterRequest,
     ChangeVotersRequest,
@@ -21,7 +22,6 @@ from raftctl.raft.messages import (
     UpdateVoterRequest,
     Voter,
 )
-from raftctl.raft.replica import Replica
 from tests.simulation.quorum_checker import Violation
 from tests.simulation.quorum_world import CALM, CONFIG, Faults, QuorumWorld, replica_key
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster
-from jepsen.env.sim.world import World
-from raftctl.server.state_hashes import StateDivergedError
+from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.world import World
+from raftctl.loader import StateDivergedError
 from tests.simulation.cluster_scenarios import OFTEN_SNAPSHOTS, until
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from raftctl.server.node import Node
+    from raftctl.node import Node
 
 pytestmark = pytest.mark.req("Q13")
 

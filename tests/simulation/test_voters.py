@@ -11,7 +11,7 @@ from raftctl.raft.messages import NodeId, ReplicaKey, Voter
 from tests.simulation.voter_chaos import is_majority_whole
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.warm import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import WarmInterpreters
 
 MODULE = "tests.simulation.voter_scenarios"
 STORIES = (

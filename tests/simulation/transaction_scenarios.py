@@ -22,8 +22,7 @@ from tests.simulation.rig import Rig
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 TOPIC = "payments"
 PARTITIONS = 2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import CONTROLLER_PORT, SimCluster, node_id
+from jepsen.simulator.cluster import CONTROLLER_PORT, SimCluster, node_id
+from raftctl.controller_channel import CLIENT_ID
 from raftctl.errors import ErrorCode
 from raftctl.raft.messages import (
     AddVoterRequest,
@@ -14,13 +15,12 @@ from raftctl.raft.messages import (
     RemoveVoterRequest,
     ReplicaKey,
 )
-from raftctl.rpc.client import RpcClient, RpcError
-from raftctl.server.kv_client import CLIENT_ID
+from raftctl.rpc import RpcClient, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
     from raftctl.raft.messages import Voter
 
 TIMEOUT_MS = 2_000

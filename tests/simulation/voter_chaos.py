@@ -13,8 +13,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jepsen.env.sim.cluster import SimCluster, node_id
-from jepsen.env.sim.runtime import stream
+from jepsen.simulator.cluster import SimCluster, node_id
+from jepsen.simulator.world import stream
 from tests.simulation.cluster_chaos import Chaos
 from tests.simulation.voter_changes import VoterOperator
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
     from uuid import UUID
 
-    from jepsen.env.sim.faults import Fault
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.faults import Fault
+    from jepsen.simulator.world import SimRuntime, World
     from raftctl.raft.messages import Voter
 
 SPARES = 2

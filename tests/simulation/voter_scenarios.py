@@ -7,10 +7,10 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import CONTROLLER_PORT, SimCluster
-from jepsen.env.sim.following import every_node_follows
-from raftctl.rpc.client import RpcClient
-from raftctl.server.kv_client import CLIENT_ID, KvClient
+from jepsen.simulator.cluster import CONTROLLER_PORT, SimCluster
+from jepsen.simulator.liveness._following import every_node_follows
+from raftctl.controller_channel import CLIENT_ID, KvClient
+from raftctl.rpc import RpcClient
 from tests.kv_load import Recorder, use_keys
 from tests.simulation.cluster_scenarios import OFTEN_SNAPSHOTS, until
 from tests.simulation.voter_changes import VoterOperator
@@ -18,10 +18,9 @@ from tests.simulation.voter_changes import VoterOperator
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
+    from raftctl.quorum import RaftDriver
     from raftctl.raft.messages import Voter
-    from raftctl.server.driver import RaftDriver
 
 CLIENTS = 3
 FIRST = ("controller-101", "controller-102", "controller-103")

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from raftctl.codec import Codec, CodecError, maker
 from raftctl.errors import ErrorCode
-from raftctl.metadata import records, requests
+from raftctl.metadata import records
+from raftctl.metadata.requests import cluster as requests
 
 Count = NewType("Count", int)
 INT64 = st.integers(-(2**63), 2**63 - 1)

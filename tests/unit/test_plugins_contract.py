@@ -11,8 +11,8 @@ import pytest
 
 from broker.memory import MemoryBroker
 from broker.plugin import KafkaBroker
-from raftctl import plugins_contract as contract
 from raftctl.metadata.records import Endpoint
+from raftctl.plugins import testkit as contract
 from raftctl.runtime.real import RealFileSystem
 from tests import example_broker
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from raftctl.metadata.delta import MetadataDelta
-    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.plugins import BrokerContext
 
 pytestmark = pytest.mark.req("P1", "P2")

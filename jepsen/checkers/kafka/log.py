@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jepsen.edn import hashable
 from jepsen.history import Op, Operation, OpType, operations
+from jepsen.history.edn import hashable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jepsen.spark.generate import logs, registers
+from jepsen.history.table import OPERATIONS
+from jepsen.spark.generate import _logs as logs
+from jepsen.spark.generate import _registers as registers
 from jepsen.spark.generate.recipe import LOG
-from jepsen.spark.schema import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

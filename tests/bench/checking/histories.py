@@ -6,8 +6,8 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jepsen.checkers.machine import observed
-from jepsen.checkers.models import Register
+from jepsen.checkers.linearizable._machine import observed
+from jepsen.checkers.linearizable.models import Register
 from jepsen.history import OpType, operations
 from tests.unit.jepsen.histories import made_history
 

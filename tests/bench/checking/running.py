@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jepsen.client import Completion, ok
-from jepsen.core import Run, RunSpec
-from jepsen.env.base import ClusterSpec
-from jepsen.env.external import ExternalEnvironment
+from jepsen.core.spec import Run, RunSpec
+from jepsen.environments import ClusterSpec
+from jepsen.environments.external import ExternalEnvironment
 from jepsen.generator.core import NEMESIS
 from jepsen.history import HistoryWriter, OpType
 from raftctl.bench.figures import figure, report

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.protocol.versions import ApiKey
-from broker.replication.connection import BrokerConnection, connect
+from broker.replication.fetcher import BrokerConnection, connect
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

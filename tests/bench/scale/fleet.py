@@ -11,14 +11,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from raftctl.controller_channel import CLIENT_ID, QuorumControllerClient
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.admin_requests import DescribeQuorumRequest
 from raftctl.metadata.records import Endpoint
-from raftctl.metadata.requests import BrokerHeartbeatRequest, RegisterBrokerRequest
-from raftctl.rpc.client import RpcClient, RpcError
+from raftctl.metadata.requests.admin import DescribeQuorumRequest
+from raftctl.metadata.requests.cluster import BrokerHeartbeatRequest, RegisterBrokerRequest
+from raftctl.rpc import RpcClient, RpcError
 from raftctl.runtime.real import RealRuntime
-from raftctl.server.controller_client import QuorumControllerClient
-from raftctl.server.kv_client import CLIENT_ID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

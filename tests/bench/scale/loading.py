@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
+from raftctl.loader import image_of
 from raftctl.runtime.real import RealRuntime, make_collector
-from raftctl.server.snapshots import image_of
 from raftctl.storage.snapshots import SnapshotStore
 
 

@@ -7,8 +7,8 @@ import statistics
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from raftctl.metadata.admin_requests import DescribeQuorumRequest
-from raftctl.metadata.requests import CreateTopicsRequest, NewTopic
+from raftctl.metadata.requests.admin import DescribeQuorumRequest
+from raftctl.metadata.requests.cluster import CreateTopicsRequest, NewTopic
 from tests.bench.scale.records import longest_stall
 from tests.bench.scale.watched import AWAITED
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raftctl.cli.files import read_config_file
-from raftctl.cli.storage import FirstVoters, format_storage
+from raftctl.cli.offline.storage import FirstVoters, format_storage
 from raftctl.localcluster.processes import ProcessRef, start_program
-from raftctl.storage.bootstrap import METADATA_LOG_NAME
+from raftctl.storage import METADATA_LOG_NAME
 from tests.bench.scale.loading import processor_s, resident_mib
 
 if TYPE_CHECKING:

@@ -17,22 +17,20 @@ from time import thread_time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from raftctl.controller.config import ControllerConfig
-from raftctl.controller.quorum_controller import QuorumController
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.difference import delta_between
-from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.partition_rows import replay_payload
-from raftctl.metadata.record_codec import pack_payload
+from raftctl.controller import ControllerConfig, QuorumController
+from raftctl.loader import Snapshots, image_of
+from raftctl.loader._snapshots import id_of
+from raftctl.metadata.codec import pack_payload, replay_payload
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
+from raftctl.metadata.image._difference import delta_between
 from raftctl.metadata.records import Endpoint
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
     CreateTopicsRequest,
     NewTopic,
     RegisterBrokerRequest,
 )
 from raftctl.runtime.real import RealRuntime, make_collector
-from raftctl.server.snapshots import Snapshots, id_of, image_of
 from raftctl.storage.snapshots import SnapshotStore
 from tests.bench.scale.loading import resident_mib
 

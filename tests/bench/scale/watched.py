@@ -21,13 +21,12 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
 from raftctl.cli.files import read_config_file
+from raftctl.node import Node
 from raftctl.plugins import load_broker
 from raftctl.runtime.real import RealRuntime, make_collector
-from raftctl.server.node import Node
 
 if TYPE_CHECKING:
-    from raftctl.metadata.delta import MetadataDelta
-    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
 
 LOOK_S = 0.01
 STALL_MS = 5.0

@@ -96,7 +96,7 @@ def _measure_all(
 
 def _hot_key(arguments: argparse.Namespace, scratch: Path, figures: dict[str, Any]) -> None:
     """How much faster two cores are than one, without the compiled search and with it."""
-    from jepsen.spark import kernel
+    from jepsen.spark.registers import _kernel as kernel
 
     recipe = Recipe(REGISTER, arguments.hot, 1, barrier_every=BARRIER_EVERY)
     usual = kernel.KERNEL_OPERATIONS
@@ -231,7 +231,7 @@ def _operations(folder: Path) -> Iterator[Operation]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from jepsen.spark.schema import READ_COLUMNS, operations_of
+    from jepsen.history.table import READ_COLUMNS, operations_of
 
     columns = [name for name in READ_COLUMNS if name != "history"]
     for part in sorted(folder.glob("*.parquet")):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from jepsen.spark.watch import Seen
+    from jepsen.spark.live import Seen
 
 OPERATIONS_A_KEY = 100
 IDLE_S = 10.0
@@ -65,7 +65,7 @@ def lags(spark: SparkSession, rate: int, seconds: int, scratch: Path) -> tuple[f
     the verdict).
     """
     from jepsen.spark.check import Question
-    from jepsen.spark.watch import watch
+    from jepsen.spark.live import watch
 
     path = scratch / "stream.jsonl"
     operations = rate * seconds

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from broker.log.record_batch import HEADER_BYTES, LOG_APPEND_TIME, parse_header
+from broker.log.batches.record_batch import HEADER_BYTES, LOG_APPEND_TIME, parse_header
 from broker.protocol.versions import ApiKey
 from raftctl.errors import ErrorCode
 

@@ -1,6 +1,6 @@
 """What the table is written in: scripts, which are steps in order, most of them requests.
 
-A body is a dict as of `broker.protocol.schema`; what it leaves out has the default of Kafka's
+A body is a dict as of `broker.protocol._schema`; what it leaves out has the default of Kafka's
 message, or zero. A string in it that begins with `$` is a name: `$t` is what a step before has kept
 by that name, or else a name that only this script has, for a topic or a group. So scripts do not
 meet, and many run at once.
@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from broker.protocol.schema import FIXED, REQUIRED, known_versions, load
+from broker.protocol import REQUIRED
+from broker.protocol._schema import FIXED, known_versions, load
 from broker.protocol.versions import SERVED, ApiKey
 
 if TYPE_CHECKING:
-    from broker.protocol.schema import Field, Struct
+    from broker.protocol import Field, Struct
 
 Body = Mapping[str, Any]
 Kept = Mapping[str, Any]

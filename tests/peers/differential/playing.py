@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from broker.protocol._schema import known_versions
 from broker.protocol.codec import MalformedError, decode_response, encode_request
-from broker.protocol.schema import known_versions
 from broker.protocol.versions import ApiKey
 from tests.peers.differential.answers import FIRST_EPOCH, Symbols, normal, only_mine
 from tests.peers.differential.language import (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import cramjam
 from crc32c import crc32c
 
-from broker.log.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
-from raftctl.metadata.topic_config import TopicConfig
+from broker.log.batches.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
+from raftctl.metadata.configs.topic import TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.protocol.codec import decode_response
 from broker.protocol.versions import ApiKey
-from raftctl.cli.storage import random_uuid_text
+from raftctl.cli.offline.storage import random_uuid_text
 from raftctl.config import write_properties
 from raftctl.localcluster.layout import HOST
 from raftctl.localcluster.ports import free_ports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftctl.bench.latencies import Latencies
+from raftctl.bench._latencies import Latencies
 
 
 def of(*seconds: float) -> Latencies:

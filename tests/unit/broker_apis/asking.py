@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from broker.apis.dispatch import Later, Reply, dispatch
+from broker.apis import Later, Reply, dispatch
 from broker.protocol import codec
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker_server.fakes import FakeBroker, broker_record, publish, topic_records

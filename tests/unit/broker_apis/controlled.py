@@ -7,18 +7,18 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
-from broker.apis.dispatch import dispatch
-from broker.server.listeners import Listeners
+from broker.apis import dispatch
+from broker.server import Listeners
 from raftctl.codec import Codec
-from raftctl.metadata.requests import ControllerRequest, ControllerResponse
-from raftctl.runtime.real_sending import make_sender
+from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+from raftctl.runtime._real_sending import make_sender
 from tests.unit.broker_server.fakes import FakeBroker, close
 from tests.unit.controller.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from raftctl.controller.config import ControllerConfig
+    from raftctl.controller import ControllerConfig
 
 REQUESTS: Codec[ControllerRequest] = Codec.tagged(*get_args(ControllerRequest))
 RESPONSES: Codec[ControllerResponse] = Codec.tagged(*get_args(ControllerResponse))

@@ -15,7 +15,7 @@ from raftctl.metadata.records import (
     PartitionRecord,
     TopicRecord,
 )
-from raftctl.metadata.requests import CreateTopicsRequest
+from raftctl.metadata.requests.cluster import CreateTopicsRequest
 from tests.unit.broker_apis.asking import TOPIC_ID, ask
 from tests.unit.broker_server.fakes import (
     FakeBroker,
@@ -91,7 +91,7 @@ async def test_an_assignment_is_passed_on(broker: FakeBroker) -> None:
 async def test_the_answer_waits_until_this_broker_sees_the_topic(
     broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from raftctl.metadata.requests import CreateTopicsResponse, TopicResult
+    from raftctl.metadata.requests.cluster import CreateTopicsResponse, TopicResult
 
     async def create(*_: object) -> CreateTopicsResponse:
         result = TopicResult("new", ErrorCode.NONE, "", UUID(int=8), 1, 1)

@@ -9,8 +9,8 @@ import pytest
 
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import DescribeQuorumResponse, QuorumNode, QuorumReplica
 from raftctl.metadata.features import METADATA_VERSION
+from raftctl.metadata.requests.admin import DescribeQuorumResponse, QuorumNode, QuorumReplica
 from tests.unit.broker_apis.asking import ask
 from tests.unit.broker_apis.controlled import ControlledBroker
 

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.apis import metadata_cache
-from broker.apis.dispatch import APIS, Later, dispatch
+from broker.apis import Later, dispatch
+from broker.apis._dispatch import APIS
+from broker.apis.handler import _metadata_cache as metadata_cache
 from broker.protocol import codec
 from broker.protocol.versions import SERVED, ApiKey, advertised
 from broker.types import CONSUMER, AppendResult, EpochEndOffset, FetchResult, LeaderHint
@@ -17,7 +18,7 @@ from raftctl.metadata.records import (
     ConfigRecord,
     PartitionChangeRecord,
 )
-from raftctl.metadata.requests import CreateTopicsRequest, NewTopic
+from raftctl.metadata.requests.cluster import CreateTopicsRequest, NewTopic
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker_apis.asking import TOPIC_ID, ask, new_broker
 from tests.unit.broker_log.batches import make_batch

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.apis import fetch_sessions
-from broker.apis.fetch_sessions import (
+from broker.apis.handler import fetch_sessions
+from broker.apis.handler.fetch_sessions import (
     EVICTION_MS,
     FINAL_EPOCH,
     FIRST_EPOCH,
@@ -22,7 +22,7 @@ from broker.apis.fetch_sessions import (
     Wanted,
 )
 from broker.protocol.versions import SERVED, ApiKey
-from broker.replication.hosted import HostedPartition
+from broker.replication.partition import HostedPartition
 from broker.types import EpochEndOffset, FetchPartition, FetchResult, TopicPartition
 from broker.types import FetchKey as Key
 from raftctl.errors import ErrorCode

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.apis import group_admin
-from broker.coordinator.group_requests import ListGroups
+from broker.apis.consumer import group_admin
+from broker.groups.requests import ListGroups
 from broker.protocol.versions import SERVED, ApiKey
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import ConfigRecord
@@ -19,7 +19,7 @@ from tests.unit.broker_server.fakes import publish, topic_records
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.coordinator.group_requests import GroupRequest
+    from broker.groups.requests import GroupRequest
     from tests.unit.broker_server.fakes import FakeBroker
 
 

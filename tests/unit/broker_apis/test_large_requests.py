@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.apis import dispatch as dispatching
-from broker.apis import slices as slicing
-from broker.apis.dispatch import APIS, Later, dispatch
-from broker.apis.slices import SLICE_ITEMS, elements, joined, slices
+from broker.apis import Later, dispatch
+from broker.apis import _dispatch as dispatching
+from broker.apis import _slices as slicing
+from broker.apis._dispatch import APIS
+from broker.apis._slices import SLICE_ITEMS, elements, joined, slices
 from broker.protocol import codec
-from broker.protocol.decoder import ELEMENTS_MAX, PRODUCED_MAX
+from broker.protocol._decoder import ELEMENTS_MAX, PRODUCED_MAX
 from broker.protocol.versions import ApiKey
 from raftctl.errors import ErrorCode
 from tests.fakes.pieces import as_bytes
@@ -20,7 +21,7 @@ from tests.unit.broker_apis.asking import ask, new_broker
 from tests.unit.broker_server.fakes import connected, running
 
 if TYPE_CHECKING:
-    from broker.apis.context import ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
 
 NAMES = [f"n{number}" for number in range(12_000)]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.apis import transaction_admin
-from broker.coordinator.transactions import MarkersWritten
+from broker.apis.transactional import transaction_admin
 from broker.protocol.versions import SERVED, ApiKey
+from broker.transactions._core import MarkersWritten
 from raftctl.errors import ErrorCode
 from tests.unit.broker_apis.asking import ask
 

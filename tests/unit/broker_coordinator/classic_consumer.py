@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from broker.coordinator.embedded_protocol import (
-    assignment,
-    assignment_of,
-    subscription,
-    subscription_of,
-)
-from broker.coordinator.group_requests import Caller, Heartbeat, Leave, Sync
-from broker.coordinator.migration import slots_in
+from broker.groups._migration import slots_in
+from broker.groups.classic import assignment, assignment_of, subscription_of
+from broker.groups.classic._embedded_protocol import subscription
+from broker.groups.requests import Caller, Heartbeat, Leave, Sync
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
 from tests.unit.broker_coordinator.consumer_bench import ConsumerBench
 
 if TYPE_CHECKING:
-    from broker.coordinator.consumer_records import Slot
+    from broker.groups._consumer_records import Slot
 
 RESETS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID)
 

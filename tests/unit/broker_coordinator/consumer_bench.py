@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from broker.coordinator.consumer_records import Slot, slots_of
 from broker.coordinator.core import NOBODY, KeyValue
-from broker.coordinator.group_requests import ConsumerHeartbeat, DescribeConsumerGroup
+from broker.groups._consumer_records import Slot, slots_of
+from broker.groups.requests import ConsumerHeartbeat, DescribeConsumerGroup
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import RemoveTopicRecord
 from tests.unit.broker_coordinator.group_bench import Bench
 from tests.unit.broker_server.fakes import topic_records

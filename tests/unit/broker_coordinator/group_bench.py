@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.core import NOBODY, Answer, Effect, KeyValue, Now
-from broker.coordinator.embedded_protocol import subscription
-from broker.coordinator.group_core import GroupCore
-from broker.coordinator.group_records import UNSTABLE, CommittedOffset
-from broker.coordinator.group_requests import (
+from broker.groups import UNSTABLE, CommittedOffset, GroupCore
+from broker.groups.classic._embedded_protocol import subscription
+from broker.groups.requests import (
     Caller,
     Commit,
     DescribeGroup,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.coordinator.consumer_records import Slot
+from broker.groups._consumer_records import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

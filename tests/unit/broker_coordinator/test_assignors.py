@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.coordinator.assignors import ASSIGNORS, Assignment, Subscription, _Balance
+from broker.groups.consumer._assignors import ASSIGNORS, Assignment, Subscription, _Balance
 
 pytestmark = pytest.mark.req("G4")
 TOPICS = [UUID(int=number) for number in range(1, 5)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinator import group_core
-from broker.coordinator.chores import AT_ONCE
+from broker.coordinator import AT_ONCE
 from broker.coordinator.core import Now
-from broker.coordinator.group_records import CommittedOffset, OffsetKey, offset_record
-from broker.coordinator.group_requests import DeleteGroup, FetchOffsets, ForgetTopics
+from broker.groups import CommittedOffset
+from broker.groups import _core as group_core
+from broker.groups._records import OffsetKey, offset_record
+from broker.groups.requests import DeleteGroup, FetchOffsets, ForgetTopics
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
 from tests.unit.broker_coordinator.group_bench import Bench

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinator.consumer_records import ConsumerKey, Kind, consumer_key_of, value_of
-from broker.coordinator.group_records import CommittedOffset
-from broker.coordinator.group_requests import (
+from broker.coordinator.record_format import version_of
+from broker.groups import CommittedOffset
+from broker.groups._consumer_records import ConsumerKey, Kind, consumer_key_of, value_of
+from broker.groups.requests import (
     Caller,
     Commit,
     DeleteGroup,
@@ -14,7 +15,6 @@ from broker.coordinator.group_requests import (
     DescribeGroup,
     FetchOffsets,
 )
-from broker.coordinator.record_format import version_of
 from raftctl.errors import ErrorCode
 from tests.unit.broker_coordinator.consumer_bench import (
     REBALANCE_MS,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinator import group_records
-from broker.coordinator.group_records import CommittedOffset, OffsetKey, offset_of, offset_record
-from broker.coordinator.group_requests import (
+from broker.groups import CommittedOffset
+from broker.groups import _records as group_records
+from broker.groups._records import OffsetKey, offset_of, offset_record
+from broker.groups.requests import (
     Caller,
     Commit,
     DeleteGroup,

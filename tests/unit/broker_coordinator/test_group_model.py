@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.coordinator.group_requests import Caller, DescribeGroup, Leave
+from broker.groups.requests import Caller, DescribeGroup, Leave
 from raftctl.errors import ErrorCode
 from tests.unit.broker_coordinator.group_bench import Bench
 

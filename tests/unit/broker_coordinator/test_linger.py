@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from broker.coordinator.linger import Linger
+from broker.coordinator._linger import Linger
 
 PATIENCE_S = 5
 NEVER_MS = 1_000_000

@@ -10,23 +10,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broker.coordinator.batches import batch_of
+from broker.coordinator._batches import batch_of
+from broker.coordinator._loading import RECORDS_AT_ONCE, replay_log
+from broker.coordinator._turns import Turns
 from broker.coordinator.core import KeyValue
-from broker.coordinator.group_records import (
-    NO_EXPIRY,
+from broker.groups import NO_EXPIRY, CommittedOffset
+from broker.groups._records import (
     OFFSET_KEY,
     OFFSET_VALUE,
-    CommittedOffset,
     OffsetKey,
     check_offset,
     offset_key_of,
     offset_of,
     offset_record,
 )
-from broker.coordinator.loading import RECORDS_AT_ONCE, replay_log
-from broker.coordinator.turns import Turns
-from broker.log.record_batch import HEADER_BYTES, parse_header
-from broker.log.records import keys_and_values, opened, value_of
+from broker.log.batches.record_batch import HEADER_BYTES, parse_header
+from broker.log.batches.records import keys_and_values, opened, value_of
 from broker.types import FetchResult, OffsetResult, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 

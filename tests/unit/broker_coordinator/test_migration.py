@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.consumer_records import ConsumerKey, Kind, consumer_key_of
-from broker.coordinator.embedded_protocol import assignment, subscription
-from broker.coordinator.group_requests import Caller, Leave
 from broker.coordinator.record_format import version_of
+from broker.groups._consumer_records import ConsumerKey, Kind, consumer_key_of
+from broker.groups.classic import assignment
+from broker.groups.classic._embedded_protocol import subscription
+from broker.groups.requests import Caller, Leave
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
 from tests.unit.broker_coordinator.classic_consumer import ClassicConsumer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.apis.metadata_cache import MetadataCache
+from broker.apis.handler import MetadataCache
 from broker.coordinator.coordinator import Coordinator
 from broker.coordinator.core import Answer, Effect, Errand, Journal, KeyValue, Now
 from broker.coordinator.internal_topics import new_topic, partition_of
@@ -19,7 +19,7 @@ from tests.unit.broker_server.fakes import broker_record, publish
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.coordinator.shard import Shard
+    from broker.coordinator import Shard
     from raftctl.metadata.image import MetadataImage
 
 

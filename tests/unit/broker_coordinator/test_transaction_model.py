@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.coordinator.transaction_state import TransactionState
-from broker.coordinator.transactions import MarkersWritten, ProducerGoesOn, Settings, WriteMarkers
+from broker.transactions import ProducerGoesOn, TransactionState
+from broker.transactions._core import MarkersWritten, Settings, WriteMarkers
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_coordinator.transaction_rig import Rig

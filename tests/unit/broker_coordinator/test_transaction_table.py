@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.coordinator import transaction_records
-from broker.coordinator.transaction_state import EPOCH_MAX, Transaction, TransactionState
-from broker.coordinator.transactions import (
+from broker.transactions import (
     AddPartitions,
     EndTransaction,
     InitProducer,
     ProducerGoesOn,
+    Transaction,
+    TransactionState,
 )
+from broker.transactions import _records as transaction_records
+from broker.transactions._state import EPOCH_MAX
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_coordinator.transaction_rig import P0, Rig
 
 if TYPE_CHECKING:
-    from broker.coordinator.transactions import Request
+    from broker.transactions._core import Request
 
 ID, EPOCH, OTHER_ID, FRESH_ID = 7, 5, 8, 9
 BUSY = ErrorCode.CONCURRENT_TRANSACTIONS

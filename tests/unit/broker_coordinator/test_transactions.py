@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.coordinator import transaction_records, transaction_upkeep
-from broker.coordinator.transaction_state import EPOCH_MAX, Transaction, TransactionState
-from broker.coordinator.transactions import (
+from broker.transactions import (
     AddPartitions,
     EndTransaction,
-    ForceAbort,
     InitProducer,
-    MarkersWritten,
     ProducerGoesOn,
-    Settings,
+    Transaction,
+    TransactionState,
 )
+from broker.transactions import _records as transaction_records
+from broker.transactions import _upkeep as transaction_upkeep
+from broker.transactions._core import ForceAbort, MarkersWritten, Settings
+from broker.transactions._state import EPOCH_MAX
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_coordinator.transaction_rig import COORDINATOR_EPOCH, P0, P1, Rig

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from broker.coordinator.turns import Turns
+from broker.coordinator._turns import Turns
 
 pytestmark = pytest.mark.req("G1", "T2")
 

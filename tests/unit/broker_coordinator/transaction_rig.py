@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.coordinator.core import NOBODY, Answer, Errand, Now
-from broker.coordinator.transactions import (
-    AddPartitions,
-    EndTransaction,
-    InitProducer,
+from broker.transactions import AddPartitions, EndTransaction, InitProducer, ProducerGoesOn
+from broker.transactions._core import (
     MarkersWritten,
-    ProducerGoesOn,
     Request,
     Settings,
     TransactionCore,

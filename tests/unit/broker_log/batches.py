@@ -7,8 +7,8 @@ import struct
 
 from crc32c import crc32c
 
-from broker.log.compression import compress
-from raftctl.metadata.topic_config import TopicConfig
+from broker.log.batches.compression import compress
+from raftctl.metadata.configs.topic import TopicConfig
 
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _BEFORE = struct.Struct(">qiibI")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.log import opening
-from broker.log.record_batch import BatchHeader, split_fetched
+from broker.log.batches.record_batch import BatchHeader, split_fetched
+from broker.log.partition_log import _opening as opening
 from broker.types import TopicPartition
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.batches import make_batch
 
 if TYPE_CHECKING:

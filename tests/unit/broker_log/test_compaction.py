@@ -13,17 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import compaction, records, retention
-from broker.log.cleaning import Cleaning
-from broker.log.compaction import OffsetMap
-from broker.log.log_manager import LogManager
-from broker.log.record_batch import DELETE_HORIZON, parse_header
-from broker.log.retention import SegmentFacts
+from broker.log import LogManager
+from broker.log.batches import records
+from broker.log.batches.record_batch import DELETE_HORIZON, parse_header
+from broker.log.cleaning import _compaction as compaction
+from broker.log.cleaning._cleaner import Cleaning
+from broker.log.cleaning._compaction import OffsetMap
+from broker.log.partition_log import retention
+from broker.log.partition_log.retention import SegmentFacts
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition
-from jepsen.env.sim.disk import SimDisk
+from jepsen.simulator.disk import SimDisk
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.batches import keyed_batch, make_batch
 from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
 from tests.unit.broker_log.logs import headers
@@ -32,9 +34,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from broker.log.batches.record_batch import BatchHeader
+    from broker.log.batches.records import Record
     from broker.log.partition_log import PartitionLog
-    from broker.log.record_batch import BatchHeader
-    from broker.log.records import Record
     from raftctl.runtime.api import FileSystem
 
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import compression
+from broker.log.batches import compression
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 
 PACKED = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
 TEXT = b"a line of text, and again a line of text\n" * 5_000

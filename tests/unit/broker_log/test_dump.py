@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.log.opening import create_log
+from broker.log.partition_log import create_log
 from broker.types import TopicPartition
 from raftctl.cli.app import run_app
 from raftctl.cli.main import run
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.real import RealFileSystem
 from tests.unit.broker_log.batches import keyed_batch
 from tests.unit.broker_log.logs import headers

@@ -14,13 +14,13 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import flush_note
-from broker.log.log_manager import LogManager
+from broker.log import LogManager
+from broker.log.partition_log import flush_note
 from broker.types import TopicPartition
-from jepsen.env.sim.connection import os_error
-from jepsen.env.sim.disk import SimDisk, no_fault
+from jepsen.simulator.disk import SimDisk, no_fault
+from jepsen.simulator.network import os_error
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.fake_files import FakeRuntime
 from tests.unit.broker_log.logs import fill, read
 

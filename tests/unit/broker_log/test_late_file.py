@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.late_file import LateFile
-from broker.log.opening import create_log
+from broker.log.partition_log import create_log
+from broker.log.segments import LateFile
 from broker.types import TopicPartition
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.real import RealFileSystem
 from tests.unit.broker_log.batches import make_batch
 

@@ -10,13 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import checkpoints, flush_note
-from broker.log.loading import CLEAN_SHUTDOWN
-from broker.log.log_manager import LogManager
-from broker.log.removals import AT_ONCE
+from broker.log import LogManager, checkpoints
+from broker.log.directories import CLEAN_SHUTDOWN
+from broker.log.directories._removals import AT_ONCE
+from broker.log.partition_log import flush_note
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.api import replace_file
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime, FakeWorker

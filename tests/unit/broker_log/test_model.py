@@ -12,17 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import compaction, retention
-from broker.log.cleaning import Cleaning
-from broker.log.records import opened
-from raftctl.metadata.topic_config import TopicConfig
+from broker.log.batches.records import opened
+from broker.log.cleaning import _compaction as compaction
+from broker.log.cleaning._cleaner import Cleaning
+from broker.log.partition_log import retention
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.batches import keyed_batch
 from tests.unit.broker_log.fake_files import FakeFiles
 from tests.unit.broker_log.logs import DIRECTORY, headers, new_log, reopen
 
 if TYPE_CHECKING:
+    from broker.log.batches.record_batch import BatchHeader
     from broker.log.partition_log import PartitionLog
-    from broker.log.record_batch import BatchHeader
 
 CONFIG = TopicConfig(
     segment_bytes=1_200,

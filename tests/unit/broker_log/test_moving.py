@@ -10,12 +10,12 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import moving
-from broker.log.log_manager import LogManager
-from broker.log.segment import Segment
+from broker.log import LogManager
+from broker.log.directories import moving
+from broker.log.segments import Segment
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
 from tests.unit.broker_log.logs import fill, read
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log.reading import Limits
-from broker.log.record_batch import parse_header
+from broker.log.batches.record_batch import parse_header
+from broker.log.segments import Limits
 from broker.types import EpochEndOffset
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.fake_files import FakeFiles
 from tests.unit.broker_log.logs import DIRECTORY, SMALL, fill, headers, new_log, read, reopen

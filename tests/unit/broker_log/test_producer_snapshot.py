@@ -9,9 +9,9 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log import producer_snapshot
-from broker.log.producer_state import Producer, SentBatch
-from broker.log.record_batch import SEQUENCE_MAX
+from broker.log.batches.record_batch import SEQUENCE_MAX
+from broker.log.producers import Producer, producer_snapshot
+from broker.log.producers._producer_state import SentBatch
 from raftctl.errors import ErrorCode, KafkaError
 
 BATCH = SentBatch(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.log.producer_state import ProducerStates
-from broker.log.record_batch import SEQUENCE_MAX, BatchHeader, parse_header
+from broker.log.batches.record_batch import SEQUENCE_MAX, BatchHeader, parse_header
+from broker.log.producers import ProducerStates
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_log.batches import make_batch
 

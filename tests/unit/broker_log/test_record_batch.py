@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.log import record_batch, records
+from broker.log.batches import record_batch, records
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_log.batches import make_batch
 

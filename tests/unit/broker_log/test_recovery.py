@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import results
-from broker.log.record_batch import BatchHeader, parse_header, placed
-from broker.log.segment import DAMAGED
-from raftctl.metadata.topic_config import TopicConfig
+from broker.log.batches.record_batch import BatchHeader, parse_header, placed
+from broker.log.partition_log import _results as results
+from broker.log.segments import DAMAGED
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.fake_files import FakeFiles
 from tests.unit.broker_log.logs import DIRECTORY, fill, headers, new_log, read, reopen

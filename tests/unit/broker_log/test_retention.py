@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from broker.log import retention
-from broker.log.log_manager import LogManager
+from broker.log import LogManager
+from broker.log.partition_log import retention
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
 from tests.unit.broker_log.logs import fill, new_log, read, reopen

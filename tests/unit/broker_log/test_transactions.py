@@ -10,14 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.log import aborted_index, compaction, dump, markers, records
-from broker.log.aborted_index import AbortedIndex, AbortedTransaction
-from broker.log.cleaning import Cleaning
-from broker.log.markers import Marker, MarkerKind
-from broker.log.record_batch import TRANSACTIONAL, parse_header
+from broker.log import dump
+from broker.log.batches import markers, records
+from broker.log.batches.markers import Marker, MarkerKind
+from broker.log.batches.record_batch import TRANSACTIONAL, parse_header
+from broker.log.cleaning import _compaction as compaction
+from broker.log.cleaning._cleaner import Cleaning
+from broker.log.segments import aborted_index
+from broker.log.segments.aborted_index import AbortedIndex, AbortedTransaction
 from broker.types import EndMarker
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.batches import keyed_batch, make_batch
 from tests.unit.broker_log.fake_files import FakeFiles
 from tests.unit.broker_log.logs import DIRECTORY, headers, new_log, reopen

@@ -12,14 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
-from broker.log import record_batch, records, scanning, validation
-from broker.log.compression import CODECS, ZSTD, compress
-from broker.log.record_batch import HEADER_BYTES, LOG_APPEND_TIME, crc_matches, parse_header
-from broker.log.scanning import REFUSED_MAX
-from broker.log.segment import Segment
-from broker.log.validation import RECORDS_MAX, RecordsRefusedError
+from broker.log.batches import _scanning as scanning
+from broker.log.batches import record_batch, records, validation
+from broker.log.batches._scanning import REFUSED_MAX
+from broker.log.batches.compression import CODECS, ZSTD, compress
+from broker.log.batches.record_batch import HEADER_BYTES, LOG_APPEND_TIME, crc_matches, parse_header
+from broker.log.batches.validation import RECORDS_MAX, RecordsRefusedError
+from broker.log.segments import Segment
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker_log.batches import keyed_batch, make_batch
 from tests.unit.broker_log.fake_files import FakeFiles
 from tests.unit.broker_log.logs import new_log

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from broker.protocol.schema import load
+from broker.protocol._schema import load
 
 if TYPE_CHECKING:
-    from broker.protocol.schema import Direction, Field, Struct
+    from broker.protocol import Field, Struct
+    from broker.protocol._schema import Direction
 
 _INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
-from broker.protocol import codec
-from broker.protocol.decoder import unsigned_varint as decode_varint
-from broker.protocol.encoder import EncodedArray
-from broker.protocol.encoder import unsigned_varint as encode_varint
-from broker.protocol.schema import known_versions, load
+from broker.protocol import EncodedArray, codec
+from broker.protocol._decoder import unsigned_varint as decode_varint
+from broker.protocol._encoder import unsigned_varint as encode_varint
+from broker.protocol._schema import known_versions, load
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker_protocol.strategies import from_entity, messages_of, plain
 
 if TYPE_CHECKING:
-    from broker.protocol.schema import Direction
+    from broker.protocol._schema import Direction
 
 APIS = [0, 1, 2, 3, 10, 18, 19, 20, 22, 23, 32, 60, 75]
 MESSAGES = [(key, version) for key in APIS for version in known_versions(key)]

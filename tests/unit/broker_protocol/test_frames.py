@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.protocol import FrameReader
+from broker.protocol._frames import RECEIVE_BYTES
 from broker.protocol.codec import MalformedError
-from broker.protocol.frames import RECEIVE_BYTES, FrameReader
 from raftctl.errors import InvariantViolation
 
 BUFFER = 1024
@@ -23,7 +24,7 @@ SIZES = st.one_of(
 
 
 @pytest.mark.req("N3")
-@mock.patch("broker.protocol.frames.RECEIVE_BYTES", BUFFER)
+@mock.patch("broker.protocol._frames.RECEIVE_BYTES", BUFFER)
 @given(st.lists(SIZES, max_size=8), st.lists(READS, min_size=1))
 def test_frames_come_out_as_they_went_in(sizes: list[int], reads: list[int]) -> None:
     frames = [bytes([number + 1]) * size for number, size in enumerate(sizes)]

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from broker.protocol import codec
-from broker.protocol.schema import load
+from broker.protocol._schema import load
 from broker.protocol.versions import SERVED
 from tests.unit.broker_protocol.strategies import messages, plain
 

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from broker.plugin import FIRST_ASKED, KafkaBroker
-from broker.protocol.decoder import decoder
-from broker.protocol.encoder import encoder
+from broker.protocol._decoder import decoder
+from broker.protocol._encoder import encoder
 from broker.protocol.versions import SERVED
-from broker.replication import replica_manager
-from broker.replication.arrivals import AT_ONCE, Arrivals
+from broker.replication import _replica_manager as replica_manager
+from broker.replication._partition_change_queue import AT_ONCE, Arrivals
 from broker.types import TopicPartition
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.records import (

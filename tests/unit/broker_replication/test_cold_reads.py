@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.log import segment
+from broker.log.segments import _segment as segment
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_log.batches import make_batch

@@ -13,13 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import opening
-from broker.replication.hosted import Fetched, HostedPartition
-from broker.replication.partition import Partition
+from broker.log.partition_log import _opening as opening
+from broker.replication.partition import Fetched, HostedPartition, Partition
 from broker.types import FetchParams, FetchPartition, TopicPartition
 from raftctl.errors import ErrorCode
+from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.metadata.image import PartitionImage
-from raftctl.metadata.topic_config import TopicConfig
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.fake_files import FakeFiles

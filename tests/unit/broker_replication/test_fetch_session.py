@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.apis.fetch_sessions import FetchSessions, SessionRequest, Wanted
-from broker.replication.fetch_session import FollowerSession, Told
+from broker.apis.handler.fetch_sessions import FetchSessions, SessionRequest, Wanted
+from broker.replication.fetcher._fetch_session import FollowerSession, Told
 from broker.types import FetchKey as Key
 from broker.types import FetchResult
 from raftctl.errors import ErrorCode

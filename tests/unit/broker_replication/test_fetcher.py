@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.replication import connection
+from broker.replication.fetcher import _connection as connection
 from broker.types import AppendResult, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_log.batches import make_batch

@@ -14,7 +14,7 @@ from raftctl.errors import ErrorCode
 from raftctl.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
 from raftctl.metadata.image import BROKER_RESOURCE
 from raftctl.metadata.records import UNASSIGNED, ConfigRecord, FeatureLevelRecord
-from raftctl.metadata.requests import AssignReplicasToDirsRequest
+from raftctl.metadata.requests.cluster import AssignReplicasToDirsRequest
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_replication.world import (
     P0,

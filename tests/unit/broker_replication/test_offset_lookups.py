@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.log import records, segment
-from broker.log.compression import GZIP
+from broker.log.batches import records
+from broker.log.batches.compression import GZIP
+from broker.log.segments import _segment as segment
 from broker.types import OffsetLookup
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import TOPIC_RESOURCE

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.log import scanning, validation
-from broker.log.compression import CODECS
+from broker.log.batches import _scanning as scanning
+from broker.log.batches import validation
+from broker.log.batches.compression import CODECS
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.records import ConfigRecord
-from raftctl.metadata.topic_config import TopicConfig
 from tests.unit.broker_log.batches import keyed_batch, make_batch
 from tests.unit.broker_replication.world import World
 from tests.unit.broker_server.fakes import connected, produce_message
@@ -19,7 +20,7 @@ from tests.unit.broker_server.fakes import connected, produce_message
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.log.scanning import Scan
+    from broker.log.batches._scanning import Scan
     from raftctl.runtime.api import Buffer
 
 pytestmark = pytest.mark.req("N3", "R5")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.log.record_batch import parse_header
+from broker.log.batches.record_batch import parse_header
 from broker.types import (
     AppendResult,
     EpochEndOffset,
@@ -26,7 +26,7 @@ from raftctl.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from raftctl.metadata.requests import AlterPartitionItem, AlterPartitionRequest
+from raftctl.metadata.requests.cluster import AlterPartitionItem, AlterPartitionRequest
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_replication.world import (

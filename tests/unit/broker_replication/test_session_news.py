@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.replication.fetch_session import FollowerSession
-from broker.replication.fetcher import Fetcher
-from broker.replication.hosted import HostedPartition
+from broker.replication.fetcher._fetch_session import FollowerSession
+from broker.replication.fetcher._fetcher import Fetcher
+from broker.replication.partition import HostedPartition, SessionNews
 from broker.replication.reads import Reads
-from broker.replication.session_news import SessionNews
 from broker.types import FetchParams, FetchPartition, FetchResult, TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import RemoveTopicRecord

@@ -6,18 +6,23 @@ import asyncio
 
 import pytest
 
-from broker.replication.throttle import (
+from broker.replication.partition import Throttle
+from broker.replication.partition._throttle import (
     FOLLOWER_RATE,
     LEADER_RATE,
     WINDOW_MS,
     WINDOWS,
     SampledRate,
-    Throttle,
     names,
 )
 from broker.types import TopicPartition
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import BROKER_RESOURCE, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage
+from raftctl.metadata.image import (
+    BROKER_RESOURCE,
+    EMPTY_IMAGE,
+    TOPIC_RESOURCE,
+    MetadataDelta,
+    MetadataImage,
+)
 from raftctl.metadata.records import ConfigRecord
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_replication.world import P0, World, eventually, fetch_now, params, wanted

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.transaction_state import Transaction, TransactionState
-from broker.coordinator.transactions import ProducerGoesOn
 from broker.protocol.versions import ApiKey
-from broker.replication.transaction_guards import Sender, TransactionGuards
+from broker.replication.partition import Sender
+from broker.replication.partition._transaction_guards import TransactionGuards
+from broker.transactions import ProducerGoesOn, Transaction, TransactionState
 from broker.types import EndMarker, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 from tests.unit.broker_log.batches import make_batch

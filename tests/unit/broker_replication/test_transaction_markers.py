@@ -10,10 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from broker.apis.metadata_cache import MetadataCache
-from broker.coordinator.broker_queues import WAITING_MAX, BrokerQueues, Form
-from broker.coordinator.transaction_state import TransactionState
+from broker.apis.handler import MetadataCache
 from broker.protocol import codec
+from broker.transactions import TransactionState
+from broker.transactions._broker_queues import WAITING_MAX, BrokerQueues, Form
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.records import Endpoint, PartitionChangeRecord, RegisterBrokerRecord
@@ -30,7 +30,7 @@ from tests.unit.broker_server.fakes import publish
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from broker.coordinator.transactions import ProducerGoesOn
+    from broker.transactions import ProducerGoesOn
 
 pytestmark = pytest.mark.req("T2")
 SILENT, NOBODY = 3, -1

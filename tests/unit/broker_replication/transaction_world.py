@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from broker.coordinator.transaction_state import TransactionState
-from broker.coordinator.transactions import AddPartitions, InitProducer, ProducerGoesOn
 from broker.protocol.versions import ApiKey
+from broker.transactions import AddPartitions, InitProducer, ProducerGoesOn, TransactionState
 from broker.types import TopicPartition
 from raftctl.metadata.records import PartitionRecord, TopicRecord
 from tests.unit.broker_log.batches import make_batch
@@ -18,7 +17,7 @@ from tests.unit.broker_server.fakes import Client, connected
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from broker.coordinator.transaction_state import Transaction
+    from broker.transactions import Transaction
 
 TRANSACTIONAL = 0x10
 P1 = TopicPartition("t", 1)

@@ -9,19 +9,15 @@ import asyncio
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker.apis.context import ApiContext
-from broker.apis.dispatch import dispatch
-from broker.apis.fetch_sessions import FetchSessions
-from broker.apis.internal_topics import InternalTopics
-from broker.apis.metadata_cache import MetadataCache
-from broker.apis.producer_ids import ProducerIds
+from broker.apis import dispatch
+from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
+from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.coordinator.coordinator import group_coordinator
-from broker.coordinator.transaction_coordinator import TransactionCoordinator
-from broker.coordinator.transaction_verifier import TransactionVerifier
-from broker.log.log_manager import LogManager
-from broker.replication.replica_manager import ReplicaManager
-from broker.server.admission import Admission
-from broker.server.connection import Connection
+from broker.log import LogManager
+from broker.replication import ReplicaManager
+from broker.server import Admission
+from broker.server._connection import Connection
+from broker.transactions import TransactionCoordinator, TransactionVerifier
 from broker.types import (
     AppendResult,
     FetchParams,
@@ -33,8 +29,8 @@ from broker.types import (
 )
 from raftctl.config import NodeConfig, make_config
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
+from raftctl.metadata.configs.topic import topic_defaults
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage, PartitionImage
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,
@@ -45,7 +41,7 @@ from raftctl.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -55,14 +51,13 @@ from raftctl.metadata.requests import (
     ControllerRequest,
     ControllerResponse,
 )
-from raftctl.metadata.topic_config import topic_defaults
 from raftctl.plugins import BrokerContext
 from tests.unit.broker_log.fake_files import FakeFiles, FakeRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.replication.hosted import HostedPartition
+    from broker.replication.partition import HostedPartition
 
 TOPIC_ID = UUID(int=11)
 P0 = TopicPartition("t", 0)

@@ -12,19 +12,14 @@ from uuid import UUID
 import structlog
 from structlog.testing import LogCapture
 
-from broker.apis.context import ApiContext
-from broker.apis.dispatch import dispatch
-from broker.apis.fetch_sessions import FetchSessions
-from broker.apis.internal_topics import InternalTopics
-from broker.apis.metadata_cache import MetadataCache
-from broker.apis.producer_ids import ProducerIds
+from broker.apis import dispatch
+from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
+from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.coordinator.coordinator import Coordinator
-from broker.coordinator.group_core import GroupCore
-from broker.coordinator.transaction_coordinator import TransactionCoordinator
-from broker.coordinator.transaction_verifier import TransactionVerifier
+from broker.groups import GroupCore
 from broker.protocol import codec
-from broker.server.admission import Admission
-from broker.server.listeners import Listeners
+from broker.server import Admission, Listeners
+from broker.transactions import TransactionCoordinator, TransactionVerifier
 from broker.types import (
     AppendResult,
     DeletedRecords,
@@ -42,7 +37,7 @@ from broker.types import (
 )
 from raftctl.config import make_config
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.image import MetadataDelta
 from raftctl.metadata.records import (
     ConfigRecord,
     Endpoint,
@@ -51,7 +46,7 @@ from raftctl.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     CreateTopicsRequest,
@@ -60,16 +55,16 @@ from raftctl.metadata.requests import (
     DeleteTopicsResponse,
     TopicResult,
 )
-from raftctl.runtime.real_sending import make_sender
+from raftctl.runtime._real_sending import make_sender
 from tests.unit.broker_server.memory_log import LAST_OFFSET_DELTA_AT, MemoryLog
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from broker.replication.hosted import HostedPartition
+    from broker.replication.partition import HostedPartition
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
     from raftctl.runtime.api import Buffer
 
 

@@ -6,8 +6,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.log.record_batch import parse_header
-from broker.replication.hosted import EARLIEST
+from broker.log.batches.record_batch import parse_header
+from broker.replication.partition import EARLIEST
 
 if TYPE_CHECKING:
     from raftctl.runtime.api import Buffer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.protocol.versions import ApiKey
-from broker.server.connection import client_host
+from broker.server._connection import client_host
 from tests.unit.broker_server.fakes import Client, connected, running
 
 JOIN: dict[str, Any] = {

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.protocol.versions import ApiKey
-from broker.server import connection as connection_module
+from broker.server import _connection as connection_module
 from raftctl.errors import ErrorCode, InvariantViolation
 from tests.unit.broker_server.fakes import (
     FakeBroker,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from raftctl.cli.group_offsets import Reset, parse_reset
+from raftctl.cli.kafka._group_offsets import Reset, parse_reset
 from raftctl.cli.main import run
 from raftctl.errors import ConfigError
 from tests.unit.broker_server.test_groups import (

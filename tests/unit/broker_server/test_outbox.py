@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.log import opening
-from broker.log.reading import Limits
+from broker.log.partition_log import _opening as opening
+from broker.log.segments import Limits
 from broker.protocol.versions import ApiKey
-from broker.server.outbox import CHUNK_BYTES, Outbox
+from broker.server._outbox import CHUNK_BYTES, Outbox
 from broker.types import FetchPartition, FetchResult, TopicPartition
 from raftctl.errors import ErrorCode
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.real import RealFileSystem
 from tests.unit.broker_log.batches import make_batch
 from tests.unit.broker_log.logs import batches_in

@@ -9,7 +9,7 @@ import pytest
 
 from raftctl.cli.main import BAD_INPUT, FAILED
 from raftctl.config import make_config
-from raftctl.controller.config import ControllerConfig
+from raftctl.controller import ControllerConfig
 from raftctl.ids import uuid_text
 from tests.unit.broker_apis.controlled import listening
 from tests.unit.cli.command_line import CommandLine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from raftctl.cli.kafka.offsets import parse_partitions, parse_topics
 from raftctl.cli.main import run
-from raftctl.cli.offsets import parse_partitions, parse_topics
 
 SERVER = ["--bootstrap-server", "127.0.0.1:1"]
 TOPIC = ["--topic", "t"]

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from raftctl.cli.completion import VARIABLE
+from raftctl.cli._completion import VARIABLE
 from raftctl.cli.main import run
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.cli import arguments
+from raftctl.cli import _arguments as arguments
 from raftctl.cli.main import BAD_INPUT, FAILED, run
 from raftctl.localcluster.cluster import LocalCluster
 from raftctl.localcluster.layout import layout_to_json, make_layout

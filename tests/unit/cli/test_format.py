@@ -8,15 +8,14 @@ from uuid import UUID
 import pytest
 
 from raftctl.cli.main import run
-from raftctl.cli.storage import random_uuid_text
-from raftctl.cli.voters import parse_controllers_with_ids, voter_text
+from raftctl.cli.offline.storage import random_uuid_text
+from raftctl.cli.offline.voters import parse_controllers_with_ids, voter_text
 from raftctl.errors import ConfigError
 from raftctl.ids import uuid_text
 from raftctl.raft.messages import NodeId, ReplicaKey, Voter
 from raftctl.raft.voters import VoterSet
 from raftctl.runtime.real import RealFileSystem
-from raftctl.storage.bootstrap import BOOTSTRAP, METADATA_LOG_NAME
-from raftctl.storage.meta_properties import MetaProperties
+from raftctl.storage import BOOTSTRAP, METADATA_LOG_NAME, MetaProperties
 from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:

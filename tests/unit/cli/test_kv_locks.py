@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from raftctl.cli import kv_locks
+from raftctl.cli._output import Output
+from raftctl.cli.kv import commands as kv_locks
 from raftctl.cli.main import run
-from raftctl.cli.output import Output
 from raftctl.client import Client, Event, Holder
 from raftctl.errors import ConfigError, KafkaError
 

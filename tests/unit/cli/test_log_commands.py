@@ -12,14 +12,14 @@ from uuid import UUID
 import pytest
 
 from raftctl.cli.app import run_app
-from raftctl.cli.log_files import read_batches
 from raftctl.cli.main import run
-from raftctl.cli.storage import format_storage, random_uuid_text
-from raftctl.cli.verify import replayed
+from raftctl.cli.offline.log_files import read_batches
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
+from raftctl.cli.offline.verify import replayed
 from raftctl.config import load_config
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.record_codec import pack_records
+from raftctl.loader._snapshots import id_of, pack_image
+from raftctl.metadata.codec import pack_records
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import (
     ConfigRecord,
     Endpoint,
@@ -36,9 +36,8 @@ from raftctl.raft.batch import Batch
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch, Offset
 from raftctl.runtime.real import RealFileSystem, RealWorker
-from raftctl.server.snapshots import id_of, pack_image
+from raftctl.storage.log import RecordLog
 from raftctl.storage.quorum_state import QuorumStateStore
-from raftctl.storage.record_log import RecordLog
 from raftctl.storage.snapshots import SnapshotStore
 
 if TYPE_CHECKING:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import raftctl
-from raftctl.cli import app, output, topics
+from raftctl.cli import _output as output
+from raftctl.cli import app
+from raftctl.cli._output import table
 from raftctl.cli.files import parse_overrides, read_config_file
+from raftctl.cli.kafka import topics
 from raftctl.cli.main import plain_start, run
-from raftctl.cli.output import table
-from raftctl.cli.storage import random_uuid_text
+from raftctl.cli.offline.storage import random_uuid_text
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.ids import parse_uuid
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.cli.metadata_tree import Directory, File, image_tree
+from raftctl.cli.offline._metadata_tree import Directory, File, image_tree
 from raftctl.ids import uuid_text
 from raftctl.metadata.records import KvLockRecord, KvSessionRecord
 from tests.unit.metadata.test_delta import applied

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from raftctl.cli import quorum_changes
-from raftctl.cli.controllers import parse_controllers
+from raftctl.cli._controllers import parse_controllers
 from raftctl.cli.main import run
-from raftctl.cli.quorum import replication_rows, status_document, status_text
+from raftctl.cli.quorum import _changes as quorum_changes
+from raftctl.cli.quorum.commands import replication_rows, status_document, status_text
 from raftctl.errors import ConfigError, ErrorCode
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 

@@ -7,9 +7,8 @@ import random
 
 import pytest
 
-from raftctl.cli.output import Output
-from raftctl.cli.reassign_partitions import show_plans
-from raftctl.cli.reassignment_plan import (
+from raftctl.cli._output import Output
+from raftctl.cli.kafka.placement._reassignment_plan import (
     Plan,
     generate,
     parse_plan,
@@ -18,6 +17,7 @@ from raftctl.cli.reassignment_plan import (
     progress,
     throttles,
 )
+from raftctl.cli.kafka.placement.reassign_partitions import show_plans
 from raftctl.errors import ConfigError, KafkaError
 
 pytestmark = pytest.mark.req("C7")

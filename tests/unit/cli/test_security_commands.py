@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.cli import users
+from raftctl.cli.kafka.access import users
 from raftctl.cli.main import BAD_INPUT, FAILED
 from raftctl.errors import ConfigError
 from tests.unit.broker_apis.controlled import listening

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from raftctl.cli.main import run
-from raftctl.cli.verify import replayed
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.record_codec import pack_records
+from raftctl.cli.offline.verify import replayed
+from raftctl.loader._snapshots import id_of, pack_image
+from raftctl.metadata.codec import pack_records
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import KvRecord, Record, SnapshotMarkRecord, StateHashRecord
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 from raftctl.runtime.real import RealFileSystem
-from raftctl.server.snapshots import id_of, pack_image
 from raftctl.storage.snapshots import STATE_HASH_VERSION, SnapshotStore, state_hash_of
 from tests.unit.cli import test_log_commands
 from tests.unit.cli.test_log_commands import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.transactions import ProducerGoesOn
+from broker.transactions import ProducerGoesOn
 from broker.types import EndMarker
 from raftctl.cli.main import run
 from tests.unit.broker_replication.transaction_world import TransactionWorld, records, transactions

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer
+from jepsen.simulator.cluster import CONTROLLER_PORT, Observer
 from raftctl.client import connect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
     from typing import Any
 
-    from jepsen.env.sim.cluster import SimCluster
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.cluster import SimCluster
+    from jepsen.simulator.world import SimRuntime, World
     from raftctl.client import Client
 
     Story = Callable[[Client], Awaitable[None]]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster
-from jepsen.env.sim.world import World
+from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.world import World
 from raftctl.client import Entry, Event, OutcomeUnknownError, RefusedError, connect
-from raftctl.client.transport import refusal
-from raftctl.controller.kv_control import VALUE_BYTES_MAX
+from raftctl.client._transport import refusal
+from raftctl.controller.kv._kv_control import VALUE_BYTES_MAX
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from tests.unit.client.programs import addresses, kill_leader, program, run_program
 

@@ -9,14 +9,13 @@ import pytest
 from pydantic import ValidationError
 
 import raftctl
-from raftctl.config import KEYS, Listener, NodeConfig, Voter, load_config, make_config
+from raftctl.config import KEYS, SECTIONS, Listener, NodeConfig, Voter, load_config, make_config
+from raftctl.config._unused import unused_keys, why_unused
 from raftctl.config.addresses import parse_listeners, parse_voters
 from raftctl.config.keys import key_of
-from raftctl.config.model import SECTIONS
-from raftctl.config.unused import unused_keys, why_unused
 from raftctl.errors import ConfigError, KafkaError
-from raftctl.metadata.dynamic_config import BROKER_KEYS, GROUP_KEYS
-from raftctl.metadata.topic_config import TOPIC_KEYS, TopicConfig, validate_topic_config
+from raftctl.metadata.configs.dynamic import BROKER_KEYS, GROUP_KEYS
+from raftctl.metadata.configs.topic import TOPIC_KEYS, TopicConfig, validate_topic_config
 
 COMBINED = {
     "process.roles": "broker,controller",

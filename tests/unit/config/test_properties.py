@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from raftctl.config.properties import parse_properties, write_properties
+from raftctl.config._properties import parse_properties, write_properties
 from raftctl.errors import ConfigError
 
 

@@ -6,12 +6,13 @@ import random
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from raftctl.controller.quorum_controller import ControllerConfig, QuorumController
+from raftctl.controller import QuorumController
+from raftctl.controller._quorum_controller import ControllerConfig
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import AdminResponse, Outcome
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
 from raftctl.metadata.records import Endpoint, FeatureRange, Record
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.admin import AdminResponse, Outcome
+from raftctl.metadata.requests.cluster import (
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,

@@ -12,10 +12,20 @@ from hypothesis.stateful import (
     rule,
 )
 
-from raftctl.controller.availability import availability
-from raftctl.controller.config import ControllerConfig
+from raftctl.controller import ControllerConfig
+from raftctl.controller.partitions import availability
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import (
+from raftctl.metadata.codec import pack_payload, unpack_records
+from raftctl.metadata.features import ELR_FEATURE, level_of
+from raftctl.metadata.image import (
+    EMPTY_IMAGE,
+    TOPIC_RESOURCE,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+)
+from raftctl.metadata.records import NO_LEADER, UNASSIGNED
+from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,
     UPGRADE,
     AdminResponse,
@@ -31,12 +41,7 @@ from raftctl.metadata.admin_requests import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.features import ELR_FEATURE, level_of
-from raftctl.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage, PartitionImage
-from raftctl.metadata.record_codec import pack_payload, unpack_records
-from raftctl.metadata.records import NO_LEADER, UNASSIGNED
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AssignReplicasToDirsRequest,

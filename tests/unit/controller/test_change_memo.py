@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftctl.controller import change_memo
-from raftctl.controller.availability import Availability
-from raftctl.controller.change_memo import ChangeMemo
-from raftctl.controller.partition_change import ElectionRules, elect
+from raftctl.controller.partitions import Availability
+from raftctl.controller.partitions import _partition_change_cache as change_memo
+from raftctl.controller.partitions._partition_change import ElectionRules, elect
+from raftctl.controller.partitions._partition_change_cache import ChangeMemo
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord
 

@@ -14,7 +14,7 @@ from tests.unit.controller.cluster import ENDPOINTS, SESSION_MS, Cluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from raftctl.metadata.requests import RegisterBrokerResponse
+    from raftctl.metadata.requests.cluster import RegisterBrokerResponse
 
 pytestmark = pytest.mark.req("C2")
 TAKEN, FREE = UUID(int=55), UUID(int=56)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from raftctl.config import make_config
-from raftctl.controller.config import ControllerConfig
+from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import (
+from raftctl.metadata.features import ELR_FEATURE
+from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
+from raftctl.metadata.requests.admin import (
     AlterConfigsRequest,
     AlterOperation,
     ConfigAlteration,
     ConfigChange,
     Outcome,
 )
-from raftctl.metadata.features import ELR_FEATURE
-from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 
 pytestmark = pytest.mark.req("C9")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from raftctl.metadata.record_codec import pack_records
-from raftctl.metadata.requests import NewTopic
+from raftctl.metadata.codec import pack_records
+from raftctl.metadata.requests.cluster import NewTopic
 from tests.unit.controller.cluster import SESSION_MS, Cluster
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,7 +7,9 @@ from uuid import UUID
 import pytest
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import (
+from raftctl.metadata.features import ELR_FEATURE, METADATA_VERSION_FEATURE
+from raftctl.metadata.records import NO_LEADER, UNASSIGNED, FeatureLevelRecord
+from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,
     AdminResponse,
     AlterReassignmentsRequest,
@@ -15,9 +17,7 @@ from raftctl.metadata.admin_requests import (
     Reassignment,
     UpdateFeaturesRequest,
 )
-from raftctl.metadata.features import ELR_FEATURE, METADATA_VERSION_FEATURE
-from raftctl.metadata.records import NO_LEADER, UNASSIGNED, FeatureLevelRecord
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest,

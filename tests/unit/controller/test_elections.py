@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from raftctl.controller.config import ControllerConfig
+from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import (
+from raftctl.metadata.features import ELR_FEATURE
+from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
+from raftctl.metadata.requests.admin import (
     PREFERRED_ELECTION,
     UNCLEAN_ELECTION,
     ElectionResult,
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
-from raftctl.metadata.features import ELR_FEATURE
-from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
-from raftctl.metadata.requests import NewTopic
+from raftctl.metadata.requests.cluster import NewTopic
 from tests.unit.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster
 
 
@@ -263,7 +263,7 @@ def test_leaders_stay_where_they_are_if_so_configured() -> None:
 
 @pytest.mark.req("C8")
 def test_a_large_cluster_is_balanced_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raftctl.controller.balancer.LOOKED_AT_MAX", 1)
+    monkeypatch.setattr("raftctl.controller.partitions._leader_balancer.LOOKED_AT_MAX", 1)
     cluster = balanced()
     cluster.assign("u", (1,))
     assert cluster.late_tick(60_000) == [], "one of the topics is still to be looked at"

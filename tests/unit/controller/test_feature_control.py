@@ -7,19 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.controller import controller_registrations
-from raftctl.controller.config import ControllerConfig
-from raftctl.controller.quorum_controller import QuorumController
+from raftctl.controller import ControllerConfig, QuorumController
+from raftctl.controller.cluster import _controller_registrations as controller_registrations
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.admin_requests import (
-    SAFE_DOWNGRADE,
-    UNSAFE_DOWNGRADE,
-    UPGRADE,
-    AdminResponse,
-    FeatureUpdate,
-    UnregisterBrokerRequest,
-    UpdateFeaturesRequest,
-)
 from raftctl.metadata.features import (
     CONTROLLERS_LEVEL,
     ELR_FEATURE,
@@ -28,9 +18,18 @@ from raftctl.metadata.features import (
     TRANSACTION_VERSION_FEATURE,
 )
 from raftctl.metadata.image import BROKER_RESOURCE, ControllerImage, MetadataImage
-from raftctl.metadata.kv_requests import KvCloseSessionRequest, KvOpenSessionRequest
 from raftctl.metadata.records import NO_LEADER, ClientQuotaRecord, FeatureRange
-from raftctl.metadata.requests import RegisterControllerRequest, RegisterControllerResponse
+from raftctl.metadata.requests.admin import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    AdminResponse,
+    FeatureUpdate,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+from raftctl.metadata.requests.cluster import RegisterControllerRequest, RegisterControllerResponse
+from raftctl.metadata.requests.kv import KvCloseSessionRequest, KvOpenSessionRequest
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 
 MIN_ISR = "min.insync.replicas"

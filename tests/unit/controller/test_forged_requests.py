@@ -16,22 +16,18 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.codec import UNPACK_BYTES_MAX
-from raftctl.controller.config import ControllerConfig
+from raftctl.codec._codec import UNPACK_BYTES_MAX
+from raftctl.controller import ControllerConfig
 from raftctl.errors import KafkaError
-from raftctl.metadata.delta import MetadataDelta
+from raftctl.metadata.codec import pack_payload, unpack_records
 from raftctl.metadata.features import supported_ranges
-from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.kv_requests import (
-    KvLockRequest,
-    KvOpenSessionRequest,
-)
-from raftctl.metadata.record_codec import pack_payload, unpack_records
-from raftctl.metadata.requests import (
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
+from raftctl.metadata.requests.cluster import (
     ControllerRequest,
     KvPutRequest,
     RegisterControllerRequest,
 )
+from raftctl.metadata.requests.kv import KvLockRequest, KvOpenSessionRequest
 from raftctl.rpc.codec import RPC_CODEC
 from tests.unit.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster, incarnation
 

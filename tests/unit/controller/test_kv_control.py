@@ -9,12 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftctl.controller import kv_control
-from raftctl.controller.config import ControllerConfig
+from raftctl.controller import ControllerConfig
+from raftctl.controller.kv import _kv_control as kv_control
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE, KvEntry
-from raftctl.metadata.kv_requests import (
+from raftctl.metadata.image import EMPTY_IMAGE, KvEntry, MetadataDelta
+from raftctl.metadata.records import KvRecord
+from raftctl.metadata.requests.cluster import (
+    KvCasRequest,
+    KvDeleteRequest,
+    KvGetRequest,
+    KvGetResponse,
+    KvPutRequest,
+    KvRequest,
+    KvWriteResponse,
+)
+from raftctl.metadata.requests.kv import (
     ANY_VERSION,
     NO_VERSION,
     KvCloseSessionRequest,
@@ -23,16 +32,6 @@ from raftctl.metadata.kv_requests import (
     KvLockResponse,
     KvOpenSessionRequest,
     KvUnlockRequest,
-)
-from raftctl.metadata.records import KvRecord
-from raftctl.metadata.requests import (
-    KvCasRequest,
-    KvDeleteRequest,
-    KvGetRequest,
-    KvGetResponse,
-    KvPutRequest,
-    KvRequest,
-    KvWriteResponse,
 )
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 

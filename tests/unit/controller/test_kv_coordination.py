@@ -7,10 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.controller import kv_coordination
-from raftctl.controller.kv_coordination import KEYS_MAX, LOCK_VALUE_BYTES_MAX
+from raftctl.controller.kv import _kv_coordination as kv_coordination
+from raftctl.controller.kv._kv_coordination import KEYS_MAX, LOCK_VALUE_BYTES_MAX
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError
-from raftctl.metadata.kv_requests import (
+from raftctl.metadata.records import (
+    KvLockRecord,
+    KvOwnerRecord,
+    KvRecord,
+    RemoveKvLockRecord,
+    RemoveKvSessionRecord,
+)
+from raftctl.metadata.requests.cluster import KvDeleteRequest, KvPutRequest, KvWriteResponse
+from raftctl.metadata.requests.kv import (
     NO_TOKEN,
     NO_VERSION,
     CoordinationRequest,
@@ -25,14 +33,6 @@ from raftctl.metadata.kv_requests import (
     KvSessionResponse,
     KvUnlockRequest,
 )
-from raftctl.metadata.records import (
-    KvLockRecord,
-    KvOwnerRecord,
-    KvRecord,
-    RemoveKvLockRecord,
-    RemoveKvSessionRecord,
-)
-from raftctl.metadata.requests import KvDeleteRequest, KvPutRequest, KvWriteResponse
 from tests.unit.controller.cluster import Cluster
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from hypothesis.stateful import (
 )
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.kv_requests import (
+from raftctl.metadata.image import MetadataDelta
+from raftctl.metadata.requests.cluster import KvDeleteRequest, KvPutRequest, KvWriteResponse
+from raftctl.metadata.requests.kv import (
     NO_TOKEN,
     KvCloseSessionRequest,
     KvGuardedWriteRequest,
@@ -28,7 +29,6 @@ from raftctl.metadata.kv_requests import (
     KvSessionResponse,
     KvUnlockRequest,
 )
-from raftctl.metadata.requests import KvDeleteRequest, KvPutRequest, KvWriteResponse
 from tests.unit.controller.cluster import Cluster
 
 SESSIONS = st.sampled_from([UUID(int=number) for number in (1, 2, 3)])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from raftctl.controller.kv_sessions import LOOK_MS, KvSessions
+from raftctl.controller.kv._kv_sessions import LOOK_MS, KvSessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

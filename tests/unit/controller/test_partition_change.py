@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.controller.config import ControllerConfig
-from raftctl.controller.partition_change import elect
+from raftctl.controller import ControllerConfig
+from raftctl.controller.partitions._partition_change import elect
+from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.records import LEADER_UNCHANGED, NO_LEADER
-from raftctl.metadata.requests import NewTopic
-from raftctl.metadata.topic_config import TopicConfig
+from raftctl.metadata.requests.cluster import NewTopic
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 
 pytestmark = pytest.mark.req("C5")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftctl.controller.placement import UsableBroker, place_replicas
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.placement import UsableBroker, place_replicas
 
 pytestmark = pytest.mark.req("C4")
 

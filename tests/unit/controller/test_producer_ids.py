@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from raftctl.controller.producer_ids import PRODUCER_ID_MAX
+from raftctl.controller.cluster._producer_ids import PRODUCER_ID_MAX
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import ProducerIdsRecord
-from raftctl.metadata.requests import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from raftctl.metadata.requests.cluster import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from tests.unit.controller.cluster import Cluster
 
 pytestmark = pytest.mark.req("C10")

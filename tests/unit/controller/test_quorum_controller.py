@@ -6,16 +6,13 @@ import random
 
 import pytest
 
-from raftctl.controller.quorum_controller import (
-    ControllerConfig,
-    ControllerResult,
-    QuorumController,
-)
+from raftctl.controller import QuorumController
+from raftctl.controller._quorum_controller import ControllerConfig, ControllerResult
 from raftctl.errors import ErrorCode, InvariantViolation
 from raftctl.metadata.features import METADATA_VERSION
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.records import FeatureLevelRecord, NoOpRecord
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,

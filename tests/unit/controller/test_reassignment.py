@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import (
+from raftctl.metadata.features import ELR_FEATURE
+from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
+from raftctl.metadata.requests.admin import (
     UNCLEAN_ELECTION,
     AlterReassignmentsRequest,
     CreatePartitionsRequest,
@@ -14,8 +16,6 @@ from raftctl.metadata.admin_requests import (
     Outcome,
     Reassignment,
 )
-from raftctl.metadata.features import ELR_FEATURE
-from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
 from tests.unit.controller.cluster import Cluster
 
 pytestmark = pytest.mark.req("C7")

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,

@@ -10,12 +10,11 @@ import pytest
 
 from raftctl.errors import ErrorCode
 from raftctl.metadata.acls import matches
-from raftctl.metadata.admin_requests import SAFE_DOWNGRADE, FeatureUpdate, UpdateFeaturesRequest
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.difference import delta_between
 from raftctl.metadata.features import METADATA_VERSION_FEATURE
-from raftctl.metadata.image import EMPTY_IMAGE
-from raftctl.metadata.security_requests import (
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
+from raftctl.metadata.image._difference import delta_between
+from raftctl.metadata.requests.admin import SAFE_DOWNGRADE, FeatureUpdate, UpdateFeaturesRequest
+from raftctl.metadata.requests.security import (
     AclBinding,
     AclFilter,
     AlterClientQuotasRequest,

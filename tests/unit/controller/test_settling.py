@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from raftctl.controller.config import ControllerConfig
+from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import (
+from raftctl.metadata.features import ELR_FEATURE
+from raftctl.metadata.image import BROKER_RESOURCE
+from raftctl.metadata.records import NO_LEADER, BrokerRegistrationChangeRecord
+from raftctl.metadata.requests.admin import (
     UPGRADE,
     AlterConfigsRequest,
     AlterOperation,
@@ -17,9 +20,6 @@ from raftctl.metadata.admin_requests import (
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
-from raftctl.metadata.features import ELR_FEATURE
-from raftctl.metadata.image import BROKER_RESOURCE
-from raftctl.metadata.records import NO_LEADER, BrokerRegistrationChangeRecord
 from tests.unit.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster
 
 pytestmark = pytest.mark.req("C2", "C13")

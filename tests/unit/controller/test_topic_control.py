@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.controller.config import ControllerConfig
+from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
-from raftctl.metadata.admin_requests import CreatePartitionsRequest, NewPartitions, Outcome
 from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.records import PartitionRecord, TopicRecord
-from raftctl.metadata.requests import NewTopic
+from raftctl.metadata.requests.admin import CreatePartitionsRequest, NewPartitions, Outcome
+from raftctl.metadata.requests.cluster import NewTopic
 from raftctl.metadata.topic_names import METADATA_TOPIC
 from tests.unit.controller.cluster import CLUSTER_ID, Cluster
 

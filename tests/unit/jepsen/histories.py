@@ -6,8 +6,8 @@ import csv
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.machine import call_of, observed
-from jepsen.checkers.models import ILLEGAL
+from jepsen.checkers.linearizable._machine import call_of, observed
+from jepsen.checkers.linearizable.models import ILLEGAL
 from jepsen.history import Op, OpType, operations
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from jepsen.checkers.models import Model
+    from jepsen.checkers.linearizable.models import Model
     from jepsen.history import Operation
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jepsen.checkers.machine import observed
+from jepsen.checkers.linearizable._machine import observed
 from jepsen.compiled import codes
 from jepsen.history import OpType, operations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jepsen.checkers.models import Register
+    from jepsen.checkers.linearizable.models import Register
     from jepsen.history import Op, Operation
 
 NIL = -(2**40)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jepsen.workloads.sessions.base import Batch, Membership, SessionError
+from jepsen.workloads.sessions import Batch, SessionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from jepsen.workloads.sessions._base import Membership
 
 
 class ScriptedSession:

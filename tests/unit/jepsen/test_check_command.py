@@ -11,7 +11,7 @@ import pytest
 from jepsen.checkers.verdict import Anomaly, judge
 from jepsen.cli.check import within
 from jepsen.cli.main import run
-from jepsen.core import RunSpec
+from jepsen.core.spec import RunSpec
 from jepsen.history import to_json, write_edn
 from jepsen.store import RunFolder
 from tests.unit.jepsen.histories import KNOWN, history, known

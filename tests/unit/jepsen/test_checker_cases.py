@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.checkers.machine import Budget
+from jepsen.checkers.linearizable._machine import Budget
 from jepsen.checkers.registry import CHECKERS, LINEARIZABLE, TRACE, checker_named, model_named
-from jepsen.formats import read_text
 from jepsen.history import to_json, write_edn
+from jepsen.history.formats import read_text
 from tests.checker_cases import CASES, Case
 from tests.spark_equality import write_table
 from tests.unit.jepsen.histories import history

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers import consistency
-from jepsen.checkers.consistency import forbidden, implied, orders
-from jepsen.checkers.list_append import check_list_append
-from jepsen.checkers.machine import Budget
+from jepsen.checkers.linearizable._machine import Budget
 from jepsen.checkers.registry import checker_named, model_named
+from jepsen.checkers.transactions import consistency
+from jepsen.checkers.transactions.consistency import forbidden, implied, orders
+from jepsen.checkers.transactions.list_append import check_list_append
 from tests.checker_cases import CASES
 from tests.mutants.checker_catalog import CHECKER_EDITS
 from tests.unit.jepsen.histories import history

@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.kafka.check import check_kafka
-from jepsen.checkers.list_append import check_list_append
-from jepsen.checkers.set_full import check_set_full
-from jepsen.checkers.simple import (
-    check_availability,
-    check_bank,
-    check_counter,
-    check_lock,
-    check_queue,
-)
+from jepsen.checkers import check_availability, check_bank, check_lock, check_set_full
+from jepsen.checkers._simple import check_counter, check_queue
+from jepsen.checkers.kafka import check_kafka
+from jepsen.checkers.transactions.list_append import check_list_append
 from jepsen.history import Op, OpType
 from tests.unit.jepsen.histories import history
 

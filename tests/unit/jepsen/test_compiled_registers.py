@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jepsen import compiled
-from jepsen.checkers import linearizable
-from jepsen.checkers import registers as long_registers
-from jepsen.checkers.linearizable import LinearizabilityResult, check_linearizable
-from jepsen.checkers.models import Register
+from jepsen.checkers.linearizable import _check as linearizable
+from jepsen.checkers.linearizable import _registers as long_registers
+from jepsen.checkers.linearizable import check_linearizable
+from jepsen.checkers.linearizable.models import Register
 from jepsen.compiled import codes
 from jepsen.history import HistoryError, Op
 from jepsen.spark.package import write_archive
@@ -25,6 +25,8 @@ from tests.unit.jepsen.registers import NIL, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jepsen.checkers.linearizable._check import LinearizabilityResult
 
 
 pytestmark = [

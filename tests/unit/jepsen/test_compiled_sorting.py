@@ -15,7 +15,7 @@ pytestmark = [
 ]
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
 sorting = pytest.importorskip("jepsen.compiled.sorting", reason="needs raftctl[fast]")
-parting = pytest.importorskip("jepsen.compiled.parting", reason="needs raftctl[fast]")
+parting = pytest.importorskip("jepsen.compiled.partitioning", reason="needs raftctl[fast]")
 
 SILENT, NIL, SMALL_NIL = codes.FAILED_CAS + 1, -(2**63), -(2**31)
 KEYS = 7

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.checkers.models import Register
+from jepsen.checkers.linearizable.models import Register
 from jepsen.compiled import codes
 from tests.unit.jepsen.histories import history, linearizable_by_force, made_history
 from tests.unit.jepsen.registers import NIL, table_of
@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 np = pytest.importorskip("numpy", reason="needs raftctl[fast]")
-zones = pytest.importorskip("jepsen.compiled.zones", reason="needs raftctl[fast]")
+zones = pytest.importorskip("jepsen.compiled._zones", reason="needs raftctl[fast]")
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

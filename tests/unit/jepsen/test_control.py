@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env import external, reachable
-from jepsen.env.base import ClusterSpec
-from jepsen.env.external import ExternalEnvironment
+from jepsen.environments import ClusterSpec
+from jepsen.environments.external import ExternalEnvironment
+from jepsen.environments.external import _environment as external
+from jepsen.environments.external import _reachable as reachable
 from jepsen.errors import InputError
-from jepsen.faults import kind_struck
 from jepsen.history import Op, OpType
 from jepsen.nemesis import Nemesis
+from jepsen.nemesis.faults import kind_struck
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen import edn
-from jepsen.edn import EdnError, Keyword, Symbol
+from jepsen.history import edn
+from jepsen.history.edn import EdnError, Keyword, Symbol
 
 pytestmark = pytest.mark.req("J6")
 

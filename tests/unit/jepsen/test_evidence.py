@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.core import RunSpec, judge, overall
-from jepsen.evidence import Ending, cut_short, faults_struck
-from jepsen.faults import HEAL, PACKAGES, in_words, kind_struck, package
+from jepsen.core import Ending, cut_short, faults_struck
+from jepsen.core.spec import RunSpec, judge, overall
 from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Processes, Todo
 from jepsen.history import Op, OpType
-from jepsen.running import Progress
+from jepsen.nemesis.faults import HEAL, PACKAGES, in_words, kind_struck, package
+from jepsen.runner._running import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.generator import ConcurrentKeys, Rounds
 from jepsen.generator.combinators import (
     AnyOf,
     Cycle,
@@ -42,9 +43,8 @@ from jepsen.generator.core import (
     Thread,
     Todo,
 )
-from jepsen.generator.keys import ConcurrentKeys, Rounds
 from jepsen.history import Op, OpType
-from jepsen.workloads.base import WorkloadOptions
+from jepsen.workloads import WorkloadOptions
 from jepsen.workloads.kv import register
 from jepsen.workloads.queue import queue
 

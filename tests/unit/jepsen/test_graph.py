@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.checkers.consistency import implied
-from jepsen.checkers.cycles import find_cycles
-from jepsen.checkers.graph import DATA, Edge, Graph
+from jepsen.checkers.transactions import Edge, Graph, find_cycles
+from jepsen.checkers.transactions._graph import DATA
+from jepsen.checkers.transactions.consistency import implied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen.edn import Keyword
 from jepsen.history import (
     HistoryError,
     HistoryWriter,
@@ -17,12 +16,12 @@ from jepsen.history import (
     OpType,
     from_json,
     operations,
-    read_edn,
     read_history,
-    read_jepsen_log,
     to_json,
     write_edn,
 )
+from jepsen.history._operations import read_edn, read_jepsen_log
+from jepsen.history.edn import Keyword
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:

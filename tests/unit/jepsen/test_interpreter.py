@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.client import Completion, failed, ok, unknown
+from jepsen.core._interpreter import Interpreter
 from jepsen.generator.combinators import Limit, clients, nemesis, once, phases
 from jepsen.generator.core import Numbered, Todo
 from jepsen.history import Op, OpType, operations
-from jepsen.interpreter import Interpreter
 
 if TYPE_CHECKING:
     from jepsen.generator.core import Generator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.kafka.check import check_kafka
+from jepsen.checkers.kafka import check_kafka
 from jepsen.checkers.kafka.log import version_order
 from jepsen.history import Op, OpType
 

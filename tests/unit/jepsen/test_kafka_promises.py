@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.group import check_group
-from jepsen.checkers.kafka.check import check_kafka
-from jepsen.checkers.list_append import check_list_append
-from jepsen.checkers.simple import check_bank
+from jepsen.checkers import check_bank, check_group
+from jepsen.checkers.kafka import check_kafka
+from jepsen.checkers.transactions.list_append import check_list_append
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from jepsen.workloads.sessions.librdkafka import NOT_COMMITTED, REFUSED, error_of
+from jepsen.workloads.sessions._librdkafka import NOT_COMMITTED, REFUSED, error_of
 
 
 @pytest.mark.req("J3")

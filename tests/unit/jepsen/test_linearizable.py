@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jepsen.checkers.linearizable import Budget, check_linearizable
-from jepsen.checkers.models import Mutex, Queue, Register, StringValue
+from jepsen.checkers.linearizable.models import Mutex, Queue, Register, StringValue
 from jepsen.checkers.verdict import merge_valid
 from jepsen.history import Op, OpType
 from tests.properties.linearizability import verdicts

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.core import faults_in, faults_ready
-from jepsen.env.local import clocks
-from jepsen.env.local.clocks import Clocks
-from jepsen.env.local.disks import BIT_FLIP, TRUNCATE, allow_writes, damage, refuse_writes
+from jepsen.core.spec import faults_in, faults_ready
+from jepsen.environments.local import clocks
+from jepsen.environments.local._disks import BIT_FLIP, TRUNCATE, allow_writes, damage, refuse_writes
+from jepsen.environments.local.clocks import Clocks
 from jepsen.errors import InputError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.kafka.check import WRONG
+from jepsen.checkers.kafka import WRONG
 from jepsen.errors import InputError
 from jepsen.history import Op, OpType, ended_operations
 from tests import spark_logs
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("J7")
 pytest.importorskip("pyspark", reason="needs raftctl[spark]")
 pa = pytest.importorskip("pyarrow", reason="needs raftctl[spark]")
-kafka = pytest.importorskip("jepsen.spark.kafka", reason="needs raftctl[spark]")
-records = pytest.importorskip("jepsen.spark.records", reason="needs raftctl[spark]")
-schema = pytest.importorskip("jepsen.spark.schema", reason="needs raftctl[spark]")
+kafka = pytest.importorskip("jepsen.spark.logs._kafka", reason="needs raftctl[spark]")
+records = pytest.importorskip("jepsen.spark.logs._records", reason="needs raftctl[spark]")
+schema = pytest.importorskip("jepsen.history.table", reason="needs raftctl[spark]")
 
 ACROSS = (*WRONG, "torn-transaction", "committed-offset-regression")
 """Take a look at several keys or other operations, for which Spark is needed."""
@@ -114,7 +114,7 @@ def test_an_offset_that_is_no_number_is_refused() -> None:
 
 def test_numbers_as_far_apart_as_they_can_be_keep_their_order() -> None:
     np = pytest.importorskip("numpy")
-    block = pytest.importorskip("jepsen.spark.block")
+    block = pytest.importorskip("jepsen.spark.logs._block")
     ends = np.array([2**63 - 1, -(2**63), 0, -(2**63)])
     code = block.order_of(np.array([0, 1, 1, 1]), ends, ends[::-1])
     assert np.argsort(code).tolist() == [0, 1, 3, 2]

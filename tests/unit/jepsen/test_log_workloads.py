@@ -7,19 +7,18 @@ from typing import Any
 import pytest
 from aiokafka.errors import InvalidReplicationFactorError
 
-from jepsen.env.base import ClusterSpec
-from jepsen.env.external import ExternalEnvironment
+from jepsen.environments import ClusterSpec
+from jepsen.environments.external import ExternalEnvironment
 from jepsen.errors import ClusterError
 from jepsen.history import Op, OpType
-from jepsen.workloads import bank
+from jepsen.workloads import WorkloadOptions, bank
+from jepsen.workloads._transactions import ABORT
 from jepsen.workloads.bank import FINAL, BankClient
-from jepsen.workloads.base import WorkloadOptions
 from jepsen.workloads.group import GroupClient
 from jepsen.workloads.list_append import ListAppendClient
 from jepsen.workloads.queue import QueueClient
-from jepsen.workloads.sessions import made
-from jepsen.workloads.sessions.base import Membership
-from jepsen.workloads.transactions import ABORT
+from jepsen.workloads.sessions import _factory as made
+from jepsen.workloads.sessions._base import Membership
 from tests.unit.jepsen.sessions import ScriptedSession
 
 pytestmark = pytest.mark.req("J3")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka.errors import KafkaError
 
-from jepsen import admin, membership
-from jepsen.membership import Membership
+from jepsen.environments.admin import Membership
+from jepsen.environments.admin import _membership as membership
+from jepsen.environments.admin import _requests as admin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from jepsen.admin import Partition
+    from jepsen.environments.admin._requests import Partition
 
 pytestmark = pytest.mark.req("J2")
 TOPIC, OFFSETS = ("jepsen", 0), ("__consumer_offsets", 7)

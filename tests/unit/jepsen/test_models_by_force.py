@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from jepsen.checkers._simple import check_queue
 from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.registry import MODELS, model_named
-from jepsen.checkers.simple import check_queue
 from jepsen.history import OpType, operations
 from tests.unit.jepsen.histories import history
 

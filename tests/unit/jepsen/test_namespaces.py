@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.cli.main import run
-from jepsen.env.base import Quality
-from jepsen.env.local import namespaces
-from jepsen.env.local.network import Network, network_of
-from jepsen.env.local.packets import QUEUE_BYTES, Delivery, PacketRouter
-from jepsen.env.local.relays import RelayNetwork
-from jepsen.env.local.topology import RANGE, Topology, free_network, owner
+from jepsen.environments import Quality
+from jepsen.environments.local import namespaces, network_of
+from jepsen.environments.local._network import Network
+from jepsen.environments.local._packets import QUEUE_BYTES, Delivery, PacketRouter
+from jepsen.environments.local._relays import RelayNetwork
+from jepsen.environments.local._topology import RANGE, Topology, free_network, owner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen import features
-from jepsen.env.base import RETRANSMIT_S, Quality
-from jepsen.env.local.relays import crossing_s
-from jepsen.faults import HEAL, PACKAGES, PARTITIONS, QUALITIES, package
+from jepsen.environments import Quality
+from jepsen.environments._base import RETRANSMIT_S
+from jepsen.environments.admin import _features as features
+from jepsen.environments.local._relays import crossing_s
 from jepsen.generator.core import NEMESIS, Context, Processes, Todo
 from jepsen.history import Op, OpType
-from jepsen.nemesis import Nemesis, cut_links
-from jepsen.report.plots import SHADES
+from jepsen.nemesis import Nemesis
+from jepsen.nemesis._nemesis import cut_links
+from jepsen.nemesis.faults import HEAL, PACKAGES, PARTITIONS, QUALITIES, package
+from jepsen.report._plots import SHADES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jepsen.env.base import KeyValues, Link
+    from jepsen.environments import KeyValues, Link
 
 pytestmark = pytest.mark.req("J2")
 FIVE = ["a", "b", "c", "d", "e"]

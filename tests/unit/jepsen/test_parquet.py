@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen import parquet
 from jepsen.cli.main import run
-from jepsen.edn import Keyword
-from jepsen.history import HistoryError, Op, OpType, to_json
-from jepsen.parquet import read_parquet, write_parquet
+from jepsen.history import HistoryError, Op, OpType, parquet, to_json
+from jepsen.history.edn import Keyword
+from jepsen.history.parquet import read_parquet, write_parquet
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:

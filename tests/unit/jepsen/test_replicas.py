@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from jepsen.checkers.replicas import check_replicas
+from jepsen.checkers.replication import check_replicas
 from jepsen.cli.main import run
-from jepsen.dumps import Held, read_dump
+from jepsen.log_files import read_dump
+from jepsen.log_files._dumps import Held
 
 pytestmark = pytest.mark.req("J4")
 

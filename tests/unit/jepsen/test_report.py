@@ -10,24 +10,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.checkers.models import Register
+from jepsen.checkers.linearizable.models import Register
 from jepsen.checkers.registry import linearizable
 from jepsen.checkers.verdict import verdict_document
 from jepsen.cli.main import run
 from jepsen.cli.report import FAVICON, page_of, server
-from jepsen.core import RunSpec
+from jepsen.core.spec import RunSpec
 from jepsen.history import Op, OpType
-from jepsen.report.axes import LEFT, WIDTH
+from jepsen.report import readable_time, report_page
+from jepsen.report._axes import LEFT, WIDTH
+from jepsen.report._page import ANOMALIES_SHOWN_MAX, KINDS_OPEN_MAX, TEXT_SHOWN_MAX
+from jepsen.report._plots import leader_strip, quantile_plot, quantile_plots, windows
+from jepsen.report._tables import fault_table, told_statistics
+from jepsen.report._window import failing_window
 from jepsen.report.index import NO_VERDICT, Row, index_page, told_of
-from jepsen.report.page import (
-    ANOMALIES_SHOWN_MAX,
-    KINDS_OPEN_MAX,
-    TEXT_SHOWN_MAX,
-    report_page,
-)
-from jepsen.report.plots import leader_strip, quantile_plot, quantile_plots, windows
-from jepsen.report.tables import fault_table, readable_time, told_statistics
-from jepsen.report.window import failing_window
 from jepsen.store import RunFolder
 from tests.unit.jepsen.histories import history
 

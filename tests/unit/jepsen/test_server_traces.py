@@ -11,25 +11,25 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
-from jepsen.checkers.copies import Copy, HeldBatch, check_copies
-from jepsen.checkers.metadata import (
+from jepsen.checkers.replication import Copy, HeldBatch, check_copies
+from jepsen.checkers.replication.metadata import (
     Assignment,
     Claim,
     MetadataStep,
     check_leaders,
     check_metadata,
 )
-from jepsen.checkers.trace import METADATA_LOG
+from jepsen.checkers.replication.trace import METADATA_LOG
 from jepsen.cli.main import run
-from jepsen.core import RunSpec
-from jepsen.env.local.servers import judge_servers
+from jepsen.core.spec import RunSpec
+from jepsen.environments.local.servers import judge_servers
 from jepsen.history import Op, OpType
 from jepsen.store import RunFolder
-from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.ids import uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
+from raftctl.metadata.codec import pack_payload
 from raftctl.metadata.image import TOPIC_RESOURCE
-from raftctl.metadata.record_codec import pack_payload
 from raftctl.metadata.records import (
     ConfigRecord,
     LeaderChangeRecord,

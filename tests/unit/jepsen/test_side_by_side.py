@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.checkers.verdict import Verdict
-from jepsen.cli import cell, options, side_by_side
+from jepsen.cli import _matrix_run as cell
+from jepsen.cli import _options as options
+from jepsen.cli import _side_by_side as side_by_side
+from jepsen.cli._output import tell
 from jepsen.cli.main import run
-from jepsen.cli.output import tell
-from jepsen.core import RunSpec
-from jepsen.matrix import Cell, Outcome, write
+from jepsen.core.spec import RunSpec
+from jepsen.runner.matrix import Cell, Outcome, write
 from jepsen.store import RunFolder, new_matrix_folder
 
 if TYPE_CHECKING:

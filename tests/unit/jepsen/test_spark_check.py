@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers import trace
+from jepsen.checkers.replication import trace
 from jepsen.cli.main import run
 from jepsen.history import Op, OpType, to_json, write_edn
 from jepsen.spark.generate.recipe import Recipe
@@ -96,8 +96,8 @@ def test_random_histories_get_the_verdicts_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Small histories have hot keys, too.
-    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", HOT_OPERATIONS)
-    monkeypatch.setattr("jepsen.spark.segments.CHUNK_OPERATIONS", CHUNK_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.registers._segments.HOT_OPERATIONS", HOT_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.registers._segments.CHUNK_OPERATIONS", CHUNK_OPERATIONS)
     made = {
         recipe.workload: generated(recipe, tmp_path)
         for recipe in (
@@ -116,9 +116,9 @@ def test_the_compiled_search_gives_the_verdicts_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba", reason="needs raftctl[spark]")
-    monkeypatch.setattr("jepsen.spark.kernel.KERNEL_OPERATIONS", 0)
-    monkeypatch.setattr("jepsen.spark.kernel.WHOLE_OPERATIONS_MAX", HOT_OPERATIONS)
-    monkeypatch.setattr("jepsen.spark.segments.HOT_OPERATIONS", HOT_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.registers._kernel.KERNEL_OPERATIONS", 0)
+    monkeypatch.setattr("jepsen.spark.registers._kernel.WHOLE_OPERATIONS_MAX", HOT_OPERATIONS)
+    monkeypatch.setattr("jepsen.spark.registers._segments.HOT_OPERATIONS", HOT_OPERATIONS)
     differing, methods = compare(random_histories(100, 1000), tmp_path)
     assert differing == {}
     assert methods["kernel true"] > 50
@@ -134,8 +134,8 @@ def test_the_compiled_search_gives_the_verdicts_of_one_process(
 def test_tables_that_are_no_files_come_to_the_same(session: Any, tmp_path: Path) -> None:
     pytest.importorskip("numba", reason="needs raftctl[spark]")
     from jepsen.compiled.codes import VALID
-    from jepsen.spark.kernel import judge_all, rest_of
-    from jepsen.spark.loading import load
+    from jepsen.spark.input import load
+    from jepsen.spark.registers._kernel import judge_all, rest_of
 
     write_table(random_histories(20, 0), tmp_path / "some.parquet")
     files = load(session, [str(tmp_path / "some.parquet")], "auto", tmp_path)
@@ -204,7 +204,7 @@ def test_logs_without_cycles_are_not_searched_for_any(
     def never(*_: Any) -> None:
         raise AssertionError("searched for cycles")
 
-    monkeypatch.setattr("jepsen.spark.kafka.log_cycles", never)
+    monkeypatch.setattr("jepsen.spark.logs._kafka.log_cycles", never)
     alone = {
         "made": generated(Recipe("log", 400, 2, 14), tmp_path),
         "sends": spark_logs.at_once([["send", "x", [0, 1]]], [["poll", {"x": [[0, 1]]}]]),

@@ -9,13 +9,13 @@ import pytest
 from jepsen.history import operations
 from tests.unit.jepsen.histories import history
 
-cycles = pytest.importorskip("jepsen.spark.cycles", reason="needs raftctl[spark]")
+cycles = pytest.importorskip("jepsen.spark._transactions", reason="needs raftctl[spark]")
 
 pytestmark = pytest.mark.req("J7")
 
 
 def _shown(asked: Any, found: Any) -> list[dict[str, Any]]:
-    from jepsen.spark.schema import READ_COLUMNS, batch_of, row_of
+    from jepsen.history.table import READ_COLUMNS, batch_of, row_of
 
     mine = operations(history((0, "invoke", "txn", asked), (0, "ok", "txn", found)))
     batch = batch_of([row_of("h", False, one) for one in mine]).select(list(READ_COLUMNS))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.checkers.kafka.check import check_kafka
-from jepsen.checkers.models import Register
+from jepsen.checkers.kafka import check_kafka
+from jepsen.checkers.linearizable.models import Register
+from jepsen.checkers.linearizable.segments import parts
 from jepsen.checkers.registry import linearizable, model_named
-from jepsen.checkers.segments import parts
 from jepsen.cli.main import run
 from jepsen.errors import InputError
 from jepsen.history import OpType, operations
@@ -118,8 +118,8 @@ def test_the_command_writes_the_history_and_what_is_wrong(
 ) -> None:
     import pyarrow.parquet as pq
 
+    from jepsen.history.table import OPERATIONS
     from jepsen.spark.generate.write import expected
-    from jepsen.spark.schema import OPERATIONS
 
     made = tmp_path / "made"
     size = ["--ops", "2000", "--keys", "40", "--faults", "7", "--crashes", "0.1", "--seed", "3"]

@@ -36,9 +36,9 @@ def _judged(
     """What the compiled search says, after the way through Parquet and packages."""
     import pyarrow as pa
 
-    from jepsen.spark.kernel import judged
-    from jepsen.spark.packing import COLUMNS, NIL, packages
-    from jepsen.spark.schema import batch_of, row_of
+    from jepsen.history.table import batch_of, row_of
+    from jepsen.spark.input import COLUMNS, NIL, packages
+    from jepsen.spark.registers._kernel import judged
 
     rows = [
         row_of(name, lenient, one) for name, lines in histories.items() for one in operations(lines)
@@ -63,7 +63,7 @@ def _judged(
 def _in_one_process(
     histories: Mapping[str, Sequence[Op]], *, lenient: bool, initial: Any = None
 ) -> dict[tuple[str, str], tuple[int, bool]]:
-    from jepsen.spark.schema import text_of
+    from jepsen.history.table import text_of
 
     model = model_named("cas-register", lenient=lenient, initial=initial)
     found = {}
@@ -134,8 +134,9 @@ def test_pieces_of_files_are_the_rows_of_the_files(tmp_path: Path, named: bool) 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from jepsen.spark.pieces import pieces_of, read_piece, rows_of_keys
-    from jepsen.spark.schema import OPERATIONS, batch_of, row_of
+    from jepsen.history.table import OPERATIONS, batch_of, row_of
+    from jepsen.spark.input import read_piece, rows_of_keys
+    from jepsen.spark.input._parquet_parts import pieces_of
 
     rows = [row_of("h", False, one) for one in operations(random_history(random.Random(3)))]
     table = pa.Table.from_batches([batch_of(rows)])

@@ -14,7 +14,7 @@ import pytest
 
 from jepsen.cli.main import run
 from jepsen.cli.spark import CHECKERS
-from jepsen.core import WORKLOADS, RunSpec
+from jepsen.core.spec import WORKLOADS, RunSpec
 from jepsen.errors import InputError
 from jepsen.spark import preflight
 from jepsen.store import HISTORY_FILE, RunFolder

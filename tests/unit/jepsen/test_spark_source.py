@@ -13,7 +13,7 @@ from jepsen.errors import InputError
 from jepsen.history import HistoryError, Op, OpType, ended_operations, read_history, to_json
 from tests.unit.jepsen.histories import history
 
-source = pytest.importorskip("jepsen.spark.source", reason="needs raftctl[spark]")
+source = pytest.importorskip("jepsen.spark.input._source", reason="needs raftctl[spark]")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ VALUES = [None, 0, -5, 10**30, True, 1.0, "x", 'a"b', "ü\n", [1, None], [[1, [2
 def test_values_of_all_kinds_come_as_they_do_from_a_whole_history(
     spelled: Callable[[Op], str], tmp_path: Path
 ) -> None:
-    from jepsen.spark.schema import batch_of, row_of
+    from jepsen.history.table import batch_of, row_of
 
     lines: list[Op] = []
     for number, value in enumerate(VALUES):
@@ -140,7 +140,7 @@ def test_a_history_has_a_path() -> None:
 
 
 def test_what_may_still_come_is_not_missing() -> None:
-    from jepsen.spark.watch import so_far
+    from jepsen.spark.live._watch import so_far
 
     unseen, lost = Anomaly("unseen"), Anomaly("lost-write")
     dark = Verdict("unknown", why_unknown="nothing")
@@ -178,7 +178,7 @@ class _Stream:
 
 
 def test_a_stream_that_is_slow_to_start_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    from jepsen.spark import watch
+    from jepsen.spark.live import _watch as watch
 
     judging = SimpleNamespace(goes_on=True, last_s=0.0)
     stream = _Stream(judging)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers import standing
 from jepsen.checkers.linearizable import check_linearizable
+from jepsen.checkers.linearizable import checkpoints as standing
 from jepsen.checkers.registry import LINEARIZABLE, model_named
 from jepsen.history import Op, OpType, to_json
 from tests.spark_equality import random_history
@@ -28,7 +28,7 @@ class _Stream:
     """A history that is taken in micro-batches, each of them twice, as after a failure."""
 
     def __init__(self, folder: Path) -> None:
-        from jepsen.spark.source import HistorySource
+        from jepsen.spark.input import HistorySource
 
         folder.mkdir()
         self._folder = folder
@@ -43,9 +43,9 @@ class _Stream:
         """What is known when these have been written, too."""
         import pyarrow as pa
 
+        from jepsen.history.table import READ_COLUMNS
         from jepsen.spark.check import Question
-        from jepsen.spark.schema import READ_COLUMNS
-        from jepsen.spark.standings import NEEDED, Asked, taken
+        from jepsen.spark.live._checkpoints import NEEDED, Asked, taken
 
         with self._path.open("a") as file:
             file.writelines(to_json(op) + "\n" for op in lines)
@@ -69,7 +69,7 @@ class _Stream:
 def test_each_micro_batch_shows_what_one_process_finds_up_to_there(
     compiled_min: int, live_share_min: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jepsen.spark import standings
+    from jepsen.spark.live import _checkpoints as standings
 
     monkeypatch.setattr(standing, "SETTLE_OPERATIONS", 3)
     monkeypatch.setattr(standings, "SETTLE_OPERATIONS", 3)

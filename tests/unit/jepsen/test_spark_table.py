@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from jepsen.edn import Keyword
 from jepsen.history import Op, OpType, ended_operations, operations
+from jepsen.history.edn import Keyword
 from tests.unit.jepsen.histories import made_history
 
-schema = pytest.importorskip("jepsen.spark.schema", reason="needs raftctl[spark]")
+schema = pytest.importorskip("jepsen.history.table", reason="needs raftctl[spark]")
 
 VALUES = (
     None,

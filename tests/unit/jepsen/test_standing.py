@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.checkers import standing
-from jepsen.checkers.linearizable import Budget, check_key, nonlinearizable
-from jepsen.checkers.machine import Machine
-from jepsen.checkers.models import Register
-from jepsen.checkers.standing import Standing, look
+from jepsen.checkers.linearizable import Budget, Machine, check_key, nonlinearizable
+from jepsen.checkers.linearizable import checkpoints as standing
+from jepsen.checkers.linearizable.checkpoints import Standing, look
+from jepsen.checkers.linearizable.models import Register
 from jepsen.history import Op, operations
 from tests.unit.jepsen.histories import made_history, spoiled
 

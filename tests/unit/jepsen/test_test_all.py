@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jepsen.checkers.verdict import Anomaly, Verdict
-from jepsen.cli import options
+from jepsen.cli import _options as options
 from jepsen.cli.main import run
-from jepsen.core import (
-    LOG_WORKLOADS,
-    RunSpec,
-    faults_in,
-    workloads_in,
-)
-from jepsen.matrix import matrix
+from jepsen.core.spec import LOG_WORKLOADS, RunSpec, faults_in, workloads_in
+from jepsen.runner.matrix import matrix
 from jepsen.store import RunFolder
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.cli._options import rerun_command
 from jepsen.cli.main import run
-from jepsen.cli.options import rerun_command
-from jepsen.core import RunSpec, judge, overall
+from jepsen.core import Ending
+from jepsen.core.spec import RunSpec, judge, overall
 from jepsen.errors import InputError
-from jepsen.evidence import Ending
 from jepsen.generator.core import SECOND_NS
 from jepsen.history import Op, OpType
-from jepsen.running import judge_folder
+from jepsen.runner import judge_folder
 from jepsen.store import RunFolder, put_aside, runs
 
 if TYPE_CHECKING:

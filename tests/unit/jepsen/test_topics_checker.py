@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import for_code
 
-from jepsen.checkers.topics import check_topics
+from jepsen.checkers import check_topics
 from jepsen.history import Op, OpType
 from jepsen.workloads.topics import completion_of
 from tests.unit.jepsen.histories import history

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.trace import (
+from jepsen.checkers.replication.trace import (
     ANOMALIES,
     ASSIGNMENT,
     LEADER,

@@ -9,7 +9,7 @@ import pytest
 
 from jepsen.cli.main import run
 from jepsen.history import Op, OpType
-from jepsen.workloads.base import WorkloadOptions
+from jepsen.workloads import WorkloadOptions
 from jepsen.workloads.verifiable import BATCH, VerifiableClient
 from tests.unit.jepsen.sessions import ScriptedSession
 

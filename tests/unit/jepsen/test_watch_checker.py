@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.watch import check_watch
-from jepsen.env.base import Change, KeyValueError
+from jepsen.checkers import check_watch
+from jepsen.environments import Change, KeyValueError
 from jepsen.history import Op, OpType
-from jepsen.workloads.watch import PREFIX, WatchClient
+from jepsen.workloads.key_watches import PREFIX, WatchClient
 from tests.unit.jepsen.histories import history
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from jepsen.env.base import KeyValues
+    from jepsen.environments import KeyValues
 
 CHANGES = [[3, "a", 1], [4, "b", 2], [6, "a", None]]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from raftctl.cli.storage import format_storage, random_uuid_text
+from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
-from raftctl.localcluster.launcher import NodeLauncher
+from raftctl.localcluster.fork_server import NodeLauncher
 from raftctl.localcluster.processes import ProcessRef, wait_gone
 from tests.integration.clusters import wait_until
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from raftctl.cli.local._status_view import status_document, status_text
 from raftctl.cli.main import run
-from raftctl.cli.status_view import status_document, status_text
 from raftctl.localcluster.status import ClusterStatus, ask_controller, ask_controllers
 from tests.unit.localcluster.stub_controller import answer, broker, controller
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftctl.errors import InvariantViolation
-from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.image import (
     EMPTY_IMAGE,
     TOPIC_RESOURCE,
+    MetadataDelta,
     MetadataImage,
     PartitionImage,
 )

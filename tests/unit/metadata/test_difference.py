@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from raftctl.metadata.difference import delta_between
 from raftctl.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataImage
+from raftctl.metadata.image._difference import delta_between
 from raftctl.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,

@@ -13,12 +13,16 @@ from immutables import Map
 
 from raftctl.codec import CodecError
 from raftctl.errors import InvariantViolation
-from raftctl.metadata import partition_rows
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.difference import delta_between
-from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
-from raftctl.metadata.partition_rows import pack_topics, replay_payload
-from raftctl.metadata.record_codec import RECORD_CODEC, pack_payload, pack_records
+from raftctl.metadata.codec import (
+    RECORD_CODEC,
+    pack_payload,
+    pack_records,
+    pack_topics,
+    replay_payload,
+)
+from raftctl.metadata.codec import _partition_rows as partition_rows
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage, PartitionImage
+from raftctl.metadata.image._difference import delta_between
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     NO_LEADER,

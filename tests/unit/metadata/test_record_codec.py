@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from raftctl.codec import CodecError, NotKnownError
-from raftctl.metadata.record_codec import RECORD_CODEC, pack_records, unpack_records
+from raftctl.metadata.codec import RECORD_CODEC, pack_records, unpack_records
 from raftctl.metadata.records import (
     AbortTransactionRecord,
     AccessControlEntryRecord,

@@ -8,8 +8,8 @@ import pytest
 from immutables import Map
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.dynamic_config import validate_broker_config
-from raftctl.metadata.topic_config import (
+from raftctl.metadata.configs.dynamic import validate_broker_config
+from raftctl.metadata.configs.topic import (
     TOPIC_KEYS,
     ConfigType,
     TopicConfig,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from raftctl.errors import ErrorCode
+from raftctl.raft import RaftCore, ReplicaLog
+from raftctl.raft._config import RaftConfig
 from raftctl.raft.batch import Batch, encode_batch
-from raftctl.raft.config import RaftConfig
-from raftctl.raft.core import RaftCore
 from raftctl.raft.events import (
     Effect,
     Event,
@@ -27,7 +27,6 @@ from raftctl.raft.events import (
     Started,
     Tick,
 )
-from raftctl.raft.log import ReplicaLog
 from raftctl.raft.messages import (
     NO_NODE,
     BeginQuorumEpochRequest,

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from raftctl.errors import ErrorCode, InvariantViolation
-from raftctl.raft.core import RaftCore
+from raftctl.raft import RaftCore
 from raftctl.raft.events import (
     AppendToLog,
     LeaderChanged,

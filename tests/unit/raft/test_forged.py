@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 
 from raftctl.errors import ErrorCode
+from raftctl.raft._validation import EPOCH_JUMP_MAX, complaint_of
 from raftctl.raft.batch import Batch, encode_batch
 from raftctl.raft.events import (
     LogFlushed,
@@ -54,7 +55,6 @@ from raftctl.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raftctl.raft.validation import EPOCH_JUMP_MAX, complaint_of
 from raftctl.raft.voters import VoterSet, encode_voters
 from tests.unit.raft.harness import Node, fetch_request, key, log_of, only, position
 

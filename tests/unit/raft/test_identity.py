@@ -7,10 +7,9 @@ from random import Random
 
 import pytest
 
+from raftctl.raft import RaftCore, ReplicaLog
 from raftctl.raft.batch import Batch
-from raftctl.raft.core import RaftCore
 from raftctl.raft.events import QuorumState, ReadConfirmed, ReadRequested, Started
-from raftctl.raft.log import ReplicaLog
 from raftctl.raft.messages import (
     NO_NODE,
     BeginQuorumEpochRequest,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from raftctl.errors import ErrorCode, InvariantViolation
-from raftctl.raft import leader as leader_module
+from raftctl.raft import ReplicaStatus
+from raftctl.raft import _leader as leader_module
 from raftctl.raft.events import (
     AppendToLog,
     HighWatermarkAdvanced,
@@ -27,7 +28,6 @@ from raftctl.raft.messages import (
     Offset,
     Response,
 )
-from raftctl.raft.status import ReplicaStatus
 from tests.unit.raft.harness import (
     CONFIG,
     ME,
@@ -44,7 +44,7 @@ from tests.unit.raft.harness import (
 )
 
 if TYPE_CHECKING:
-    from raftctl.raft.log import ReplicaLog
+    from raftctl.raft import ReplicaLog
 
 
 def leader(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftctl.errors import InvariantViolation
-from raftctl.raft.log import ReplicaLog
+from raftctl.raft import ReplicaLog
 from raftctl.raft.messages import Epoch, Offset
 from tests.unit.raft.harness import batch_at, log_of, position
 

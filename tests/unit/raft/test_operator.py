@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from raftctl.errors import ErrorCode, InvariantViolation
-from raftctl.raft import leader as leader_module
+from raftctl.raft import _leader as leader_module
 from raftctl.raft.events import (
     ReadConfirmed,
     ReadRefused,

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from raftctl.errors import ErrorCode, InvariantViolation
+from raftctl.raft import ReplicaLog
 from raftctl.raft.events import (
     DeleteLogPrefix,
     HighWatermarkAdvanced,
@@ -20,7 +21,6 @@ from raftctl.raft.events import (
     SnapshotSaved,
     SnapshotTaken,
 )
-from raftctl.raft.log import ReplicaLog
 from raftctl.raft.messages import (
     BeginQuorumEpochRequest,
     Epoch,

@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from raftctl.errors import ErrorCode
+from raftctl.raft import claimed_sender, is_endpoint
+from raftctl.raft._validation import (
+    EPOCH_JUMP_MAX,
+    EPOCH_MAX,
+    HOST_CHARACTERS_MAX,
+    NODE_ID_MAX,
+    OFFSET_MAX,
+    complaint_of,
+    names_other_leader,
+)
 from raftctl.raft.messages import (
     NO_NODE,
     AddVoterRequest,
@@ -30,17 +40,6 @@ from raftctl.raft.messages import (
     UpdateVoterRequest,
     Voter,
     VoteRequest,
-)
-from raftctl.raft.validation import (
-    EPOCH_JUMP_MAX,
-    EPOCH_MAX,
-    HOST_CHARACTERS_MAX,
-    NODE_ID_MAX,
-    OFFSET_MAX,
-    claimed_sender,
-    complaint_of,
-    is_endpoint,
-    names_other_leader,
 )
 from tests.unit.raft.harness import key, position
 

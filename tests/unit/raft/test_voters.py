@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftctl.errors import InvariantViolation
-from raftctl.raft.config import RaftConfig
+from raftctl.raft._config import RaftConfig
 from raftctl.raft.voters import VoterSet
 from tests.unit.raft.harness import B, key
 

@@ -34,11 +34,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from raftctl.errors import ErrorCode
-from raftctl.raft import events, messages
+from raftctl.raft import RaftCore, ReplicaLog, events, messages
+from raftctl.raft._config import RaftConfig
 from raftctl.raft.batch import Batch, decode_batches, encode_batch
-from raftctl.raft.config import RaftConfig
-from raftctl.raft.core import RaftCore
-from raftctl.raft.log import ReplicaLog
 from raftctl.raft.messages import NO_NODE, Epoch, NodeId, Offset
 from raftctl.raft.voters import VoterSet
 from tests.unit.raft.harness import key

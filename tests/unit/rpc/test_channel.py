@@ -8,14 +8,14 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from raftctl.metadata.requests import KvGetRequest, KvPutRequest
+from raftctl.metadata.requests.cluster import KvGetRequest, KvPutRequest
 from raftctl.raft.messages import (
     BeginQuorumEpochRequest,
     Epoch,
     NodeId,
 )
-from raftctl.rpc import channel as channel_module
-from raftctl.rpc.channel import Channel
+from raftctl.rpc import Channel
+from raftctl.rpc import _channel as channel_module
 from raftctl.rpc.codec import FrameError, FramePacker, FrameUnpacker
 from tests.unit.rpc.transport import Transport
 

@@ -14,25 +14,25 @@ import pytest
 from aiohttp import web
 
 from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     BrokerHeartbeatRequest,
 )
 from raftctl.raft.messages import Epoch, FetchResponse, NodeId, Offset, VoteRequest
-from raftctl.rpc import client as client_module
-from raftctl.rpc import server as server_module
-from raftctl.rpc.client import RpcClient, RpcRefused, RpcTimedOut, RpcUnreachable
+from raftctl.rpc import RpcClient, RpcRefused, RpcServer, RpcUnreachable, start_http
+from raftctl.rpc import _client as client_module
+from raftctl.rpc import _server as server_module
+from raftctl.rpc._client import RpcTimedOut
+from raftctl.rpc._stream import MessageStream
 from raftctl.rpc.codec import Failure, FramePacker, FrameUnpacker, Hello
-from raftctl.rpc.server import RpcServer, start_http
-from raftctl.rpc.stream import MessageStream
 from raftctl.runtime.real import RealRuntime
 from tests.unit.rpc.test_frames import vote
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from raftctl.rpc.server import ManyAnswerer
+    from raftctl.rpc._server import ManyAnswerer
 
 HOST = "127.0.0.1"
 

@@ -8,7 +8,8 @@ from itertools import count
 
 import pytest
 
-from raftctl.runtime.collector import PAUSE_S, Collector, look_now
+from raftctl.runtime import look_now
+from raftctl.runtime._collector import PAUSE_S, Collector
 
 pytestmark = pytest.mark.req("C13")
 

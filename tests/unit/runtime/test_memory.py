@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from raftctl.errors import ConfigError
+from raftctl.runtime import MemoryFiles, MemoryRuntime
+from raftctl.runtime._memory import FILE_BYTES
 from raftctl.runtime.api import FileSystem, Runtime, read_file, replace_file
-from raftctl.runtime.memory import FILE_BYTES, MemoryFiles, MemoryRuntime
 from raftctl.runtime.real import RealFileSystem, RealRuntime
 
 if TYPE_CHECKING:

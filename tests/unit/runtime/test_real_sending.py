@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from raftctl.runtime._real_sending import SENT_FROM_FILE_BYTES, RealSender, make_sender
 from raftctl.runtime.real import RealFileSystem
-from raftctl.runtime.real_sending import SENT_FROM_FILE_BYTES, RealSender, make_sender
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,22 +8,20 @@ from uuid import UUID
 
 import aiohttp
 
-from jepsen.env.sim.cluster import CONTROLLER_PORT, SimCluster
+from jepsen.simulator.cluster import CONTROLLER_PORT, SimCluster
+from raftctl.controller_channel import QuorumControllerClient
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import Endpoint
-from raftctl.metadata.requests import RegisterBrokerRequest, RegisterBrokerResponse
-from raftctl.rpc.client import RpcClient
-from raftctl.rpc.connector import LoopConnector
-from raftctl.server.controller_client import QuorumControllerClient
+from raftctl.metadata.requests.cluster import RegisterBrokerRequest, RegisterBrokerResponse
+from raftctl.rpc import RpcClient
+from raftctl.runtime.connector import LoopConnector
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
-    from raftctl.metadata.delta import MetadataDelta
-    from raftctl.metadata.image import MetadataImage
-    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from jepsen.simulator.world import SimRuntime, World
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
+    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
     from raftctl.plugins import BrokerContext
 
 PATIENCE_S = 60.0

@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from raftctl.metadata.record_codec import pack_records
+from raftctl.loader import Snapshots
+from raftctl.metadata.codec import pack_records
 from raftctl.metadata.records import LeaderChangeRecord
-from raftctl.raft.config import RaftConfig
-from raftctl.raft.core import RaftCore
+from raftctl.quorum import RaftDriver
+from raftctl.quorum._replica import open_log
+from raftctl.raft import RaftCore, ReplicaLog
+from raftctl.raft._config import RaftConfig
 from raftctl.raft.events import QuorumState
-from raftctl.raft.log import ReplicaLog
 from raftctl.raft.messages import NO_NODE, Epoch, NodeId, ReplicaKey
 from raftctl.raft.voters import VoterSet
 from raftctl.runtime.real import make_log
-from raftctl.server.driver import RaftDriver
-from raftctl.server.replica import open_log
-from raftctl.server.snapshots import Snapshots
 from raftctl.storage.quorum_state import QuorumStateStore
 from raftctl.storage.snapshots import SnapshotStore
 from tests.fakes.disk import FakeDisk, StepWorker

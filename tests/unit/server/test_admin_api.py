@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.admin import PartitionCounts
+from raftctl.admin._admin_api import cluster_json, quorum_json
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import (
     NO_LEADER,
     BrokerRegistrationChangeRecord,
@@ -15,10 +16,8 @@ from raftctl.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from raftctl.raft import QuorumStatus, ReplicaStatus
 from raftctl.raft.messages import Epoch, NodeId, Offset
-from raftctl.raft.status import QuorumStatus, ReplicaStatus
-from raftctl.server.admin_api import cluster_json, quorum_json
-from raftctl.server.partition_counts import PartitionCounts
 
 TOPIC = UUID(int=9)
 

@@ -11,25 +11,24 @@ from uuid import UUID
 
 import pytest
 
-from jepsen.env.sim.world import World
+from jepsen.simulator.world import World
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
-from raftctl.metadata.delta import MetadataDelta
 from raftctl.metadata.features import supported_ranges
-from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import (
     BrokerRegistrationChangeRecord,
     Endpoint,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
-from raftctl.server.broker_lifecycle import BrokerLifecycle
-from raftctl.server.broker_runner import CONTROLLED_SHUTDOWN_TIMEOUT_S, BrokerRunner
+from raftctl.node._broker_lifecycle import BrokerLifecycle
+from raftctl.node._broker_runner import CONTROLLED_SHUTDOWN_TIMEOUT_S, BrokerRunner
 from tests.unit.server.parts import TestRuntime
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
 
 T = TypeVar("T")
 

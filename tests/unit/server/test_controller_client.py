@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from raftctl.controller_channel import QuorumControllerClient
+from raftctl.controller_channel._node_client import ATTEMPT_TIMEOUT_MS
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.admin_requests import AdminResponse, Outcome
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.admin import AdminResponse, Outcome
+from raftctl.metadata.requests.cluster import (
     AllocateProducerIdsRequest,
     CreateTopicsResponse,
     DeleteTopicsResponse,
     TopicResult,
 )
-from raftctl.rpc.client import RpcNotConnected, RpcRefused, RpcTimedOut, RpcUnreachable
-from raftctl.server.controller_client import ATTEMPT_TIMEOUT_MS, QuorumControllerClient
+from raftctl.rpc import RpcNotConnected, RpcRefused, RpcUnreachable
+from raftctl.rpc._client import RpcTimedOut
 from tests.unit.server.parts import TestRuntime
 
 if TYPE_CHECKING:

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster, node_id
-from jepsen.env.sim.world import World
+from jepsen.simulator.cluster import SimCluster, node_id
+from jepsen.simulator.world import World
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.admin_requests import (
-    SAFE_DOWNGRADE,
-    UPGRADE,
-    AdminResponse,
-    FeatureUpdate,
-    UpdateFeaturesRequest,
-)
 from raftctl.metadata.features import (
     CONTROLLERS_LEVEL,
     ELR_FEATURE,
     METADATA_VERSION,
     METADATA_VERSION_FEATURE,
     supported_ranges,
+)
+from raftctl.metadata.requests.admin import (
+    SAFE_DOWNGRADE,
+    UPGRADE,
+    AdminResponse,
+    FeatureUpdate,
+    UpdateFeaturesRequest,
 )
 from tests.unit.server.nodes import PATIENCE_S, Operator, tell
 

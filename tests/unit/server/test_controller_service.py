@@ -10,10 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.controller.config import ControllerConfig
-from raftctl.controller.quorum_controller import QuorumController
+from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError
-from raftctl.metadata.record_codec import pack_payload, unpack_records
+from raftctl.loader import MetadataLoader
+from raftctl.loader import _loader as loader
+from raftctl.metadata.codec import pack_payload, unpack_records
 from raftctl.metadata.records import (
     BeginTransactionRecord,
     Endpoint,
@@ -23,7 +24,7 @@ from raftctl.metadata.records import (
     SnapshotMarkRecord,
     TopicRecord,
 )
-from raftctl.metadata.requests import (
+from raftctl.metadata.requests.cluster import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     CreateTopicsRequest,
@@ -32,18 +33,16 @@ from raftctl.metadata.requests import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
+from raftctl.node import ControllerService
+from raftctl.node import _controller_service as controller_service
 from raftctl.raft.messages import Offset
-from raftctl.server import controller_service, loader
-from raftctl.server.controller_service import ControllerService
-from raftctl.server.loader import MetadataLoader
 from tests.unit.server.parts import Member
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from raftctl.metadata.delta import MetadataDelta
-    from raftctl.metadata.image import MetadataImage
-    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
+    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
     from tests.fakes.disk import FakeDisk
 
 CLUSTER = "cluster"

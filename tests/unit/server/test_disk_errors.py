@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster
-from jepsen.env.sim.connection import os_error
-from jepsen.env.sim.disk import no_fault
-from jepsen.env.sim.world import World
+from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.disk import no_fault
+from jepsen.simulator.network import os_error
+from jepsen.simulator.world import World
 from raftctl.errors import ErrorCode
-from raftctl.metadata.requests import RegisterBrokerResponse
-from raftctl.rpc.client import RpcError
-from raftctl.storage.bootstrap import METADATA_LOG_NAME
+from raftctl.metadata.requests.cluster import RegisterBrokerResponse
+from raftctl.rpc import RpcError
+from raftctl.storage import METADATA_LOG_NAME
 from tests.unit.server.nodes import Operator, broker_ids, registration, tell
 
 if TYPE_CHECKING:

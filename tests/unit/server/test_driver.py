@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError
+from raftctl.quorum import _appends as appends
+from raftctl.quorum import _driver as driver_module
 from raftctl.raft import events
 from raftctl.raft.batch import Batch, encode_batch
 from raftctl.raft.messages import (
@@ -24,8 +26,6 @@ from raftctl.raft.messages import (
     ReplicaKey,
     TransferLeadershipRequest,
 )
-from raftctl.server import appends
-from raftctl.server import driver as driver_module
 from tests.unit.server.parts import PATIENCE_S, Member
 
 if TYPE_CHECKING:

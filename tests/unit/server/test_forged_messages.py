@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster
-from jepsen.env.sim.world import World
-from raftctl.rpc.client import RpcError
+from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.world import World
+from raftctl.rpc import RpcError
 from raftctl.rpc.codec import QUORUM, TAGGED
 from tests.unit.controller.test_forged_requests import Forger
 from tests.unit.server.nodes import CALL_TIMEOUT_MS, Operator, tell

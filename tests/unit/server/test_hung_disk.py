@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.quorum import UNWRITTEN_BYTES_MAX, RaftDriver
 from raftctl.raft.batch import Batch, encode_batch
 from raftctl.raft.messages import (
     NO_NODE,
@@ -25,7 +26,6 @@ from raftctl.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raftctl.server.driver import UNWRITTEN_BYTES_MAX, RaftDriver
 from tests.unit.server.parts import Member
 
 if TYPE_CHECKING:

@@ -10,24 +10,24 @@ from uuid import UUID
 import aiohttp
 import pytest
 
-from jepsen.env.sim.cluster import CONTROLLER_PORT, Observer, SimCluster
-from jepsen.env.sim.world import World
+from jepsen.simulator.cluster import CONTROLLER_PORT, Observer, SimCluster
+from jepsen.simulator.world import World
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.kv import KvFollower
+from raftctl.kv import _follower as kv_follower
+from raftctl.kv import _watch as kv_watch
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.metadata.records import KvLockRecord, KvSessionRecord, RemoveKvLockRecord
-from raftctl.rpc.connector import LoopConnector
-from raftctl.server import kv_follower, kv_watch
-from raftctl.server.kv_follower import KvFollower
+from raftctl.runtime.connector import LoopConnector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
+    from raftctl.kv._events import KvChunk
+    from raftctl.loader import MetadataLoader
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.server.kv_events import KvChunk
-    from raftctl.server.loader import MetadataLoader
 
 pytestmark = pytest.mark.req("Q10")
 

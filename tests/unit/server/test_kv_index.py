@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
+from raftctl.kv import KeyIndex
+from raftctl.kv import _index as kv_index
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from raftctl.metadata.records import KvRecord
-from raftctl.server import kv_index
-from raftctl.server.kv_index import KeyIndex
 
 pytestmark = pytest.mark.req("Q10")
 

@@ -9,9 +9,21 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.controller.quorum_controller import ControllerConfig, QuorumController
+from raftctl.controller import QuorumController
+from raftctl.controller._quorum_controller import ControllerConfig
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.kv_requests import (
+from raftctl.loader import MetadataLoader
+from raftctl.metadata.codec import unpack_records
+from raftctl.metadata.records import KvRecord
+from raftctl.metadata.requests.cluster import (
+    KvCasRequest,
+    KvDeleteRequest,
+    KvGetRequest,
+    KvGetResponse,
+    KvPutRequest,
+    KvWriteResponse,
+)
+from raftctl.metadata.requests.kv import (
     ANY_VERSION,
     KvCloseSessionRequest,
     KvGuardedWriteRequest,
@@ -20,28 +32,16 @@ from raftctl.metadata.kv_requests import (
     KvOpenSessionRequest,
     KvSessionResponse,
 )
-from raftctl.metadata.record_codec import unpack_records
-from raftctl.metadata.records import KvRecord
-from raftctl.metadata.requests import (
-    KvCasRequest,
-    KvDeleteRequest,
-    KvGetRequest,
-    KvGetResponse,
-    KvPutRequest,
-    KvWriteResponse,
-)
-from raftctl.server import controller_service
-from raftctl.server.controller_service import ControllerService
-from raftctl.server.loader import MetadataLoader
+from raftctl.node import ControllerService
+from raftctl.node import _controller_service as controller_service
 from tests.unit.server.parts import ME, Member
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from raftctl.metadata.delta import MetadataDelta
-    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
     from raftctl.raft.messages import Offset
 
 

@@ -11,10 +11,11 @@ import pytest
 from immutables import Map
 
 from raftctl.errors import InvariantViolation, KafkaError
-from raftctl.metadata import difference
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
-from raftctl.metadata.record_codec import pack_payload, pack_records
+from raftctl.loader import MetadataLoader
+from raftctl.loader import _loader as loader
+from raftctl.metadata.codec import pack_payload, pack_records
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from raftctl.metadata.image import _difference as difference
 from raftctl.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -29,8 +30,6 @@ from raftctl.metadata.records import (
 )
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset
-from raftctl.server import loader
-from raftctl.server.loader import MetadataLoader
 
 NO_OP = b"".join(pack_records([NoOpRecord()]))
 LOG = [

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster
-from jepsen.env.sim.world import World
-from raftctl.cli.quorum import replication_rows
-from raftctl.controller.quorum_controller import QuorumController
+from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.world import World
+from raftctl.admin import METADATA_PATH
+from raftctl.cli.quorum.commands import replication_rows
+from raftctl.controller import QuorumController
 from raftctl.errors import ErrorCode, InvariantViolation
-from raftctl.metadata.record_codec import RECORD_CODEC
-from raftctl.metadata.security_requests import AlterScramRequest, ScramUpsertion
-from raftctl.rpc.client import RpcError, RpcRefused
-from raftctl.server import node as node_module
-from raftctl.server.admin_api import METADATA_PATH
-from raftctl.server.broker_runner import CONTROLLED_SHUTDOWN_TIMEOUT_S
-from raftctl.storage.bootstrap import METADATA_LOG_NAME
+from raftctl.metadata.codec import RECORD_CODEC
+from raftctl.metadata.requests.security import AlterScramRequest, ScramUpsertion
+from raftctl.node import _node as node_module
+from raftctl.node._broker_runner import CONTROLLED_SHUTDOWN_TIMEOUT_S
+from raftctl.rpc import RpcError, RpcRefused
+from raftctl.storage import METADATA_LOG_NAME
 from tests.unit.server.nodes import (
     CALL_TIMEOUT_MS,
     Operator,

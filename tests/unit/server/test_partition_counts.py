@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
+from raftctl.admin import PartitionCounts
+from raftctl.admin import _partition_counts as partition_counts
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from raftctl.metadata.records import (
     NO_LEADER,
     PartitionChangeRecord,
@@ -20,8 +21,6 @@ from raftctl.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from raftctl.server import partition_counts
-from raftctl.server.partition_counts import PartitionCounts
 
 pytestmark = pytest.mark.req("C13")
 BROKER_IDS = range(1, 7)

@@ -9,11 +9,11 @@ import pytest
 
 from raftctl.errors import ConfigError
 from raftctl.ids import uuid_text
+from raftctl.quorum import Recovery
+from raftctl.quorum._recovery import EPOCHS_AHEAD
 from raftctl.raft.messages import NodeId, Offset, ReplicaKey, Voter
 from raftctl.raft.voters import VoterSet
-from raftctl.server.recovery import EPOCHS_AHEAD, Recovery
-from raftctl.storage.bootstrap import METADATA_LOG_NAME
-from raftctl.storage.meta_properties import MetaProperties
+from raftctl.storage import METADATA_LOG_NAME, MetaProperties
 from tests.fakes.disk import Crash, FakeDisk
 from tests.unit.server import parts
 from tests.unit.server.parts import Member

@@ -13,22 +13,20 @@ from uuid import UUID
 
 import pytest
 
-from jepsen.env.sim.disk import SimDisk
+from jepsen.simulator.disk import SimDisk
 from raftctl.config import make_config
 from raftctl.errors import ConfigError, InvariantViolation
 from raftctl.ids import uuid_text
+from raftctl.node import _node as node_module
+from raftctl.node import run_node
+from raftctl.quorum import Recovery, open_replica
 from raftctl.raft.batch import Batch
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch, Offset, OffsetAndEpoch
 from raftctl.runtime.real import RealFileSystem, RealRuntime
-from raftctl.server import node as node_module
-from raftctl.server.node import run_node
-from raftctl.server.recovery import Recovery
-from raftctl.server.replica import open_replica
-from raftctl.storage.bootstrap import METADATA_LOG_NAME
-from raftctl.storage.meta_properties import MetaProperties
+from raftctl.storage import METADATA_LOG_NAME, MetaProperties
+from raftctl.storage.log import RecordLog
 from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
-from raftctl.storage.record_log import RecordLog
 from raftctl.storage.snapshots import CorruptSnapshotError, SnapshotStore
 from tests.fakes.disk import StepWorker
 from tests.unit.server.nodes import PluginBroker

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
-from raftctl.metadata.record_codec import pack_records
+from raftctl.loader import MetadataLoader, Snapshotter, StateHashes, image_of
+from raftctl.loader._snapshots import id_of, pack_image
+from raftctl.metadata.codec import pack_records
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from raftctl.metadata.records import ConfigRecord
 from raftctl.raft.messages import (
     BeginQuorumEpochRequest,
@@ -29,9 +30,6 @@ from raftctl.raft.messages import (
     Voter,
 )
 from raftctl.raft.voters import VoterSet
-from raftctl.server.loader import MetadataLoader
-from raftctl.server.snapshots import Snapshotter, id_of, image_of, pack_image
-from raftctl.server.state_hashes import StateHashes
 from raftctl.storage.snapshots import SnapshotStore
 from tests.fakes.disk import FakeDisk
 from tests.unit.server.parts import DIRECTORY, Member

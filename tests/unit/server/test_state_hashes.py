@@ -12,9 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.metadata.delta import MetadataDelta
-from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
-from raftctl.metadata.record_codec import pack_records
+from raftctl.loader import MetadataLoader, Snapshotter, StateDivergedError, StateHashes
+from raftctl.loader._snapshots import id_of
+from raftctl.metadata.codec import pack_records
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from raftctl.metadata.records import (
     ConfigRecord,
     Endpoint,
@@ -28,9 +29,6 @@ from raftctl.metadata.records import (
     StateHashRecord,
     TopicRecord,
 )
-from raftctl.server.loader import MetadataLoader
-from raftctl.server.snapshots import Snapshotter, id_of
-from raftctl.server.state_hashes import StateDivergedError, StateHashes
 from raftctl.storage.snapshots import STATE_HASH_VERSION, state_hash_of
 from tests.unit.server.parts import Member, TestRuntime
 

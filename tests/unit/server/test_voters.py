@@ -9,7 +9,9 @@ from uuid import UUID
 import pytest
 
 from raftctl.errors import ErrorCode
+from raftctl.loader import image_of
 from raftctl.metadata.image import EMPTY_IMAGE
+from raftctl.quorum import Peers
 from raftctl.raft.messages import (
     BeginQuorumEpochRequest,
     Epoch,
@@ -23,15 +25,13 @@ from raftctl.raft.messages import (
     VoteResponse,
 )
 from raftctl.raft.voters import VoterSet, decode_voters
-from raftctl.server.peers import Peers
-from raftctl.server.snapshots import image_of
-from raftctl.storage.bootstrap import BOOTSTRAP, METADATA_LOG_NAME, write_initial_voters
+from raftctl.storage import BOOTSTRAP, METADATA_LOG_NAME, write_initial_voters
 from raftctl.storage.snapshots import SnapshotStore
 from tests.fakes.disk import FakeDisk
 from tests.unit.server.parts import DIRECTORY, Member
 
 if TYPE_CHECKING:
-    from raftctl.rpc.client import RpcClient
+    from raftctl.rpc import RpcClient
 
 ME = Voter(ReplicaKey(NodeId(1), None), "here", 9093)
 

@@ -1,4 +1,4 @@
-"""Scenarios with unmodified libraries, run with a seed by `python -m jepsen.env.sim run`."""
+"""Scenarios with unmodified libraries, run with a seed by `python -m jepsen.simulator run`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from aiohttp.connector import BaseConnector
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
-    from jepsen.env.sim.world import World
+    from jepsen.simulator.world import SimRuntime, World
 
 PORT = 8080
 KAFKA_PORT = 9092

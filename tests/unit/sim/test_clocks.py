@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.clock import NodeClock
-from jepsen.env.sim.faults import Fault, Nemesis
-from jepsen.env.sim.loop import WorldStuck
-from jepsen.env.sim.runtime import SimWorker, stream
-from jepsen.env.sim.world import World
+from jepsen.simulator.faults import Fault
+from jepsen.simulator.faults._faults import Nemesis
+from jepsen.simulator.kernel._clock import NodeClock
+from jepsen.simulator.kernel._loop import WorldStuck
+from jepsen.simulator.world import World, stream
+from jepsen.simulator.world._runtime import SimWorker
 from raftctl.runtime.lease_clock import lease_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
 
 pytestmark = pytest.mark.req("J1")
 

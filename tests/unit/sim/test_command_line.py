@@ -15,7 +15,7 @@ SCENARIO = "tests.unit.sim.scenarios:websocket"
 
 
 def simulator(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "jepsen.env.sim", *words]
+    command = [sys.executable, "-m", "jepsen.simulator", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 

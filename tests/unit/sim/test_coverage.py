@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.coverage import known_in, summary
-from jepsen.env.sim.determinism import RunResult, covered_line
 from jepsen.errors import InputError
+from jepsen.simulator.coverage import known_in, summary
+from jepsen.simulator.runner.determinism import RunResult, covered_line
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen.env.sim.disk import SimDisk, no_fault
+from jepsen.simulator.disk import SimDisk, no_fault
 from raftctl.errors import ConfigError
 from raftctl.runtime.api import read_file, replace_file, replace_files
 

@@ -9,27 +9,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.committed import Entry
-from jepsen.env.sim.disk import SimDisk
-from jepsen.env.sim.disk_faults import (
-    DamageUnnoticed,
-    DirectoryTakesNodeDown,
-    DiskFaults,
-    Filling,
-)
-from jepsen.env.sim.faults import DISK_KINDS, ON_DIRECTORIES, Fault, Nemesis
-from jepsen.env.sim.invariants import (
+from jepsen.simulator.disk import SimDisk
+from jepsen.simulator.faults import DiskFaults, Fault
+from jepsen.simulator.faults._disk_faults import DamageUnnoticed, DirectoryTakesNodeDown, Filling
+from jepsen.simulator.faults._faults import DISK_KINDS, ON_DIRECTORIES, Nemesis
+from jepsen.simulator.properties._committed import Entry
+from jepsen.simulator.properties._invariants import (
     QuorumChange,
     QuorumHistory,
     QuorumView,
     flushed_is_durable,
 )
-from jepsen.env.sim.world import World, WorldFailed
+from jepsen.simulator.world import World
+from jepsen.simulator.world._world import WorldFailed
 from raftctl.runtime.api import read_file, replace_file
-from raftctl.storage.segment import CorruptLogError
+from raftctl.storage.log import CorruptLogError
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
     from raftctl.runtime.api import FileSystem
 
 pytestmark = pytest.mark.req("J1", "Q12")

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.faults import (
+from jepsen.simulator.faults import Fault
+from jepsen.simulator.faults._faults import (
     DIRECTORY_KINDS,
     DISK_KINDS,
     KINDS,
-    Fault,
     Nemesis,
     blocked_links,
     plan_directory_faults,
     plan_faults,
 )
-from jepsen.env.sim.world import World
+from jepsen.simulator.world import World
 
 if TYPE_CHECKING:
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
 
 pytestmark = pytest.mark.req("J1")
 

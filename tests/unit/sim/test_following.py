@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster
-from jepsen.env.sim.following import FOLLOWS_S, astray, every_node_follows
-from jepsen.env.sim.properties import Violation
-from jepsen.env.sim.world import World
+from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.liveness._following import FOLLOWS_S, astray, every_node_follows
+from jepsen.simulator.properties import Violation
+from jepsen.simulator.world import World
 from raftctl.ids import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.metadata import Assignment
-from jepsen.env.sim.committed import Entry
-from jepsen.env.sim.invariants import (
+from jepsen.checkers.replication.metadata import Assignment
+from jepsen.simulator.properties import Properties, Violation
+from jepsen.simulator.properties._committed import Entry
+from jepsen.simulator.properties._invariants import (
     IMAGE_PROPERTIES,
     QUORUM_PROPERTIES,
     ImageView,
@@ -17,15 +18,14 @@ from jepsen.env.sim.invariants import (
     QuorumHistory,
     QuorumView,
 )
-from jepsen.env.sim.partition_invariants import (
+from jepsen.simulator.properties._partition_invariants import (
     PARTITION_PROPERTIES,
     PartitionChange,
     PartitionView,
 )
-from jepsen.env.sim.properties import Properties, Violation
-from jepsen.env.sim.waiting_invariants import WaitingView
-from raftctl.server.controller_service import DEFERRED_MAX, WAITING_BYTES_MAX
-from raftctl.server.driver import UNWRITTEN_BYTES_MAX
+from jepsen.simulator.properties._waiting_invariants import WaitingView
+from raftctl.node import DEFERRED_MAX, WAITING_BYTES_MAX
+from raftctl.quorum import UNWRITTEN_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster
-from jepsen.env.sim.following import every_node_follows
-from jepsen.env.sim.world import World, WorldFailed
-from raftctl.storage.record_log import RecordLog
+from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.world import World
+from jepsen.simulator.world._world import WorldFailed
+from raftctl.storage.log import RecordLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster
-from jepsen.env.sim.following import every_node_follows
-from jepsen.env.sim.progress import Progress
-from jepsen.env.sim.properties import Violation
-from jepsen.env.sim.world import World
-from raftctl.server.broker_lifecycle import BrokerLifecycle
+from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.liveness._progress import Progress
+from jepsen.simulator.properties import Violation
+from jepsen.simulator.world import World
+from raftctl.node._broker_lifecycle import BrokerLifecycle
 
 if TYPE_CHECKING:
     from collections.abc import Callable

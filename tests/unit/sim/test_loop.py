@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.loop import Livelock, WorldStuck
-from jepsen.env.sim.world import World, WorldFailed
+from jepsen.simulator.kernel._loop import Livelock, WorldStuck
+from jepsen.simulator.world import World
+from jepsen.simulator.world._world import WorldFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
 
 
 @pytest.fixture

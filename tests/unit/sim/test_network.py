@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.world import World
+from jepsen.simulator.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
 
 PORT = 9000
 

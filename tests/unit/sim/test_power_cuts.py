@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.faults import Fault, Nemesis, plan_power_cuts
-from jepsen.env.sim.runtime import SimWorker, stream
-from jepsen.env.sim.world import World
+from jepsen.simulator.faults import Fault
+from jepsen.simulator.faults._faults import Nemesis, plan_power_cuts
+from jepsen.simulator.world import World, stream
+from jepsen.simulator.world._runtime import SimWorker
 from raftctl.runtime.api import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jepsen.env.sim.disk import SimDisk
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.disk import SimDisk
+    from jepsen.simulator.world import SimRuntime
 
 pytestmark = pytest.mark.req("J1", "Q12")
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.process import ProcessKilled
-from jepsen.env.sim.world import World
+from jepsen.simulator.kernel.process import ProcessKilled
+from jepsen.simulator.world import World
 from raftctl.errors import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from uuid import UUID
 
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
 
 PORT = 9000
 

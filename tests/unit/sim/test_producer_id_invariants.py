@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jepsen.env.sim.invariants import ImageView, QuorumHistory
-from jepsen.env.sim.producer_id_invariants import BrokerLife, ProducerIdsView
-from jepsen.env.sim.properties import Properties, Violation
+from jepsen.simulator.properties import Properties, Violation
+from jepsen.simulator.properties._invariants import ImageView, QuorumHistory
+from jepsen.simulator.properties._producer_id_invariants import BrokerLife, ProducerIdsView
 from tests.simulation.chaos_clients import Ledger
 
 pytestmark = pytest.mark.req("J1", "C10")

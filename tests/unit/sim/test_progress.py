@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.cluster import SimCluster
-from jepsen.env.sim.progress import Progress
-from jepsen.env.sim.properties import Violation
-from jepsen.env.sim.world import World
-from raftctl.raft.leader import Leader
-from raftctl.server.driver import RaftDriver
+from jepsen.simulator.cluster import SimCluster
+from jepsen.simulator.liveness._progress import Progress
+from jepsen.simulator.properties import Violation
+from jepsen.simulator.world import World
+from raftctl.quorum import RaftDriver
+from raftctl.raft._leader import Leader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

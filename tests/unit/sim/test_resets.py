@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.faults import Fault, Nemesis
-from jepsen.env.sim.network import TOLD, Link
-from jepsen.env.sim.world import World
+from jepsen.simulator.faults import Fault
+from jepsen.simulator.faults._faults import Nemesis
+from jepsen.simulator.network import Link
+from jepsen.simulator.network._network import TOLD
+from jepsen.simulator.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.world import SimRuntime
 
 pytestmark = pytest.mark.req("J1")
 

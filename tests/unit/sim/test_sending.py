@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.server.outbox import Outbox
-from jepsen.env.sim.sending import SimSender
-from jepsen.env.sim.world import World
+from broker.server._outbox import Outbox
+from jepsen.simulator.network import SimSender
+from jepsen.simulator.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from jepsen.env.sim.disk import SimFile
-    from jepsen.env.sim.runtime import SimRuntime
+    from jepsen.simulator.disk._disk import SimFile
+    from jepsen.simulator.world import SimRuntime
 
 pytestmark = pytest.mark.req("J1", "L9")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jepsen.env.sim.cuts import Cuts
-from jepsen.env.sim.shrink import RUNS_MAX, shrink, size_line
+from jepsen.simulator.cuts import Cuts
+from jepsen.simulator.runner._shrink import RUNS_MAX, shrink, size_line
 
 pytestmark = pytest.mark.req("J1")
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.cluster import DATA, SimCluster
-from jepsen.env.sim.following import every_node_follows
-from jepsen.env.sim.invariants import QuorumHistory
-from jepsen.env.sim.properties import Properties, Violation
-from jepsen.env.sim.snapshot_invariants import SnapshotReader, SnapshotView
-from jepsen.env.sim.world import World
-from raftctl.server import snapshots
-from raftctl.storage.bootstrap import METADATA_LOG_NAME
+from jepsen.simulator.cluster import DATA, SimCluster
+from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.properties import Properties, Violation
+from jepsen.simulator.properties._invariants import QuorumHistory
+from jepsen.simulator.properties._snapshot_invariants import SnapshotReader, SnapshotView
+from jepsen.simulator.world import World
+from raftctl.loader import _snapshots as snapshots
+from raftctl.storage import METADATA_LOG_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

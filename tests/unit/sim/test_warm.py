@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.env.sim.determinism import run_in_subprocess
-from jepsen.env.sim.warm import WarmInterpreters
+from jepsen.simulator.runner.determinism import run_in_subprocess
+from jepsen.simulator.runner.fork_server import WarmInterpreters
 from tests.unit.sim import scenarios
 
 if TYPE_CHECKING:

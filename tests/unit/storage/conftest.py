@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.storage import segment
+from raftctl.storage.log import _segment as segment
 from tests.unit.storage.logs import SECTOR_BYTES
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import Epoch, Offset
-from raftctl.storage.record_log import RecordLog
+from raftctl.storage.log import RecordLog
 from tests.fakes.disk import StepWorker
 
 if TYPE_CHECKING:

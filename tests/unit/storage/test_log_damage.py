@@ -7,13 +7,12 @@ from random import Random
 
 import pytest
 
-from jepsen.env.sim.disk import SimDisk, no_fault
+from jepsen.simulator.disk import SimDisk, no_fault
 from raftctl.raft.batch import HEADER_BYTES, encode_batch
 from raftctl.raft.messages import Offset
-from raftctl.storage import record_log
-from raftctl.storage.record_log import RecordLog
-from raftctl.storage.recovery_point import FILE_NAME, read_recovery_point
-from raftctl.storage.segment import CorruptLogError, scan
+from raftctl.storage.log import CorruptLogError, RecordLog, read_recovery_point, scan
+from raftctl.storage.log import _record_log as record_log
+from raftctl.storage.log._recovery_point import FILE_NAME
 from tests.fakes.disk import FakeDisk, StepWorker
 from tests.unit.storage.logs import (
     DIRECTORY,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from raftctl.errors import InvariantViolation, KafkaError
 from raftctl.raft.batch import Batch, decode_batches, encode_batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
-from raftctl.storage import record_log
-from raftctl.storage.record_log import RecordLog
+from raftctl.storage.log import RecordLog
+from raftctl.storage.log import _record_log as record_log
 from tests.fakes.disk import Crash, FakeDisk, StepWorker
 from tests.unit.storage.logs import DIRECTORY, batch, contents, open_log, written
 

@@ -15,7 +15,7 @@ from raftctl.errors import ConfigError
 from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import Epoch, NodeId, ReplicaKey
 from raftctl.runtime.api import read_file, replace_file
-from raftctl.storage.meta_properties import MetaProperties, load_directories
+from raftctl.storage import MetaProperties, load_directories
 from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
 from tests.fakes.disk import Crash, FakeDisk, FakeFile
 

@@ -9,15 +9,15 @@ import pytest
 
 from raftctl.raft.batch import HEADER_BYTES, decode_batches, encode_batch
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
-from raftctl.storage import snapshots as snapshots_module
-from raftctl.storage.retention import RetentionPolicy
 from raftctl.storage.snapshots import (
     CorruptSnapshotError,
+    RetentionPolicy,
     SnapshotFile,
     SnapshotStore,
     grouped,
     state_hash_of,
 )
+from raftctl.storage.snapshots import _store as snapshots_module
 from tests.fakes.disk import Crash, FakeDisk
 
 DIRECTORY = "/data/__cluster_metadata-0"

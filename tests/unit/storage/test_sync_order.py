@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
-from raftctl.storage.record_log import RecordLog
+from raftctl.storage.log import RecordLog
 from tests.fakes.disk import Crash, FakeDisk, StepWorker
 from tests.unit.storage.logs import DIRECTORY, batch, contents, open_log, written
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import cramjam
 
-from broker.log.record_batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from broker.log.batches.record_batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from broker.protocol.versions import ApiKey
 from tests.peers.differential.language import (
     Ask,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.log.record_batch import TRANSACTIONAL
+from broker.log.batches.record_batch import TRANSACTIONAL
 from broker.protocol.versions import ApiKey
 from tests.peers.differential.language import (
     Ask,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
-from raftctl.cli.demo.clients import LineWriter, read_with_aiokafka, read_with_confluent
-from raftctl.cli.demo.ledger import Ledger, Verdict, compare
-from raftctl.cli.demo.source import standard_library
+from raftctl.cli.local.demo._clients import LineWriter, read_with_aiokafka, read_with_confluent
+from raftctl.cli.local.demo._ledger import Ledger, Verdict, compare
+from raftctl.cli.local.demo._source import standard_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

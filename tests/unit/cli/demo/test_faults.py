@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from raftctl.cli.demo import faults
-from raftctl.cli.demo.faults import FaultPlan
+from raftctl.cli.local.demo import _faults as faults
+from raftctl.cli.local.demo._faults import FaultPlan
 from raftctl.errors import KafkaError
 from raftctl.localcluster.layout import LocalNode, make_layout
 from raftctl.localcluster.status import ClusterStatus

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.cli.demo import folders
+from raftctl.cli.local import _demo_folders as folders
 from raftctl.cli.main import BAD_INPUT, run
 from raftctl.localcluster.cluster import LocalCluster
 from raftctl.localcluster.layout import layout_to_json, make_layout

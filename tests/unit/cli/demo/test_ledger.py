@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftctl.cli.demo.ledger import Ledger, ReadBack, Verdict, compare
+from raftctl.cli.local.demo._ledger import Ledger, ReadBack, Verdict, compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from raftctl.cli.demo.clients import GapMeter
-from raftctl.cli.demo.faults import FaultTimes
-from raftctl.cli.demo.ledger import Verdict
-from raftctl.cli.demo.progress import PlainProgress
-from raftctl.cli.demo.report import DemoResult, result_document, result_text
+from raftctl.cli.local.demo._clients import GapMeter
+from raftctl.cli.local.demo._faults import FaultTimes
+from raftctl.cli.local.demo._ledger import Verdict
+from raftctl.cli.local.demo._progress import PlainProgress
+from raftctl.cli.local.demo._report import DemoResult, result_document, result_text
 
 GOOD = DemoResult(
     source="a text",

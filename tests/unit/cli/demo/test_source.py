@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.cli.demo import source
-from raftctl.cli.demo.source import one_file, standard_library
+from raftctl.cli.local.demo import _source as source
+from raftctl.cli.local.demo._source import one_file, standard_library
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,0 +1,137 @@
+"""DescribeAcls (from this broker's image), CreateAcls and DeleteAcls (KIP-290).
+
+SECURITY_DISABLED where no authorizer enforces rules: whoever adds one must not believe that it
+protects anything.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.administration.forwarding import ask, change, refused, told
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import PatternType, matches
+from raftctl.metadata.requests.admin import Outcome
+from raftctl.metadata.requests.security import (
+    AclBinding,
+    AclFilter,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from raftctl.metadata.records import AccessControlEntryRecord
+
+_TIMEOUT_MS = 30_000
+"""The requests name none."""
+
+
+def _check_enforced(context: ApiContext) -> None:
+    if not context.authorizes:
+        text = "No Authorizer is configured: rules of access would protect nothing"
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, text)
+
+
+def handle_describe(context: ApiContext, request: Request) -> Answer:
+    """The rules that match, by resource."""
+    _check_enforced(context)
+    wanted = _filter(request.body)
+    rules = context.metadata.image.acls.values()
+    found = sorted((rule for rule in rules if matches(wanted, rule)), key=_order)
+    return {
+        "error_code": ErrorCode.NONE,
+        "resources": [
+            {
+                "resource_type": kind,
+                "resource_name": name,
+                "pattern_type": pattern,
+                "acls": [_rule(one) for one in group],
+            }
+            for (kind, name, pattern), group in groupby(found, key=_resource)
+        ],
+    }
+
+
+def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {"error_code": error.code, "error_message": error.message, "resources": ()}
+
+
+def _resource(rule: AccessControlEntryRecord) -> tuple[int, str, int]:
+    return rule.resource_type, rule.resource_name, rule.pattern_type
+
+
+def _order(rule: AccessControlEntryRecord) -> tuple[Any, ...]:
+    return (*_resource(rule), rule.principal, rule.host, rule.operation, rule.permission_type)
+
+
+def _rule(rule: AccessControlEntryRecord) -> dict[str, Any]:
+    return {
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": rule.operation,
+        "permission_type": rule.permission_type,
+    }
+
+
+def _filter(body: dict[str, Any]) -> AclFilter:
+    return AclFilter(
+        body["resource_type_filter"],
+        body["resource_name_filter"],
+        body.get("pattern_type_filter", PatternType.LITERAL),
+        body["principal_filter"],
+        body["host_filter"],
+        body["operation"],
+        body["permission_type"],
+    )
+
+
+async def handle_create(context: ApiContext, request: Request) -> Answer:
+    """Adds each rule on its own."""
+    _check_enforced(context)
+    bindings = tuple(map(_binding, request.body["creations"]))
+    outcomes = await change(context, CreateAclsRequest(bindings), _TIMEOUT_MS)
+    return {"results": list(map(told, outcomes))}
+
+
+def refuse_create(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each rule."""
+    return {"results": refused(error, [{} for _ in request.body["creations"]])}
+
+
+def _binding(one: dict[str, Any]) -> AclBinding:
+    return AclBinding(
+        one["resource_type"],
+        one["resource_name"],
+        one.get("resource_pattern_type", PatternType.LITERAL),
+        one["principal"],
+        one["host"],
+        one["operation"],
+        one["permission_type"],
+    )
+
+
+async def handle_delete(context: ApiContext, request: Request) -> Answer:
+    """Removes the rules that match each filter."""
+    _check_enforced(context)
+    delete = DeleteAclsRequest(tuple(map(_filter, request.body["filters"])))
+    response = await ask(context, delete, DeleteAclsResponse, _TIMEOUT_MS)
+    return {
+        "filter_results": [
+            told(Outcome(one.error, one.message))
+            | {"matching_acls": [dataclasses.asdict(rule) for rule in one.bindings]}
+            for one in response.results
+        ]
+    }
+
+
+def refuse_delete(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each filter."""
+    return {
+        "filter_results": refused(error, [{"matching_acls": ()} for _ in request.body["filters"]])
+    }

@@ -1,0 +1,128 @@
+"""ElectLeaders, forwarded to the active controller (KIP-460)."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.administration.forwarding import ask
+from raftctl.errors import ErrorCode
+from raftctl.metadata.records import NO_LEADER
+from raftctl.metadata.requests.admin import (
+    PREFERRED_ELECTION,
+    ElectionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from raftctl.errors import KafkaError
+    from raftctl.metadata.image import MetadataImage
+
+PARTITIONS_MAX = 1_000
+"""For which the controller is asked at once."""
+LOOKED_AT_MAX = 10_000
+"""In one turn of the event loop; the last topic may go beyond."""
+_NOTHING_TO_DO = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""Left out where nobody named the partition: it was elected or deleted meanwhile."""
+
+
+async def handle(context: ApiContext, request: Request) -> Answer:
+    """Elects a leader for each partition, or for all if none are named.
+
+    The controller is asked for a slice after the other, so that it does other things in between.
+    If the time is over meanwhile, what has been elected stays.
+    """
+    body = request.body
+    # Before version 1 all elections were preferred ones.
+    election_type = body.get("election_type", PREFERRED_ELECTION)
+    deadline = asyncio.get_running_loop().time() + body["timeout_ms"] / 1000
+    elect = partial(_elect, context, election_type, deadline=deadline)
+    partitions = _partitions(request)
+    if partitions is None:
+        # An image that shows what the controller knew when it was asked.
+        await elect(())
+        displaced = [key async for key in _displaced(context.metadata.image, election_type)]
+        results = [one for one in await elect(displaced) if one.error not in _NOTHING_TO_DO]
+    else:
+        results = await elect([*dict.fromkeys(partitions)])
+    return {
+        "error_code": ErrorCode.NONE,
+        "replica_election_results": [
+            {"topic": topic, "partition_result": [_told(one) for one in found]}
+            for topic, found in groupby(_by_topic(results), lambda one: one.topic)
+        ],
+    }
+
+
+async def _elect(
+    context: ApiContext,
+    election_type: int,
+    partitions: Sequence[tuple[str, int]],
+    *,
+    deadline: float,
+) -> list[ElectionResult]:
+    results: list[ElectionResult] = []
+    for first in range(0, max(1, len(partitions)), PARTITIONS_MAX):
+        elect = ElectLeadersRequest(
+            election_type, tuple(partitions[first : first + PARTITIONS_MAX])
+        )
+        left_ms = max(0, int((deadline - asyncio.get_running_loop().time()) * 1000))
+        results += (await ask(context, elect, ElectLeadersResponse, left_ms)).results
+    return results
+
+
+async def _displaced(image: MetadataImage, election_type: int) -> AsyncIterator[tuple[str, int]]:
+    """The partitions that an election may change, as the image shows them."""
+    looked_at = 0
+    for topic in image.topics.in_order():
+        for partition_id, partition in topic.items():
+            leader = partition.leader
+            if leader == NO_LEADER or (
+                election_type == PREFERRED_ELECTION and leader != partition.replicas[0]
+            ):
+                yield topic.name, partition_id
+        looked_at += len(topic.partitions)
+        if looked_at >= LOOKED_AT_MAX:
+            looked_at = 0
+            await asyncio.sleep(0)
+
+
+def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The error for all, and for each partition named: version 0 has no other place for it."""
+    results = [
+        ElectionResult(*key, error.code, error.message) for key in _partitions(request) or ()
+    ]
+    return {
+        "error_code": error.code,
+        "replica_election_results": [
+            {"topic": topic, "partition_result": [_told(one) for one in found]}
+            for topic, found in groupby(_by_topic(results), lambda one: one.topic)
+        ],
+    }
+
+
+def _partitions(request: Request) -> tuple[tuple[str, int], ...] | None:
+    topics = request.body["topic_partitions"]
+    if topics is None:
+        return None
+    return tuple((one["topic"], number) for one in topics for number in one["partitions"])
+
+
+def _by_topic(results: Sequence[ElectionResult]) -> list[ElectionResult]:
+    return sorted(results, key=lambda one: one.topic)
+
+
+def _told(result: ElectionResult) -> dict[str, Any]:
+    message = (result.message or result.error.text) if result.error else None
+    return {
+        "partition_id": result.partition_id,
+        "error_code": result.error,
+        "error_message": message,
+    }

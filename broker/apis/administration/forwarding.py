@@ -1,0 +1,101 @@
+"""Changes of metadata that the active controller decides on, item by item.
+
+An answer waits until this broker's own image shows the change, so that a client that asks the same
+broker next sees it; it comes without that when the client's timeout is over, since the change is
+committed anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.requests.admin import (
+    AdminResponse,
+    CreatePartitionsRequest,
+    DescribeQuorumResponse,
+    ElectLeadersResponse,
+    NewPartitions,
+    Outcome,
+)
+from raftctl.metadata.requests.security import DeleteAclsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from raftctl.metadata.requests.cluster import ControllerRequest
+
+
+Response = TypeVar(
+    "Response", AdminResponse, DeleteAclsResponse, DescribeQuorumResponse, ElectLeadersResponse
+)
+
+
+async def ask(
+    context: ApiContext, request: ControllerRequest, kind: type[Response], timeout_ms: int
+) -> Response:
+    """The active controller's answer, once this broker's image shows what it says.
+
+    KafkaError if all is refused.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    response = await context.controller.call(request, timeout_ms)
+    if not isinstance(response, kind):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer is of no use")
+    if response.error:
+        raise KafkaError(response.error, response.message)
+    left_ms = int((deadline - loop.time()) * 1000)
+    await context.metadata.until(lambda image: image.offset >= response.offset, left_ms)
+    return response
+
+
+async def change(
+    context: ApiContext, request: ControllerRequest, timeout_ms: int
+) -> tuple[Outcome, ...]:
+    """Has the active controller make the change; an outcome for each item, in order."""
+    return (await ask(context, request, AdminResponse, timeout_ms)).outcomes
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    """The two fields by which an answer says what became of an item."""
+    message = (outcome.message or outcome.error.text) if outcome.error else None
+    return {"error_code": outcome.error, "error_message": message}
+
+
+def refused(error: KafkaError, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same error for each item."""
+    return [item | {"error_code": error.code, "error_message": error.message} for item in items]
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+
+async def handle_create_partitions(context: ApiContext, request: Request) -> Answer:
+    """Adds partitions to topics, each on its own (row C3)."""
+    body = request.body
+    named = Counter(topic["name"] for topic in body["topics"])
+    wanted = tuple(_new_partitions(one) for one in body["topics"] if named[one["name"]] == 1)
+    create = CreatePartitionsRequest(wanted, body["validate_only"])
+    outcomes = await change(context, create, body["timeout_ms"])
+    pairs = zip(wanted, outcomes, strict=True)
+    results = [{"name": topic.name} | told(outcome) for topic, outcome in pairs]
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
+    twice = [{"name": name} for name, count in named.items() if count > 1]
+    return {"results": [*results, *refused(error, twice)]}
+
+
+def refuse_create_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each topic."""
+    names = dict.fromkeys(topic["name"] for topic in request.body["topics"])
+    return {"results": refused(error, [{"name": name} for name in names])}
+
+
+def _new_partitions(topic: dict[str, Any]) -> NewPartitions:
+    assignments = topic["assignments"]
+    replicas = None if assignments is None else tuple(tuple(a["broker_ids"]) for a in assignments)
+    return NewPartitions(topic["name"], topic["count"], replicas)

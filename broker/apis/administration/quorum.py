@@ -1,0 +1,148 @@
+"""What concerns the cluster as a whole: DescribeQuorum, UpdateFeatures, UnregisterBroker.
+
+All are answered by the active controller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.administration.forwarding import ask, change, told
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.requests.admin import (
+    SAFE_DOWNGRADE,
+    UPGRADE,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    FeatureUpdate,
+    QuorumNode,
+    QuorumReplica,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+
+if TYPE_CHECKING:
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+
+METADATA_TOPIC = "__cluster_metadata"
+_LISTENER = "CONTROLLER"
+"""Voters have one, and the metadata log keeps no name of it."""
+_TIMEOUT_MS = 30_000
+"""Where the request names none."""
+
+
+# --- DescribeQuorum -------------------------------------------------------------------------------
+
+
+async def handle_describe(context: ApiContext, request: Request) -> Answer:
+    """The replicas of the metadata log, which is partition 0 of a topic of its own (KIP-595).
+
+    UNKNOWN_TOPIC_OR_PARTITION of each partition if others are asked for: they have no quorum.
+    """
+    topics = request.body["topics"]
+    numbers = [one["partition_index"] for topic in topics for one in topic["partitions"]]
+    if [topic["topic_name"] for topic in topics] != [METADATA_TOPIC] or numbers != [0]:
+        unknown = [_without(topic) for topic in topics]
+        return {"error_code": ErrorCode.NONE, "topics": unknown, "nodes": ()}
+    quorum = await ask(context, DescribeQuorumRequest(), DescribeQuorumResponse, _TIMEOUT_MS)
+    partition = {
+        "partition_index": 0,
+        "error_code": ErrorCode.NONE,
+        "leader_id": quorum.leader_id,
+        "leader_epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
+        "current_voters": [_replica(one) for one in quorum.voters],
+        "observers": [_replica(one) for one in quorum.observers],
+    }
+    return {
+        "error_code": ErrorCode.NONE,
+        "topics": [{"topic_name": METADATA_TOPIC, "partitions": [partition]}],
+        "nodes": [_node(one) for one in quorum.nodes],
+    }
+
+
+def _without(topic: dict[str, Any]) -> dict[str, Any]:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    numbers = [one["partition_index"] for one in topic["partitions"]]
+    partitions = [
+        {
+            "partition_index": number,
+            "error_code": code,
+            "error_message": code.text,
+            "leader_id": 0,
+            "leader_epoch": 0,
+            "high_watermark": 0,
+            "current_voters": (),
+            "observers": (),
+        }
+        for number in numbers
+    ]
+    return {"topic_name": topic["topic_name"], "partitions": partitions}
+
+
+def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {
+        "error_code": error.code,
+        "error_message": error.message,
+        "topics": (),
+        "nodes": (),
+    }
+
+
+def _replica(one: QuorumReplica) -> dict[str, Any]:
+    return {
+        "replica_id": one.replica_id,
+        "replica_directory_id": one.directory_id,
+        "log_end_offset": one.log_end_offset,
+        "last_fetch_timestamp": one.last_fetch_ms,
+        "last_caught_up_timestamp": one.last_caught_up_ms,
+    }
+
+
+def _node(one: QuorumNode) -> dict[str, Any]:
+    listener = {"name": _LISTENER, "host": one.host, "port": one.port}
+    return {"node_id": one.node_id, "listeners": [listener]}
+
+
+# --- UpdateFeatures -------------------------------------------------------------------------------
+
+
+async def handle_features(context: ApiContext, request: Request) -> Answer:
+    """Changes the levels of features, all or none (KIP-584)."""
+    body = request.body
+    updates = tuple(map(_update, body["feature_updates"]))
+    update = UpdateFeaturesRequest(updates, body.get("validate_only", False))
+    outcomes = await change(context, update, body["timeout_ms"])
+    pairs = zip(updates, outcomes, strict=True)
+    return {
+        "error_code": ErrorCode.NONE,
+        "results": [{"feature": one.feature} | told(outcome) for one, outcome in pairs],
+    }
+
+
+def refuse_features(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {"error_code": error.code, "error_message": error.message, "results": ()}
+
+
+def _update(one: dict[str, Any]) -> FeatureUpdate:
+    # Version 0 only says whether the level may go down.
+    downgrade = SAFE_DOWNGRADE if one.get("allow_downgrade", False) else UPGRADE
+    kind = one.get("upgrade_type", downgrade)
+    return FeatureUpdate(one["feature"], one["max_version_level"], kind)
+
+
+# --- UnregisterBroker -----------------------------------------------------------------------------
+
+
+async def handle_unregister(context: ApiContext, request: Request) -> Answer:
+    """Forgets a broker that is gone for good."""
+    await change(context, UnregisterBrokerRequest(request.body["broker_id"]), _TIMEOUT_MS)
+    return {"error_code": ErrorCode.NONE, "error_message": None}
+
+
+def refuse_unregister(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error."""
+    return {"error_code": error.code, "error_message": error.message}

@@ -1,0 +1,109 @@
+"""DescribeClientQuotas (from this broker's image) and AlterClientQuotas (KIP-546)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.administration.forwarding import change, refused, told
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.image import quota_order
+from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration
+
+if TYPE_CHECKING:
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from raftctl.metadata.image import QuotaEntity
+
+_TIMEOUT_MS = 30_000
+"""The request names none."""
+_EXACT, _DEFAULT, _ANY = 0, 1, 2
+_IP = "ip"
+_KINDS = ("user", "client-id", _IP)
+
+
+def handle_describe(context: ApiContext, request: Request) -> Answer:
+    """The quotas of the entities that match; `strict`: that have no other part."""
+    body = request.body
+    components = body["components"]
+    _check_components(components)
+    quotas = context.metadata.image.client_quotas
+    found = [
+        {
+            "entity": _entity(entity),
+            "values": [
+                {"key": key, "value": value} for key, value in sorted(quotas[entity].items())
+            ],
+        }
+        for entity in sorted(quotas, key=quota_order)
+        if _matches(components, entity, strict=body["strict"])
+    ]
+    return {"error_code": ErrorCode.NONE, "entries": found}
+
+
+def _check_components(components: list[dict[str, Any]]) -> None:
+    """Refuses a filter that means nothing, as Apache Kafka does."""
+    kinds = [one["entity_type"] for one in components]
+    for one in components:
+        kind, how, name = one["entity_type"], one["match_type"], one["match"]
+        if how not in (_EXACT, _DEFAULT, _ANY):
+            message = f"match_type must be 0 to 2, not {how}"
+        elif kind not in _KINDS:
+            message = f"entity_type must be one of {', '.join(_KINDS)}, not {kind!r}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+        elif kinds.count(kind) > 1:
+            message = f"{kind} is named twice"
+        elif (name is None) == (how == _EXACT):
+            message = f"{kind}: a name belongs to an exact match, and to no other"
+        elif kind == _IP and len(kinds) > 1:
+            message = f"{_IP} goes with no other entity_type"
+        else:
+            continue
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {"error_code": error.code, "error_message": error.message, "entries": None}
+
+
+def _matches(components: list[dict[str, Any]], entity: QuotaEntity, *, strict: bool) -> bool:
+    parts = dict(entity)
+    if strict and len(components) != len(parts):
+        return False
+    return all(_matches_part(one, parts) for one in components)
+
+
+def _matches_part(component: dict[str, Any], parts: dict[str, str | None]) -> bool:
+    kind = component["entity_type"]
+    if kind not in parts:
+        return False
+    wanted = component["match"] if component["match_type"] == _EXACT else None
+    return component["match_type"] == _ANY or parts[kind] == wanted
+
+
+def _entity(entity: QuotaEntity) -> list[dict[str, Any]]:
+    return [{"entity_type": kind, "entity_name": name} for kind, name in entity]
+
+
+async def handle_alter(context: ApiContext, request: Request) -> Answer:
+    """Changes the quotas of each entity on its own."""
+    entries = tuple(map(_alteration, request.body["entries"]))
+    alter = AlterClientQuotasRequest(entries, request.body["validate_only"])
+    outcomes = await change(context, alter, _TIMEOUT_MS)
+    context.log.warning("client_quotas_not_enforced", entities=len(entries))
+    pairs = zip(entries, outcomes, strict=True)
+    return {"entries": [{"entity": _entity(one.entity)} | told(result) for one, result in pairs]}
+
+
+def refuse_alter(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each entity."""
+    entities = [{"entity": one["entity"]} for one in request.body["entries"]]
+    return {"entries": refused(error, entities)}
+
+
+def _alteration(entry: dict[str, Any]) -> QuotaAlteration:
+    entity = tuple((part["entity_type"], part["entity_name"]) for part in entry["entity"])
+    changes = tuple(
+        (one["key"], None if one["remove"] else float(one["value"])) for one in entry["ops"]
+    )
+    return QuotaAlteration(entity, changes)

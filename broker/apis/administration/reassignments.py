@@ -1,0 +1,102 @@
+"""AlterPartitionReassignments, forwarded to the active controller, and the list (KIP-455)."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.administration.forwarding import change, told
+from raftctl.errors import ErrorCode
+from raftctl.metadata.requests.admin import AlterReassignmentsRequest, Outcome, Reassignment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from raftctl.errors import KafkaError
+    from raftctl.metadata.image import TopicImage
+
+
+async def handle(context: ApiContext, request: Request) -> Answer:
+    """Begins, changes or cancels reassignments, each on its own."""
+    body = request.body
+    partitions = _partitions(request)
+    may_change = body.get("allow_replication_factor_change", True)
+    alter = AlterReassignmentsRequest(partitions, may_change)
+    outcomes = await change(context, alter, body["timeout_ms"])
+    return {
+        "allow_replication_factor_change": may_change,
+        "error_code": ErrorCode.NONE,
+        "responses": _responses(partitions, outcomes),
+    }
+
+
+def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The error for all; the partitions are not named."""
+    del request
+    return {"error_code": error.code, "error_message": error.message, "responses": ()}
+
+
+def _partitions(request: Request) -> tuple[Reassignment, ...]:
+    return tuple(
+        Reassignment(
+            topic["name"],
+            one["partition_index"],
+            None if one["replicas"] is None else tuple(one["replicas"]),
+        )
+        for topic in request.body["topics"]
+        for one in topic["partitions"]
+    )
+
+
+def _responses(
+    partitions: Sequence[Reassignment], outcomes: Sequence[Outcome]
+) -> list[dict[str, Any]]:
+    pairs = zip(partitions, outcomes, strict=True)
+    return [
+        {
+            "name": topic,
+            "partitions": [
+                {"partition_index": one.partition_id} | told(outcome) for one, outcome in group
+            ],
+        }
+        for topic, group in groupby(pairs, key=lambda pair: pair[0].topic)
+    ]
+
+
+def handle_list(context: ApiContext, request: Request) -> Answer:
+    """The partitions that move, of those asked for or of all."""
+    asked = request.body["topics"]
+    topics = context.metadata.image.topics
+    if asked is None:
+        named = [(topic, range(len(topic.partitions))) for topic in topics.in_order()]
+    else:
+        found = [(topics.by_name(one["name"]), one["partition_indexes"]) for one in asked]
+        named = [(topic, numbers) for topic, numbers in found if topic is not None]
+    moving = [(topic.name, _moving(topic, numbers)) for topic, numbers in named]
+    return {
+        "error_code": ErrorCode.NONE,
+        "topics": [{"name": name, "partitions": found} for name, found in moving if found],
+    }
+
+
+def _moving(topic: TopicImage, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    found = []
+    for number in numbers:
+        one = topic.partitions.get(number)
+        if one is not None and (one.adding_replicas or one.removing_replicas):
+            found.append(
+                {
+                    "partition_index": number,
+                    "replicas": one.replicas,
+                    "adding_replicas": one.adding_replicas,
+                    "removing_replicas": one.removing_replicas,
+                }
+            )
+    return found
+
+
+def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {"error_code": error.code, "error_message": error.message, "topics": ()}

@@ -1,0 +1,84 @@
+"""DescribeUserScramCredentials (from this broker's image) and their alteration (KIP-554)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.administration.forwarding import change, refused, told
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.requests.security import AlterScramRequest, ScramDeletion, ScramUpsertion
+
+if TYPE_CHECKING:
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from raftctl.metadata.image import MetadataImage
+
+_TIMEOUT_MS = 30_000
+"""The request names none."""
+
+
+def handle_describe(context: ApiContext, request: Request) -> Answer:
+    """The mechanisms and iterations of users, of all if none are named; never a key or a salt."""
+    image = context.metadata.image
+    asked = [one["name"] for one in request.body["users"] or ()]
+    named = Counter(asked)
+    users = list(named) if asked else sorted({user for user, _ in image.scram})
+    return {
+        "error_code": ErrorCode.NONE,
+        "results": [_described(image, user, twice=named[user] > 1) for user in users],
+    }
+
+
+def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {"error_code": error.code, "error_message": error.message, "results": ()}
+
+
+def _described(image: MetadataImage, user: str, *, twice: bool) -> dict[str, Any]:
+    infos = [
+        {"mechanism": mechanism, "iterations": image.scram[owner, mechanism].iterations}
+        for owner, mechanism in sorted(image.scram)
+        if owner == user
+    ]
+    error, message = ErrorCode.NONE, None
+    if twice:
+        error, message = ErrorCode.DUPLICATE_RESOURCE, "The user is named twice"
+    elif not infos:
+        error, message = ErrorCode.RESOURCE_NOT_FOUND, "The user has no credentials"
+    return {
+        "user": user,
+        "error_code": error,
+        "error_message": message,
+        "credential_infos": () if error else infos,
+    }
+
+
+async def handle_alter(context: ApiContext, request: Request) -> Answer:
+    """Sets and removes credentials, each user on their own."""
+    alter = _request(request)
+    outcomes = await change(context, alter, _TIMEOUT_MS)
+    context.log.warning("scram_credentials_not_used", users=len(outcomes))
+    pairs = zip(alter.users(), outcomes, strict=True)
+    return {"results": [{"user": user} | told(outcome) for user, outcome in pairs]}
+
+
+def refuse_alter(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each user."""
+    return {"results": refused(error, [{"user": user} for user in _request(request).users()])}
+
+
+def _request(request: Request) -> AlterScramRequest:
+    return AlterScramRequest(
+        tuple(ScramDeletion(one["name"], one["mechanism"]) for one in request.body["deletions"]),
+        tuple(
+            ScramUpsertion(
+                one["name"],
+                one["mechanism"],
+                one["iterations"],
+                bytes(one["salt"]),
+                bytes(one["salted_password"]),
+            )
+            for one in request.body["upsertions"]
+        ),
+    )

@@ -1,0 +1,260 @@
+"""CreateTopics and DeleteTopics (forwarded to the active controller), DescribeTopicPartitions.
+
+An answer waits until this broker's own image shows the result, so that a client that asks the same
+broker next sees it; it comes without that when the client's timeout is over, since the change is
+committed anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.administration.configs import topic_config_entries
+from broker.apis.discovery import ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED
+from broker.apis.discovery.metadata import is_internal, partition_message, unknown_name
+from broker.coordinator.internal_topics import filled
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.requests.cluster import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.requests.cluster import ControllerRequest
+
+_PARTITIONS_MAX = 2_000
+
+
+async def handle_create(context: ApiContext, request: Request) -> Answer:
+    """Creates topics, each on its own (row C3)."""
+    body = request.body
+    new = tuple(_new_topic(context, topic) for topic in body["topics"])
+    create = CreateTopicsRequest(new, body["validate_only"])
+
+    def all_there(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
+        return all(r.error or image.topics.by_name(r.name) is not None for r in results)
+
+    visible = (lambda *_: True) if body["validate_only"] else all_there
+    results = await _change(context, create, body["timeout_ms"], visible)
+    overrides = {topic.name: dict(topic.configs) for topic in new}
+    return {"topics": [_created(context, r, overrides.get(r.name, {})) for r in results]}
+
+
+def refuse_create(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each topic."""
+    names = dict.fromkeys(topic["name"] for topic in request.body["topics"])
+    return {"topics": [_failed(name, error) for name in names]}
+
+
+async def handle_delete(context: ApiContext, request: Request) -> Answer:
+    """Deletes topics named by name or by id; INVALID_REQUEST of one that is named by both, or
+    twice.
+    """
+    wrong = [one for one in request.body.get("topics", ()) if _is_ambiguous(one)]
+    times = Counter(_delete_keys(request))
+    wrong += [{"name": key[0], "topic_id": key[1]} for key, count in times.items() if count > 1]
+    keys = [key for key, count in times.items() if count == 1]
+    delete = DeleteTopicsRequest(tuple(keys))
+
+    def all_gone(image: MetadataImage, results: tuple[TopicResult, ...]) -> bool:
+        ids = [r.topic_id for r in results if not r.error and r.topic_id is not None]
+        return all(image.topics.by_id(topic_id) is None for topic_id in ids)
+
+    results: tuple[TopicResult, ...] = ()
+    if keys:
+        results = await _change(context, delete, request.body["timeout_ms"], all_gone)
+    text = "name the topic once, by its name or by its id"
+    error = KafkaError(ErrorCode.INVALID_REQUEST, text)
+    refused = [_failed(one["name"], error) | {"topic_id": one["topic_id"]} for one in wrong]
+    return {"responses": [*refused, *(_deleted(r) for r in results)]}
+
+
+def refuse_delete(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each topic."""
+    return {
+        "responses": [
+            _failed(name, error) | {"topic_id": topic_id}
+            for name, topic_id in _delete_keys(request)
+        ]
+    }
+
+
+async def _change(
+    context: ApiContext,
+    change: ControllerRequest,
+    timeout_ms: int,
+    visible: Callable[[MetadataImage, tuple[TopicResult, ...]], bool],
+) -> tuple[TopicResult, ...]:
+    """Sends the change to the active controller and waits for its results to be visible here."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_ms / 1000
+    response = await context.controller.call(change, timeout_ms)
+    if not isinstance(response, CreateTopicsResponse | DeleteTopicsResponse):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer is of no use")
+    if response.error:
+        raise KafkaError(response.error)
+    results = response.topics
+    left_ms = int((deadline - loop.time()) * 1000)
+    await context.metadata.until(lambda image: visible(image, results), left_ms)
+    return results
+
+
+def _new_topic(context: ApiContext, topic: dict[str, Any]) -> NewTopic:
+    new = NewTopic(
+        name=topic["name"],
+        partitions=topic["num_partitions"],
+        replication_factor=topic["replication_factor"],
+        assignments=tuple(
+            (a["partition_index"], tuple(a["broker_ids"])) for a in topic["assignments"]
+        ),
+        configs=tuple((c["name"], c["value"]) for c in topic["configs"]),
+    )
+    if is_internal(new.name):
+        # Of tools that copy a cluster's topics: coordinators lose what an ordinary topic forgets.
+        return filled(new, context.config, context.metadata.image)
+    return new
+
+
+def _created(
+    context: ApiContext, result: TopicResult, overrides: dict[str, str | None]
+) -> dict[str, Any]:
+    if result.error:
+        return _failed(result.name, KafkaError(result.error, result.message))
+    values = {key: value for key, value in overrides.items() if value is not None}
+    return {
+        "name": result.name,
+        "topic_id": result.topic_id,
+        "num_partitions": result.partitions,
+        "replication_factor": result.replication_factor,
+        "configs": topic_config_entries(context, values, None),
+    }
+
+
+def _deleted(result: TopicResult) -> dict[str, Any]:
+    message = (result.message or result.error.text) if result.error else None
+    return {
+        # By id it has none. A name that nobody can have is told as it came.
+        "name": result.name if result.topic_id is None else result.name or None,
+        "topic_id": result.topic_id,
+        "error_code": result.error,
+        "error_message": message,
+    }
+
+
+def _failed(name: str | None, error: KafkaError) -> dict[str, Any]:
+    told = {"error_code": error.code, "error_message": error.message}
+    return {"name": name, "configs": (), **told}
+
+
+def _delete_keys(request: Request) -> list[tuple[str | None, Any]]:
+    """(name, None) or (None, topic id) of each topic."""
+    if "topic_names" in request.body:
+        return [(name, None) for name in request.body["topic_names"]]
+    return [
+        (topic["name"], None) if topic["topic_id"] is None else (None, topic["topic_id"])
+        for topic in request.body["topics"]
+        if not _is_ambiguous(topic)
+    ]
+
+
+def _is_ambiguous(topic: dict[str, Any]) -> bool:
+    return (topic["name"] is None) == (topic["topic_id"] is None)
+
+
+def handle_describe_partitions(context: ApiContext, request: Request) -> Answer:
+    """The partitions of topics in order of their names, a page at a time (KIP-966).
+
+    KafkaError(INVALID_REQUEST) of a cursor that is in none of the topics asked for.
+    """
+    body = request.body
+    names = sorted({topic["name"] for topic in body["topics"]})
+    topics = context.metadata.image.topics
+    names = names or [topic.name for topic in topics.in_order()]
+    cursor = body["cursor"]
+    if cursor:
+        _check_cursor(cursor, [topic["name"] for topic in body["topics"]])
+    first = (cursor["topic_name"], cursor["partition_index"]) if cursor else ("", 0)
+    left = max(1, min(body["response_partition_limit"], _PARTITIONS_MAX))
+    answers: list[dict[str, Any]] = []
+    next_cursor = None
+    for name in names:
+        if name < first[0]:
+            continue
+        start = first[1] if name == first[0] else 0
+        if left <= 0:
+            next_cursor = {"topic_name": name, "partition_index": start}
+            break
+        answer, end = _described(context, name, start, left)
+        left -= len(answer["partitions"])
+        answers.append(answer)
+        if end is not None:
+            next_cursor = {"topic_name": name, "partition_index": end}
+            break
+    return {"topics": answers, "next_cursor": next_cursor}
+
+
+def _check_cursor(cursor: dict[str, Any], names: list[str]) -> None:
+    """A page that begins nowhere would look like the last one."""
+    text = None
+    if cursor["partition_index"] < 0:
+        text = (
+            f"the cursor's partition_index is {cursor['partition_index']}: it must not be negative"
+        )
+    elif names and cursor["topic_name"] not in names:
+        text = f"the cursor's topic {cursor['topic_name']!r} is not one of those asked for"
+    if text is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def refuse_describe_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each topic."""
+    names = [topic["name"] for topic in request.body["topics"]]
+    return {
+        "topics": [
+            _missing(name, error.code) | {"topic_authorized_operations": OPERATIONS_NOT_ASKED}
+            for name in names
+        ]
+    }
+
+
+def _described(
+    context: ApiContext, name: str, start: int, limit: int
+) -> tuple[dict[str, Any], int | None]:
+    """A topic from partition `start` on, and where the next page begins if it goes on."""
+    topic = context.metadata.image.topics.by_name(name)
+    if topic is None:
+        return _missing(name, unknown_name(name)), None
+    live = context.metadata.live_brokers(context.listener)
+    end = min(start + limit, len(topic.partitions))
+    answer = {
+        "error_code": ErrorCode.NONE,
+        "name": name,
+        "topic_id": topic.topic_id,
+        "is_internal": is_internal(name),
+        "partitions": [
+            partition_message(i, topic.partitions[i], live) for i in range(max(start, 0), end)
+        ],
+        "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
+    }
+    return answer, None if end == len(topic.partitions) else end
+
+
+def _missing(name: str, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "name": name,
+        "topic_id": None,
+        "partitions": (),
+        "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
+    }

@@ -1,0 +1,115 @@
+"""DescribeGroups, ListGroups, DeleteGroups (rows G2, G3)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.consumer.groups import ask_any
+from broker.coordinator import AT_ONCE
+from broker.groups.classic import State
+from broker.groups.requests import DeleteGroup, DescribeGroup, FindGroups, ListGroups
+from broker.protocol import EncodedArray
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from broker.apis.handler import Answer, ApiContext
+    from broker.coordinator import Shard
+    from broker.protocol.codec import Request
+
+ALL_GROUP_OPERATIONS = 0b1101_0100_1000
+"""Read, delete, describe, describe and alter configs."""
+OPERATIONS_NOT_ASKED = -(2**31)
+_TELLS_WHAT_IS_MISSING = 6
+
+
+async def handle_describe(context: ApiContext, request: Request) -> Answer:
+    """Each group with its members; one that does not exist is Dead, as it was before version 6."""
+    groups = request.body["groups"]
+    return {"groups": await asyncio.gather(*(_describe(context, request, one) for one in groups))}
+
+
+async def _describe(context: ApiContext, request: Request, group_id: str) -> dict[str, Any]:
+    try:
+        found = await ask_any(context, DescribeGroup(group_id), group_id).future
+    except KafkaError as error:
+        return _absent(group_id, error.code, "")
+    if found is None:
+        if request.version < _TELLS_WHAT_IS_MISSING:
+            return _absent(group_id, ErrorCode.NONE, State.DEAD.value)
+        return _absent(group_id, ErrorCode.GROUP_ID_NOT_FOUND, State.DEAD.value)
+    asked = request.body.get("include_authorized_operations", False)
+    operations = ALL_GROUP_OPERATIONS if asked else OPERATIONS_NOT_ASKED
+    return {**found, "authorized_operations": operations}
+
+
+def _absent(group_id: str, error: ErrorCode, state: str) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "error_message": f"group {group_id}: {error.text}" if error else None,
+        "group_id": group_id,
+        "group_state": state,
+        "protocol_type": "",
+        "protocol_data": "",
+        "members": (),
+    }
+
+
+def refuse_describe(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each group."""
+    return {"groups": [_absent(one, error.code, "") for one in request.body["groups"]]}
+
+
+async def handle_list(context: ApiContext, request: Request) -> Answer:
+    """The groups that this broker coordinates, of all states or of some, of all types or some.
+
+    While a partition is still loaded COORDINATOR_LOAD_IN_PROGRESS: the client asks again.
+    """
+    body = request.body
+    states = frozenset(state.lower() for state in body.get("states_filter", ()))
+    types = frozenset(kind.lower() for kind in body.get("types_filter", ()))
+    groups = EncodedArray(request.api_key, request.version, "groups")
+    for shard in list(context.groups.shards()):
+        try:
+            async for group_ids in _some_at_a_time(context, shard):
+                groups.add(await shard.ask(ListGroups(group_ids, states, types)))
+        except KafkaError as error:
+            # The partition moved meanwhile: its new coordinator tells of its groups.
+            if error.code is not ErrorCode.NOT_COORDINATOR:
+                raise
+    return {"error_code": ErrorCode.NONE, "groups": groups}
+
+
+async def _some_at_a_time(context: ApiContext, shard: Shard) -> AsyncIterator[Sequence[str]]:
+    """The ids of a partition's groups, some in each turn of the event loop."""
+    group_ids = await shard.ask(FindGroups())
+    for start in range(0, len(group_ids), AT_ONCE):
+        await context.groups.turns.mine()
+        yield group_ids[start : start + AT_ONCE]
+
+
+def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error without groups."""
+    return {"error_code": error.code, "groups": ()}
+
+
+async def handle_delete(context: ApiContext, request: Request) -> Answer:
+    """Deletes groups without members, and their offsets."""
+    groups = request.body["groups_names"]
+    return {"results": await asyncio.gather(*(_delete(context, one) for one in groups))}
+
+
+async def _delete(context: ApiContext, group_id: str) -> dict[str, Any]:
+    try:
+        await ask_any(context, DeleteGroup(group_id), group_id).future
+    except KafkaError as error:
+        return {"group_id": group_id, "error_code": error.code}
+    return {"group_id": group_id, "error_code": ErrorCode.NONE}
+
+
+def refuse_delete(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each group."""
+    groups = request.body["groups_names"]
+    return {"results": [{"group_id": one, "error_code": error.code} for one in groups]}

@@ -1,0 +1,291 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: how far consumer groups have come (row G3)."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.consumer.groups import ask, ask_any
+from broker.apis.handler import Pending
+from broker.groups import NO_EXPIRY, UNSTABLE, CommittedOffset
+from broker.groups.requests import Caller, Commit, DeleteOffsets, FetchOffsets
+from broker.replication.partition import Sender
+from broker.types import CONSUMER_OFFSETS, TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+
+_KNOWS_EPOCHS = 9
+_BY_TOPIC_ID = 10
+_FETCHES_IN_BATCHES = 8
+_KNOWS_ABORTABLE = 4
+_ADDS_PARTITION = 5
+"""From this version on TxnOffsetCommit is of transaction version 2."""
+_NONE = CommittedOffset(-1, -1, "", -1)
+Errors = dict[TopicPartition, ErrorCode]
+
+
+def _name_of(context: ApiContext, topic: dict[str, Any]) -> str | None:
+    """A topic's name, in versions that name it by id None if there is none of this id."""
+    if "name" in topic:
+        name: str = topic["name"]
+        return name
+    found = None
+    if topic["topic_id"] is not None:
+        found = context.metadata.image.topics.by_id(topic["topic_id"])
+    return None if found is None else found.name
+
+
+def _topic(topic: dict[str, Any], partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    """A topic of an answer, named as it was asked for."""
+    named: dict[str, Any] = {key: topic[key] for key in ("name", "topic_id") if key in topic}
+    return {**named, "partitions": partitions}
+
+
+# --- OffsetCommit ---------------------------------------------------------------------------------
+
+
+def handle_commit(context: ApiContext, request: Request) -> Pending:
+    """Answers when the offsets are committed; each partition has its error."""
+    body = request.body
+    wall_ms = context.wall_ms()
+    offsets = []
+    for topic in body["topics"]:
+        name = _name_of(context, topic)
+        for one in topic["partitions"]:
+            partition = TopicPartition(name or "", one["partition_index"])
+            if context.metadata.has(partition):
+                retention_ms = body.get("retention_time_ms", -1)
+                offsets.append((partition, _committed(one, wall_ms, retention_ms)))
+    generation = body["generation_id_or_member_epoch"]
+    caller = Caller(body["member_id"], body.get("group_instance_id"), generation)
+    knows_epochs = request.version >= _KNOWS_EPOCHS
+    commit = Commit(body["group_id"], caller, tuple(offsets), knows_epochs=knows_epochs)
+
+    def answer(errors: Errors) -> Answer:
+        named = [topic for topic in body["topics"] if topic["partitions"]]
+        return {"topics": [_commit_answer(context, topic, errors) for topic in named]}
+
+    return Pending(ask_any(context, commit, commit.group_id).future, answer)
+
+
+async def handle_commit_in_transaction(context: ApiContext, request: Request) -> Answer:
+    """TxnOffsetCommit: the offsets count when the producer's transaction is committed."""
+    body = request.body
+    wall_ms = context.wall_ms()
+    offsets = [
+        (partition, _committed(one, wall_ms, -1))
+        for topic in body["topics"]
+        for one in topic["partitions"]
+        if context.metadata.has(partition := TopicPartition(topic["name"], one["partition_index"]))
+    ]
+    caller = Caller(
+        body.get("member_id", ""), body.get("group_instance_id"), body.get("generation_id", -1)
+    )
+    producer = body["producer_id"], body["producer_epoch"]
+    errors: Errors = {}
+    if not offsets:
+        return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+    if not body["group_id"]:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    await _check_transaction(context, request)
+    commit = Commit(body["group_id"], caller, tuple(offsets), producer, knows_epochs=False)
+    errors = await ask(context, commit, commit.group_id).future
+    return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+
+
+async def _check_transaction(context: ApiContext, request: Request) -> None:
+    """KafkaError if the group's partition does not belong to the producer's transaction; clients
+    of transaction version 2 leave it to this broker to add it. What follows must follow at once.
+    """
+    body, adds = request.body, request.version >= _ADDS_PARTITION
+    number = context.groups.partition_of(body["group_id"])
+    partition = TopicPartition(CONSUMER_OFFSETS, number)
+    sender = Sender(body["producer_id"], body["producer_epoch"])
+    check = context.verifier.begin(partition, sender, adds=adds)
+    if check is None:
+        return
+    errors = await context.verifier.ask(body["transactional_id"], [check], adds=adds)
+    code = errors[partition]
+    if code is ErrorCode.NONE:
+        try:
+            context.verifier.end(check)
+        except KafkaError as error:
+            code = error.code
+    if code is not ErrorCode.NONE:
+        raise KafkaError(_as_committers_know(code, request.version))
+
+
+def _as_committers_know(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
+
+
+def _committed(one: dict[str, Any], wall_ms: int, retention_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        one["committed_offset"],
+        one.get("committed_leader_epoch", -1),
+        one["committed_metadata"] or "",
+        wall_ms,
+        NO_EXPIRY if retention_ms < 0 else wall_ms + retention_ms,
+    )
+
+
+def _commit_answer(
+    context: ApiContext, topic: dict[str, Any], errors: Errors, error: KafkaError | None = None
+) -> dict[str, Any]:
+    name = _name_of(context, topic)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if name is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    partitions = []
+    for one in topic["partitions"]:
+        index = one["partition_index"]
+        code = error.code if error else errors.get(TopicPartition(name or "", index), unknown)
+        partitions.append({"partition_index": index, "error_code": code})
+    return _topic(topic, partitions)
+
+
+def refuse_commit(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    topics = request.body["topics"]
+    return {"topics": [_commit_answer(context, topic, {}, error) for topic in topics]}
+
+
+# --- OffsetFetch ----------------------------------------------------------------------------------
+
+
+async def handle_fetch(context: ApiContext, request: Request) -> Answer:
+    """The offsets of one group, or from version 8 on of several; -1 where there is none."""
+    if request.version < _FETCHES_IN_BATCHES:
+        return await _fetch(context, request, request.body)
+    groups = request.body["groups"]
+    answers = await asyncio.gather(*(_fetch(context, request, group) for group in groups))
+    return {"groups": answers}
+
+
+async def _fetch(context: ApiContext, request: Request, group: dict[str, Any]) -> dict[str, Any]:
+    asked = group["topics"]
+    wanted = None if asked is None else tuple(_wanted(context, asked))
+    try:
+        stable = request.body.get("require_stable", False)
+        fetch = FetchOffsets(group["group_id"], wanted, stable, _fetcher(group))
+        found: dict[TopicPartition, CommittedOffset | None]
+        found = await ask_any(context, fetch, fetch.group_id).future
+    except KafkaError as error:
+        alone = request.version < _FETCHES_IN_BATCHES
+        return _fetch_refused(group, error, with_topics=alone)
+    if asked is None:
+        asked = _all_topics(context, request, found)
+    topics = [_fetched(context, topic, found) for topic in asked]
+    return {"group_id": group["group_id"], "topics": topics, "error_code": ErrorCode.NONE}
+
+
+def _fetcher(group: dict[str, Any]) -> Caller | None:
+    """The member of a KIP-848 group that asks, from version 9 on."""
+    member_id, epoch = group.get("member_id"), group.get("member_epoch", -1)
+    return None if member_id is None and epoch < 0 else Caller(member_id or "", None, epoch)
+
+
+def _wanted(context: ApiContext, topics: Sequence[dict[str, Any]]) -> list[TopicPartition]:
+    return [
+        TopicPartition(name, index)
+        for topic in topics
+        if (name := _name_of(context, topic)) is not None
+        for index in topic["partition_indexes"]
+    ]
+
+
+def _all_topics(
+    context: ApiContext, request: Request, found: dict[TopicPartition, Any]
+) -> list[dict[str, Any]]:
+    """Every topic that has offsets, as if it had been asked for."""
+    topics = []
+    for name, partitions in groupby(sorted(found), key=lambda one: one.topic):
+        named: dict[str, Any] = {"name": name}
+        if request.version >= _BY_TOPIC_ID:
+            topic = context.metadata.image.topics.by_name(name)
+            if topic is None:
+                continue
+            named = {"topic_id": topic.topic_id}
+        topics.append({**named, "partition_indexes": [one.partition for one in partitions]})
+    return topics
+
+
+def _fetched(
+    context: ApiContext,
+    topic: dict[str, Any],
+    found: dict[TopicPartition, CommittedOffset | None],
+) -> dict[str, Any]:
+    name = _name_of(context, topic)
+    error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+    return _topic(
+        topic,
+        [
+            _offset(index, found.get(TopicPartition(name or "", index)) or _NONE, error)
+            for index in topic["partition_indexes"]
+        ],
+    )
+
+
+def _offset(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[str, Any]:
+    if committed is UNSTABLE:
+        error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    return {
+        "partition_index": index,
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+        "error_code": error,
+    }
+
+
+def _fetch_refused(
+    group: dict[str, Any], error: KafkaError, *, with_topics: bool
+) -> dict[str, Any]:
+    """The error for the group, and for each partition where that is asked for alone: version 1 has
+    no other place for it.
+    """
+    topics = [
+        _topic(topic, [_offset(index, _NONE, error.code) for index in topic["partition_indexes"]])
+        for topic in (group["topics"] or () if with_topics else ())
+    ]
+    return {"group_id": group["group_id"], "topics": topics, "error_code": error.code}
+
+
+def refuse_fetch(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each group."""
+    if request.version < _FETCHES_IN_BATCHES:
+        return _fetch_refused(request.body, error, with_topics=True)
+    groups = request.body["groups"]
+    return {"groups": [_fetch_refused(group, error, with_topics=False) for group in groups]}
+
+
+# --- OffsetDelete ---------------------------------------------------------------------------------
+
+
+async def handle_delete(context: ApiContext, request: Request) -> Answer:
+    """Forgets offsets of topics that nobody in the group reads."""
+    body = request.body
+    partitions = tuple(
+        partition
+        for topic in body["topics"]
+        for one in topic["partitions"]
+        if context.metadata.has(partition := TopicPartition(topic["name"], one["partition_index"]))
+    )
+    delete = DeleteOffsets(body["group_id"], partitions)
+    errors: Errors = await ask(context, delete, delete.group_id).future
+    return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+
+
+def refuse_delete(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {"error_code": error.code, "topics": ()}

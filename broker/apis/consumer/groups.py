@@ -1,0 +1,133 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: membership in consumer groups (row G2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.handler import Pending
+from broker.groups import join_error, sync_error
+from broker.groups.requests import Caller, Heartbeat, Join, Leave, Sync
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.apis.handler import Answer, ApiContext
+    from broker.groups.requests import GroupRequest
+    from broker.protocol.codec import Request
+
+_NEEDS_MEMBER_ID = 4
+_NAMES_PROTOCOL = 5
+_PROTOCOL_MAY_BE_NULL = 7
+_MAY_SKIP_ASSIGNMENT = 9
+_LEAVES_IN_BATCHES = 3
+
+
+def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending:
+    """What the coordinator of the group answers; KafkaError if that is not this broker, or the id
+    is empty: such a group has no members.
+    """
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    return ask_any(context, asked, group_id)
+
+
+def ask_any(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending:
+    """The same, also of the group without a name, for which old clients keep offsets."""
+    return Pending(context.groups.ask(group_id, asked), lambda message: message)
+
+
+def caller(body: dict[str, Any]) -> Caller:
+    """Who asks."""
+    generation = body.get("generation_id", -1)
+    return Caller(body["member_id"], body.get("group_instance_id"), generation)
+
+
+def handle_join(context: ApiContext, request: Request) -> Pending:
+    """Answers when all members have joined."""
+    body = request.body
+    session_timeout_ms = body["session_timeout_ms"]
+    join = Join(
+        body["group_id"],
+        caller(body),
+        request.client_id or "",
+        request.client_host,
+        session_timeout_ms,
+        body.get("rebalance_timeout_ms", session_timeout_ms),
+        body["protocol_type"],
+        tuple((one["name"], bytes(one["metadata"])) for one in body["protocols"]),
+        needs_member_id=request.version >= _NEEDS_MEMBER_ID,
+        may_skip_assignment=request.version >= _MAY_SKIP_ASSIGNMENT,
+        topics=context.metadata.image.topics,
+    )
+    pending = ask(context, join, join.group_id)
+    return Pending(pending.future, lambda message: _named(request, message))
+
+
+def _named(request: Request, message: dict[str, Any]) -> dict[str, Any]:
+    """Before version 7 there is no null for the protocol of a group that has none."""
+    if message["protocol_name"] is None and request.version < _PROTOCOL_MAY_BE_NULL:
+        return {**message, "protocol_name": ""}
+    return message
+
+
+def refuse_join(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The error."""
+    return _named(request, join_error(request.body["member_id"], error.code))
+
+
+def handle_sync(context: ApiContext, request: Request) -> Pending:
+    """Answers when the leader has assigned. INCONSISTENT_GROUP_PROTOCOL, from version 5 on also of
+    a member that does not say which protocol it goes by (KIP-559).
+    """
+    body = request.body
+    named = body.get("protocol_type") is not None and body.get("protocol_name") is not None
+    if request.version >= _NAMES_PROTOCOL and not named:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    sync = Sync(
+        body["group_id"],
+        caller(body),
+        body.get("protocol_type"),
+        body.get("protocol_name"),
+        tuple((one["member_id"], bytes(one["assignment"])) for one in body["assignments"]),
+        context.metadata.image.topics,
+    )
+    return ask(context, sync, sync.group_id)
+
+
+def refuse_sync(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error."""
+    return sync_error(error.code)
+
+
+def handle_heartbeat(context: ApiContext, request: Request) -> Pending:
+    """Tells whether to join again."""
+    topics = context.metadata.image.topics
+    heartbeat = Heartbeat(request.body["group_id"], caller(request.body), topics)
+    return ask(context, heartbeat, heartbeat.group_id)
+
+
+def refuse_heartbeat(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error; none while the group is loaded, when nobody knows its members.
+
+    So does Apache Kafka, and aiokafka fails when it is told that error by a heartbeat.
+    """
+    loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return {"error_code": ErrorCode.NONE if loading else error.code}
+
+
+def handle_leave(context: ApiContext, request: Request) -> Pending:
+    """Lets one member go, or from version 3 on several."""
+    body = request.body
+    batched = request.version >= _LEAVES_IN_BATCHES
+    callers = tuple(map(caller, body["members"] if batched else [body]))
+    leave = Leave(body["group_id"], callers, context.metadata.image.topics)
+    pending = ask(context, leave, body["group_id"])
+    if batched:
+        return pending
+    return Pending(
+        pending.future, lambda message: {"error_code": message["members"][0]["error_code"]}
+    )
+
+
+def refuse_leave(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error, for all members."""
+    return {"error_code": error.code, "members": ()}

@@ -1,0 +1,214 @@
+"""Fetch: records for consumers and followers (rows R1, R10).
+
+Topics are named by name up to version 12 and by id from 13 on; ids are resolved here. Sessions
+(KIP-227, from version 7 on) say which partitions a Fetch is about and which the answer names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.discovery import current_leader, node_endpoints
+from broker.apis.handler import ApiContext, Pending
+from broker.apis.handler.fetch_sessions import (
+    FINAL_EPOCH,
+    NO_SESSION,
+    Reader,
+    Round,
+    SessionRequest,
+    Wanted,
+)
+from broker.types import CONSUMER, FetchParams, FetchPartition, FetchResult, TopicPartition
+from broker.types import FetchKey as Key
+from raftctl.config import RACK_AWARE_SELECTOR
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from uuid import UUID
+
+    from broker.apis.handler import Answer
+    from broker.protocol.codec import Request
+
+_ISOLATION_LEVELS = (0, 1)
+_READ_COMMITTED = 1
+_NO_REPLICA = {"replica_id": -1, "replica_epoch": -1}
+_FIRST_VERSION_BY_ID = 13
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""These answers name no aborted transactions, not even to who reads what is not committed."""
+_UNKNOWN_ID = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
+_NEGATIVE_BYTES = FetchResult(ErrorCode.INVALID_REQUEST)
+
+
+def handle(context: ApiContext, request: Request) -> Answer | Pending:
+    """Answers when there is enough to send, or after the client's wait.
+
+    INVALID_REQUEST for an isolation level that does not exist: whoever asks for one would take what
+    is not committed for what is.
+    """
+    level = request.body["isolation_level"]
+    if level not in _ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {level} does not exist")
+    now_ms = int(asyncio.get_running_loop().time() * 1000)
+    turn = context.sessions.begin(_session_request(request), now_ms)
+    if turn.error:
+        return {"error_code": turn.error, "responses": ()}
+    asked = [_resolve(context, key, wanted) for key, wanted in turn.partitions]
+    known = [one for one in asked if isinstance(one, FetchPartition)]
+    count = len(known)
+    params = _params(context, request.body, turn.first)
+    results = context.replicas.fetch(params, known, turn.news)
+
+    def shape(results: list[FetchResult]) -> Answer:
+        found = iter(results)
+        whole = [one if isinstance(one, FetchResult) else next(found) for one in asked]
+        return _answer(context, turn, [*whole, *found], [one.key for one in known[count:]])
+
+    return shape(results) if isinstance(results, list) else Pending(results, shape)
+
+
+def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for the whole and for each partition that the request names."""
+    named = _session_request(request).wanted
+    failed = FetchResult(error.code)
+    answer = _answer(context, Round(list(named.items())), [failed] * len(named))
+    return {**answer, "error_code": error.code}
+
+
+def _session_request(request: Request) -> SessionRequest:
+    body = request.body
+    return SessionRequest(
+        session_id=body.get("session_id", NO_SESSION),
+        epoch=body.get("session_epoch", FINAL_EPOCH),
+        by_topic_id=request.version >= _FIRST_VERSION_BY_ID,
+        is_follower=_replica_id(body) != CONSUMER,
+        reader=Reader(
+            _replica_id(body),
+            _replica_epoch(body),
+            body["isolation_level"],
+            body.get("rack_id", ""),
+        ),
+        wanted=dict(_wanted(body)),
+        forgotten=[
+            Key(_topic(topic), partition)
+            for topic in body.get("forgotten_topics_data", ())
+            for partition in topic["partitions"]
+        ],
+    )
+
+
+def _wanted(body: dict[str, Any]) -> Iterator[tuple[Key, Wanted]]:
+    for topic in body["topics"]:
+        name = _topic(topic)
+        for partition in topic["partitions"]:
+            yield (
+                Key(name, partition["partition"]),
+                Wanted(
+                    current_leader_epoch=partition.get("current_leader_epoch", -1),
+                    fetch_offset=partition["fetch_offset"],
+                    last_fetched_epoch=partition.get("last_fetched_epoch", -1),
+                    log_start_offset=partition.get("log_start_offset", -1),
+                    max_bytes=partition["partition_max_bytes"],
+                ),
+            )
+
+
+def _topic(topic: dict[str, Any]) -> str | UUID | None:
+    name: str | UUID | None = topic["topic"] if "topic" in topic else topic["topic_id"]
+    return name
+
+
+def _replica_id(body: dict[str, Any]) -> int:
+    replica_id: int = body.get("replica_id", body.get("replica_state", _NO_REPLICA)["replica_id"])
+    # Tools that look into logs call themselves -2: they read what is committed, as all consumers.
+    return CONSUMER if replica_id < 0 else replica_id
+
+
+def _replica_epoch(body: dict[str, Any]) -> int:
+    epoch: int = body.get("replica_state", _NO_REPLICA)["replica_epoch"]
+    return epoch
+
+
+def _params(context: ApiContext, body: dict[str, Any], first: int) -> FetchParams:
+    return FetchParams(
+        replica_id=_replica_id(body),
+        replica_epoch=_replica_epoch(body),
+        max_wait_ms=context.bounded_wait_ms(body["max_wait_ms"]),
+        min_bytes=body["min_bytes"],
+        max_bytes=min(body["max_bytes"], context.config.fetch_max_bytes),
+        read_committed=body["isolation_level"] == _READ_COMMITTED,
+        client_rack=body.get("rack_id", ""),
+        leader_only=_leader_only(context, body),
+        first=first,
+        may_be_deposed=not context.has_session(),
+    )
+
+
+def _leader_only(context: ApiContext, body: dict[str, Any]) -> bool:
+    """Followers read from leaders; so do consumers, but for those that a leader may send away."""
+    selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
+    return _replica_id(body) != CONSUMER or "rack_id" not in body or not selects
+
+
+def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | FetchResult:
+    """What to read; or the answer, where nobody knows the topic id or less than nothing is asked
+    for.
+    """
+    name, topic_id = key.topic, None
+    if not isinstance(name, str):
+        found = None if name is None else context.metadata.image.topics.by_id(name)
+        if found is None:
+            return _UNKNOWN_ID
+        name, topic_id = found.name, found.topic_id
+    if wanted.max_bytes < 0:
+        return _NEGATIVE_BYTES
+    return FetchPartition(TopicPartition(name, key.partition), topic_id, *wanted)
+
+
+def _answer(
+    context: ApiContext, turn: Round, results: list[FetchResult], added: Sequence[Key] = ()
+) -> dict[str, Any]:
+    error, told = turn.answer(results, added)
+    leaders = {r.current_leader.leader_id for _, r in told if r.current_leader is not None}
+    return {
+        "error_code": error,
+        "session_id": turn.session_id,
+        "responses": _by_topic(told),
+        "node_endpoints": node_endpoints(context, leaders),
+    }
+
+
+def _by_topic(told: Iterable[tuple[Key, FetchResult]]) -> list[dict[str, Any]]:
+    topics: dict[str | UUID | None, list[dict[str, Any]]] = {}
+    for key, result in told:
+        topics.setdefault(key.topic, []).append(_partition(key.partition, result))
+    # A version has one of the two names; the other is not sent.
+    return [
+        {"topic": topic, "topic_id": topic, "partitions": partitions}
+        for topic, partitions in topics.items()
+    ]
+
+
+def _partition(index: int, result: FetchResult) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "partition_index": index,
+        "error_code": result.error,
+        "high_watermark": result.high_watermark,
+        "last_stable_offset": result.last_stable_offset,
+        "log_start_offset": result.log_start_offset,
+        "preferred_read_replica": result.preferred_read_replica,
+        "records": result.records,
+        "current_leader": current_leader(result.current_leader),
+    }
+    if result.error in _UNKNOWN:
+        answer["aborted_transactions"] = ()
+    elif result.aborted_transactions is not None:
+        answer["aborted_transactions"] = [
+            {"producer_id": producer_id, "first_offset": first_offset}
+            for producer_id, first_offset in result.aborted_transactions
+        ]
+    if (diverging := result.diverging) is not None:
+        epoch, end_offset = diverging.leader_epoch, diverging.end_offset
+        answer["diverging_epoch"] = {"epoch": epoch, "end_offset": end_offset}
+    return answer

@@ -1,0 +1,156 @@
+"""DeleteRecords, AlterReplicaLogDirs and DescribeLogDirs: what an administrator does with logs."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.handler import Pending
+from broker.types import INTERNAL_TOPICS, DeletedRecords, TopicPartition
+from raftctl.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from broker.types import LogDirectoryFacts
+    from raftctl.errors import KafkaError
+
+
+# --- DeleteRecords (row L7, KIP-107) --------------------------------------------------------------
+
+
+def handle_delete_records(context: ApiContext, request: Request) -> Answer | Pending:
+    """Hides the records below an offset; answers when all live replicas do.
+
+    Errors of a partition: INVALID_TOPIC_EXCEPTION for the brokers' own topics, POLICY_VIOLATION if
+    the topic's `cleanup.policy` does not delete, OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER,
+    UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT if a replica has not followed in time.
+    """
+    body = request.body
+    asked = _asked(body)
+    allowed = [(key, offset) for key, offset in asked if key.topic not in INTERNAL_TOPICS]
+    timeout_ms = context.bounded_wait_ms(max(body["timeout_ms"], 0))
+    results = context.replicas.delete_records(timeout_ms, allowed)
+    if isinstance(results, list):
+        return _deleted(asked, results)
+    return Pending(results, lambda done: _deleted(asked, done))
+
+
+def refuse_delete_records(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    asked = _asked(request.body)
+    allowed = [key for key, _ in asked if key.topic not in INTERNAL_TOPICS]
+    return _deleted(asked, [DeletedRecords(error.code)] * len(allowed))
+
+
+def _asked(body: dict[str, Any]) -> list[tuple[TopicPartition, int]]:
+    return [
+        (TopicPartition(topic["name"], one["partition_index"]), one["offset"])
+        for topic in body["topics"]
+        for one in topic["partitions"]
+    ]
+
+
+def _deleted(asked: Sequence[tuple[TopicPartition, int]], results: list[DeletedRecords]) -> Answer:
+    remaining = iter(results)
+    told = []
+    for key, _ in asked:
+        result = DeletedRecords(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if key.topic not in INTERNAL_TOPICS:
+            result = next(remaining)
+        told.append((key, result))
+    return {
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": key.partition,
+                        "low_watermark": result.low_watermark,
+                        "error_code": result.error,
+                    }
+                    for key, result in group
+                ],
+            }
+            for topic, group in groupby(told, key=lambda one: one[0].topic)
+        ]
+    }
+
+
+# --- AlterReplicaLogDirs (row C14, KIP-113) -------------------------------------------------------
+
+
+def handle_alter_replica_log_dirs(context: ApiContext, request: Request) -> Answer:
+    """Has replicas of this broker move to other log directories; what is asked for begins.
+
+    Errors of a partition: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION, and
+    REPLICA_NOT_AVAILABLE for one that is not here yet: when it comes, it is made there.
+    """
+    return _altered(request, context.replicas.move_log)
+
+
+def refuse_alter_replica_log_dirs(
+    _context: ApiContext, request: Request, error: KafkaError
+) -> Answer:
+    """The same error for each partition."""
+    return _altered(request, lambda _partition, _path: error.code)
+
+
+def _altered(request: Request, alter: Callable[[TopicPartition, str], ErrorCode]) -> Answer:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for directory in request.body["dirs"]:
+        for topic in directory["topics"]:
+            results = topics.setdefault(topic["name"], [])
+            for number in topic["partitions"]:
+                error = alter(TopicPartition(topic["name"], number), directory["path"])
+                results.append({"partition_index": number, "error_code": error})
+    return {
+        "results": [{"topic_name": name, "partitions": results} for name, results in topics.items()]
+    }
+
+
+# --- DescribeLogDirs (row C14, KIP-113, KIP-827) --------------------------------------------------
+
+
+async def handle_describe_log_dirs(context: ApiContext, request: Request) -> Answer:
+    """What each log directory holds, of the partitions asked for or of all."""
+    asked = request.body["topics"]
+    wanted = None
+    if asked is not None:
+        wanted = frozenset(
+            TopicPartition(one["topic"], number) for one in asked for number in one["partitions"]
+        )
+    facts = await context.replicas.log_directories()
+    return {"error_code": ErrorCode.NONE, "results": [_told(one, wanted) for one in facts]}
+
+
+def refuse_describe_log_dirs(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all, which versions below 3 have no place for."""
+    return {"error_code": error.code, "results": ()}
+
+
+def _told(facts: LogDirectoryFacts, wanted: frozenset[TopicPartition] | None) -> dict[str, Any]:
+    shown = [one for one in facts.logs if wanted is None or one.partition in wanted]
+    return {
+        "error_code": facts.error,
+        "log_dir": facts.path,
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": one.partition.partition,
+                        "partition_size": one.size,
+                        "offset_lag": one.offset_lag,
+                        "is_future_key": one.is_future,
+                    }
+                    for one in group
+                ],
+            }
+            for topic, group in groupby(shown, key=lambda one: one.partition.topic)
+        ],
+        "total_bytes": facts.total_bytes,
+        "usable_bytes": facts.usable_bytes,
+    }

@@ -1,0 +1,157 @@
+"""ListOffsets and OffsetForLeaderEpoch: positions in a log by time or by leader epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.handler import Pending
+from broker.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP
+from broker.types import EpochEndOffset, OffsetLookup, OffsetResult, TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+_KNOWN_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+"""A timestamp below 0 to the first version in which it has a meaning."""
+_NEVER = 1 << 15
+_OF_TIERS = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
+"""Without tiered storage there is no such offset, and all is local."""
+_WITHOUT_TIERS = dict.fromkeys((_EARLIEST_LOCAL, *_OF_TIERS), EARLIEST)
+"""Whether the partition answers is looked up in any case."""
+_ISOLATION_LEVELS = (0, 1)
+_READ_COMMITTED = 1
+_UNKNOWN = EpochEndOffset(-1, -1)
+
+
+def handle_list_offsets(context: ApiContext, request: Request) -> Answer | Pending:
+    """The offset of the first record at or after a time, or of an end of the log.
+
+    INVALID_REQUEST for a partition that is named twice or an isolation level that does not exist,
+    UNSUPPORTED_VERSION for a timestamp below 0 that the version does not know.
+    """
+    body = request.body
+    level = body.get("isolation_level", 0)
+    if level not in _ISOLATION_LEVELS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {level} does not exist")
+    asked = _asked(body)
+    refused = {one: code for one, found in asked.items() if (code := _refusal(request, found))}
+    lookups = [
+        OffsetLookup(
+            partition,
+            named[0].get("current_leader_epoch", -1),
+            _WITHOUT_TIERS.get(named[0]["timestamp"], named[0]["timestamp"]),
+            level == _READ_COMMITTED,
+        )
+        for partition, named in asked.items()
+        if partition not in refused
+    ]
+    found = context.replicas.list_offsets(lookups, body["replica_id"])
+
+    def shape(results: list[OffsetResult]) -> Answer:
+        told = {one: OffsetResult(code) for one, code in refused.items()}
+        for lookup, result in zip(lookups, results, strict=True):
+            is_tiered = asked[lookup.partition][0]["timestamp"] in _OF_TIERS
+            told[lookup.partition] = OffsetResult(result.error) if is_tiered else result
+        return _listed({one: told[one] for one in asked})
+
+    return shape(found) if isinstance(found, list) else Pending(found, shape)
+
+
+def _asked(body: dict[str, Any]) -> dict[TopicPartition, list[dict[str, Any]]]:
+    """Each partition to what the request says of it, in order; more than once is one too many."""
+    asked: dict[TopicPartition, list[dict[str, Any]]] = {}
+    for topic in body["topics"]:
+        for one in topic["partitions"]:
+            asked.setdefault(TopicPartition(topic["name"], one["partition_index"]), []).append(one)
+    return asked
+
+
+def _refusal(request: Request, named: list[dict[str, Any]]) -> ErrorCode:
+    if len(named) > 1:
+        return ErrorCode.INVALID_REQUEST
+    timestamp = named[0]["timestamp"]
+    known = timestamp >= 0 or request.version >= _KNOWN_SINCE.get(timestamp, _NEVER)
+    return ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_VERSION
+
+
+def refuse_list_offsets(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    return _listed(dict.fromkeys(_asked(request.body), OffsetResult(error.code)))
+
+
+def _listed(results: Mapping[TopicPartition, OffsetResult]) -> Answer:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for partition, result in results.items():
+        topics.setdefault(partition.topic, []).append(_offset(partition.partition, result))
+    return {
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+    }
+
+
+def _offset(index: int, result: OffsetResult) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": result.error,
+        "timestamp": result.timestamp,
+        "offset": result.offset,
+        "leader_epoch": result.leader_epoch,
+    }
+
+
+def handle_leader_epochs(context: ApiContext, request: Request) -> Answer:
+    """Where a leader epoch ends in the leader's log (KIP-101, KIP-320)."""
+    body = request.body
+    lookups = [
+        (
+            TopicPartition(topic["topic"], asked["partition"]),
+            asked["current_leader_epoch"],
+            asked["leader_epoch"],
+        )
+        for topic in body["topics"]
+        for asked in topic["partitions"]
+    ]
+    return _ends(body, context.replicas.offsets_for_leader_epoch(lookups))
+
+
+def refuse_leader_epochs(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    count = sum(len(topic["partitions"]) for topic in request.body["topics"])
+    return _ends(request.body, [(error.code, _UNKNOWN)] * count)
+
+
+def _ends(body: dict[str, Any], results: list[tuple[ErrorCode, EpochEndOffset]]) -> Answer:
+    remaining = iter(results)
+    return {
+        "topics": [
+            {
+                "topic": topic["topic"],
+                "partitions": [
+                    _end(asked["partition"], *next(remaining)) for asked in topic["partitions"]
+                ],
+            }
+            for topic in body["topics"]
+        ]
+    }
+
+
+def _end(index: int, error: ErrorCode, end: EpochEndOffset) -> dict[str, Any]:
+    return {
+        "partition": index,
+        "error_code": error,
+        "leader_epoch": end.leader_epoch,
+        "end_offset": end.end_offset,
+    }

@@ -1,0 +1,229 @@
+"""Produce: hands record batches to the partitions' leaders (rows R5, T1, T3).
+
+The records are appended before `handle` returns; only acks=all answers later. There are two
+exceptions. A large batch is prepared by a worker first. For one that may begin a transaction its
+coordinator is asked first, while what the request brings for other partitions is appended, so that
+nothing overtakes it. With acks=0 there is no answer, so
+an error closes the connection: it is the only way to tell the producer, as Apache Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.discovery import current_leader, node_endpoints
+from broker.apis.handler import ApiContext, HangUpError, Pending
+from broker.log.batches.compression import ZSTD
+from broker.log.batches.record_batch import is_packed_with
+from broker.replication.partition import sender_of
+from broker.transactions import Check
+from broker.types import INTERNAL_TOPICS, AppendResult, TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Mapping, Sequence
+
+    from broker.apis.handler import Answer
+    from broker.protocol.codec import Request
+    from broker.types import Appendable
+    from raftctl.runtime.api import Buffer
+
+    Entry = tuple[TopicPartition, Buffer]
+    Results = list[AppendResult] | asyncio.Future[list[AppendResult]]
+    Held = Mapping[int, AppendResult | Check]
+    """Index of an entry to why it is refused, or what must be asked first."""
+
+_ACKS = (0, 1, -1)
+_KNOWS_ABORTABLE = 11
+_TAKES_ZSTD = 7
+"""From this version on clients can read what zstd compressed (KIP-110)."""
+_ADDS_PARTITIONS = 12
+"""From this version on Produce is of transaction version 2."""
+
+
+def handle(context: ApiContext, request: Request) -> Answer | Pending | Coroutine[Any, Any, Answer]:
+    """Appends at once, answers when the records are as safe as `acks` asks.
+
+    Large batches are prepared by a worker first; the connection's next request waits for that.
+    """
+    body = request.body
+    if body["acks"] not in _ACKS:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    entries = _entries(body)
+    prepared = context.replicas.prepare(body["acks"], entries)
+    if isinstance(prepared, list):
+        return _append_prepared(context, request, entries, prepared)
+    return _append_later(context, request, entries, prepared)
+
+
+async def _append_later(
+    context: ApiContext,
+    request: Request,
+    sent: Sequence[Entry],
+    prepared: Awaitable[list[Appendable]],
+) -> Answer:
+    answer = _append_prepared(context, request, sent, await prepared)
+    if isinstance(answer, Pending):
+        return answer.shape(await answer.future)
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def _append_prepared(
+    context: ApiContext, request: Request, sent: Sequence[Entry], prepared: Sequence[Appendable]
+) -> Answer | Pending | Coroutine[Any, Any, Answer]:
+    body = request.body
+    entries = [(partition, one) for (partition, _), one in zip(sent, prepared, strict=True)]
+    held = _held(context, request, sent)
+    if held:
+        free = [entry for index, entry in enumerate(entries) if index not in held]
+        return _append_held(context, request, entries, held, _append(context, body, free))
+    results = _append(context, body, entries)
+    if isinstance(results, list):
+        return _answer(context, body, results)
+    return Pending(results, lambda done: _answer(context, body, done))
+
+
+def _append(
+    context: ApiContext, body: dict[str, Any], entries: Sequence[tuple[TopicPartition, Appendable]]
+) -> Results:
+    timeout_ms = context.bounded_wait_ms(body["timeout_ms"])
+    return context.replicas.append(body["acks"], timeout_ms, entries)
+
+
+def _held(context: ApiContext, request: Request, entries: Sequence[Entry]) -> Held:
+    held: dict[int, AppendResult | Check] = {}
+    for index, (partition, batch) in enumerate(entries):
+        sender = sender_of(batch)
+        if partition.topic in INTERNAL_TOPICS:
+            text = f"only coordinators write to {partition.topic}"
+            held[index] = AppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION, message=text)
+        elif _is_packed_too_early(context, request, partition, batch):
+            text = f"zstd needs Produce version {_TAKES_ZSTD} or later, not {request.version}"
+            held[index] = AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=text)
+        elif sender is not None:
+            if request.body["transactional_id"] is None:
+                text = "records of a transaction without its transactional id"
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+            check = context.verifier.begin(partition, sender, adds=_adds(request))
+            if check is not None:
+                held[index] = check
+    return held
+
+
+def _is_packed_too_early(
+    context: ApiContext, request: Request, partition: TopicPartition, batch: Buffer
+) -> bool:
+    if request.version >= _TAKES_ZSTD or not is_packed_with(ZSTD, batch):
+        return False
+    topic = context.metadata.image.topics.by_name(partition.topic)
+    return topic is not None and partition.partition in topic.partitions
+
+
+def _adds(request: Request) -> bool:
+    return request.version >= _ADDS_PARTITIONS
+
+
+async def _append_held(
+    context: ApiContext,
+    request: Request,
+    entries: Sequence[tuple[TopicPartition, Appendable]],
+    held: Held,
+    appended: Results,
+) -> Answer:
+    """Asks about what is held, appends it, and answers for all."""
+    checks = {index: one for index, one in held.items() if isinstance(one, Check)}
+    results = {index: one for index, one in held.items() if isinstance(one, AppendResult)}
+    results |= await _refused(context, request, checks)
+    agreed = [index for index in checks if index not in results]
+    appended_later = _append(context, request.body, [entries[index] for index in agreed])
+    free = (index for index in range(len(entries)) if index not in held)
+    results |= zip(free, await _settled(appended), strict=True)
+    results |= zip(agreed, await _settled(appended_later), strict=True)
+    return _answer(context, request.body, [results[index] for index in range(len(entries))])
+
+
+async def _settled(results: Results) -> list[AppendResult]:
+    return results if isinstance(results, list) else await results
+
+
+async def _refused(
+    context: ApiContext, request: Request, checks: Mapping[int, Check]
+) -> dict[int, AppendResult]:
+    """Those that may not be appended. The others must be appended before anything else happens."""
+    if not checks:
+        return {}
+    name, adds = request.body["transactional_id"], _adds(request)
+    errors = await context.verifier.ask(name, list(checks.values()), adds=adds)
+    refused = {}
+    for index, check in checks.items():
+        code = errors[check.partition]
+        try:
+            if code is not ErrorCode.NONE:
+                raise KafkaError(_as_producers_know(code, request.version))
+            context.verifier.end(check)
+        except KafkaError as error:
+            refused[index] = AppendResult(error.code, message=error.message)
+    return refused
+
+
+def _as_producers_know(code: ErrorCode, version: int) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _KNOWS_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
+
+
+def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    count = sum(len(topic["partition_data"]) for topic in request.body["topic_data"])
+    result = AppendResult(error.code, message=error.message)
+    return _answer(context, request.body, [result] * count)
+
+
+def _entries(body: dict[str, Any]) -> list[Entry]:
+    """The batches in order of the request, which drops its hold on them."""
+    return [
+        (TopicPartition(topic["name"], data["index"]), data.pop("records") or b"")
+        for topic in body["topic_data"]
+        for data in topic["partition_data"]
+    ]
+
+
+def _answer(context: ApiContext, body: dict[str, Any], results: list[AppendResult]) -> Answer:
+    if body["acks"] == 0:
+        failed = next((r for r in results if r.error), None)
+        if failed is not None:
+            raise HangUpError(f"a produce with acks=0 failed: {failed.error.name}")
+        return None
+    remaining = iter(results)
+    leaders = {r.current_leader.leader_id for r in results if r.current_leader is not None}
+    return {
+        "responses": [
+            {
+                "name": topic["name"],
+                "partition_responses": [
+                    _partition(data["index"], next(remaining)) for data in topic["partition_data"]
+                ],
+            }
+            for topic in body["topic_data"]
+            if topic["partition_data"]
+        ],
+        "node_endpoints": node_endpoints(context, leaders),
+    }
+
+
+def _partition(index: int, result: AppendResult) -> dict[str, Any]:
+    return {
+        "index": index,
+        "error_code": result.error,
+        "base_offset": result.base_offset,
+        "log_append_time_ms": result.log_append_time_ms,
+        "log_start_offset": result.log_start_offset,
+        "record_errors": [
+            {"batch_index": index, "batch_index_error_message": why}
+            for index, why in result.record_errors.items()
+        ],
+        "error_message": result.message,
+        "current_leader": current_leader(result.current_leader),
+    }

@@ -1,0 +1,49 @@
+"""How brokers appear in answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from broker.apis.handler import ApiContext
+    from broker.types import LeaderHint
+
+ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+"""Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
+OPERATIONS_NOT_ASKED = -(2**31)
+ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
+"""Read, write, create, delete, alter, describe, describe and alter configs."""
+
+
+def controller_id(context: ApiContext) -> int:
+    """The broker to which clients shall send what changes metadata.
+
+    The controllers do not speak Kafka's protocol and every broker forwards (KIP-590), so it is this
+    broker, or while it is fenced any that is not; -1 if there is none.
+    """
+    live = context.metadata.live_brokers(context.listener)
+    return context.config.node_id if context.config.node_id in live else next(iter(live), -1)
+
+
+def node_endpoints(context: ApiContext, broker_ids: Collection[int]) -> list[dict[str, Any]]:
+    """Where the named leaders are, so that a client need not ask for metadata (KIP-951)."""
+    if not broker_ids:
+        return []
+    return [
+        {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+        for broker_id, (broker, endpoint) in context.metadata.live_brokers(context.listener).items()
+        if broker_id in broker_ids
+    ]
+
+
+def current_leader(hint: LeaderHint | None) -> dict[str, Any] | None:
+    """The leader as it is told with NOT_LEADER_OR_FOLLOWER (KIP-951).
+
+    That there is none goes without saying: librdkafka (2.6 to 2.16 at least) counts such a
+    partition among those whose leader it is told, and then reads memory that it has not written.
+    """
+    if hint is None or hint.leader_id < 0:
+        return None
+    return {"leader_id": hint.leader_id, "leader_epoch": hint.leader_epoch}

@@ -1,0 +1,129 @@
+"""ApiVersions and DescribeCluster: what this broker speaks and who else is there."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.discovery._brokers import (
+    ALL_CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_ASKED,
+    controller_id,
+)
+from broker.apis.handler import ApiContext, Encoded
+from broker.protocol.codec import encode_response_body
+from broker.protocol.versions import ApiKey, advertised
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.features import SUPPORTED
+
+if TYPE_CHECKING:
+    from broker.apis.handler import Answer
+    from broker.protocol.codec import Request
+
+_BROKERS = 1
+_CONTROLLERS = 2
+_SOFTWARE = re.compile("[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+_FEATURES_BEGIN_AT_0 = 4
+
+
+def handle_api_versions(context: ApiContext, request: Request) -> Answer:
+    """The table of `broker.protocol.versions`; INVALID_REQUEST alone if the client's software has
+    no name or version that a metric could bear (KIP-511).
+    """
+    for part in ("client_software_name", "client_software_version"):
+        if part in request.body and not _SOFTWARE.fullmatch(request.body[part]):
+            return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
+    return Encoded(_api_versions(context, request, ErrorCode.NONE))
+
+
+def refuse_api_versions(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The error beside the table."""
+    return Encoded(_api_versions(context, request, error.code))
+
+
+def _api_versions(context: ApiContext, request: Request, error: ErrorCode) -> bytes:
+    image = context.metadata.image
+    finalized = tuple(sorted(item for item in image.features.items() if item[1] > 0))
+    return api_versions_body(request.version, error, finalized, image.offset)
+
+
+@lru_cache(maxsize=64)
+def api_versions_body(
+    version: int,
+    error: ErrorCode,
+    finalized: tuple[tuple[str, int], ...] = (),
+    features_epoch: int = -1,
+) -> bytes:
+    """The whole answer. To an unknown version it is version 0 with error 35 (KIP-511).
+
+    The features that are finalized are in force at the metadata offset `features_epoch`.
+    """
+    api_keys = [
+        {"api_key": key, "min_version": low, "max_version": high} for key, low, high in advertised()
+    ]
+    message = {
+        "error_code": error,
+        "api_keys": api_keys,
+        "supported_features": [
+            {"name": name, "min_version": low, "max_version": high}
+            for name, (low, high) in SUPPORTED.items()
+            # To clients of older versions a feature that begins at 0 is none.
+            if low > 0 or version >= _FEATURES_BEGIN_AT_0
+        ],
+        "finalized_features_epoch": features_epoch,
+        "finalized_features": [
+            {"name": name, "max_version_level": level, "min_version_level": level}
+            for name, level in finalized
+        ],
+    }
+    return encode_response_body(ApiKey.API_VERSIONS, version, message)
+
+
+def handle_describe_cluster(context: ApiContext, request: Request) -> Answer:
+    """The brokers that are not fenced, or all if the client asks so."""
+    body = request.body
+    kind = body.get("endpoint_type", _BROKERS)
+    if kind not in (_BROKERS, _CONTROLLERS):
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"endpoint type {kind} is unknown")
+    if kind != _BROKERS:
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a listener of brokers")
+    fenced_too = body.get("include_fenced_brokers", False)
+    operations = body["include_cluster_authorized_operations"]
+    return {
+        "cluster_id": context.cluster_id,
+        "controller_id": controller_id(context),
+        "brokers": _brokers(context, fenced_too=fenced_too),
+        "cluster_authorized_operations": (
+            ALL_CLUSTER_OPERATIONS if operations else OPERATIONS_NOT_ASKED
+        ),
+    }
+
+
+def refuse_describe_cluster(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error for all."""
+    return {
+        "error_code": error.code,
+        "error_message": error.message,
+        "cluster_id": "",
+        "brokers": (),
+    }
+
+
+def _brokers(context: ApiContext, *, fenced_too: bool) -> list[dict[str, Any]]:
+    brokers = context.metadata.image.brokers
+    found = []
+    for broker_id in sorted(brokers):
+        broker = brokers[broker_id]
+        endpoint = broker.endpoint(context.listener)
+        if endpoint is not None and (fenced_too or not broker.fenced):
+            found.append(
+                {
+                    "broker_id": broker_id,
+                    "host": endpoint.host,
+                    "port": endpoint.port,
+                    "rack": broker.rack,
+                    "is_fenced": broker.fenced,
+                }
+            )
+    return found

@@ -1,0 +1,31 @@
+"""SaslHandshake and SaslAuthenticate, on listeners that know no SASL.
+
+A client that is configured for SASL asks for them first on any listener. It is told that there is
+nothing to authenticate with, instead of losing its connection without a reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+
+
+def handle(context: ApiContext, _request: Request) -> Answer:
+    """KafkaError(ILLEGAL_SASL_STATE), whatever is asked."""
+    text = f"listener {context.listener} is PLAINTEXT: set security.protocol=PLAINTEXT"
+    raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)
+
+
+def refuse_handshake(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error; there are no mechanisms."""
+    return {"error_code": error.code, "mechanisms": ()}
+
+
+def refuse_authenticate(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error."""
+    return {"error_code": error.code, "error_message": error.message, "auth_bytes": b""}

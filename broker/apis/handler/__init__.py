@@ -1,0 +1,35 @@
+"""The context of a handler, and the forms that its answer may take.
+
+`ApiContext` is the broker as the handlers of one listener see it: replicas, the newest metadata
+image, the controller, both coordinators, and the configuration. It is frozen; handlers keep no
+state of their own.
+
+An answer is a message, an `Encoded` body, or None when the client expects none. `Pending` is an
+answer that a future completes. `HangUpError` closes the connection, because the protocol has no
+other way to refuse the request.
+
+State that outlives a request lives here:
+
+- `MetadataCache`: the newest image, and encoded Metadata responses derived from it.
+- `fetch_sessions`: the sessions of incremental fetches (KIP-227).
+- `ProducerIds`: blocks of producer ids granted by the controller.
+- `InternalTopics`: creation of the brokers' own topics on first use.
+
+The package must not know any particular request: handlers import it, it imports no handler.
+"""
+
+from broker.apis.handler._context import Answer, ApiContext, Encoded, HangUpError, Pending
+from broker.apis.handler._internal_topics import InternalTopics
+from broker.apis.handler._metadata_cache import MetadataCache
+from broker.apis.handler._producer_ids import ProducerIds
+
+__all__ = [
+    "Answer",
+    "ApiContext",
+    "Encoded",
+    "HangUpError",
+    "InternalTopics",
+    "MetadataCache",
+    "Pending",
+    "ProducerIds",
+]

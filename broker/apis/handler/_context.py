@@ -1,0 +1,154 @@
+"""What every handler is given, and the forms of its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from structlog.typing import FilteringBoundLogger
+
+from broker.apis.handler._internal_topics import InternalTopics
+from broker.apis.handler._metadata_cache import MetadataCache
+from broker.apis.handler._producer_ids import ProducerIds
+from broker.apis.handler.fetch_sessions import FetchSessions
+from broker.coordinator.coordinator import Coordinator
+from broker.protocol.codec import Message
+from broker.transactions import TransactionCoordinator, TransactionVerifier
+from raftctl.config import NodeConfig
+from raftctl.plugins import ControllerClient
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.replication.partition import SessionNews
+    from broker.types import (
+        Appendable,
+        AppendResult,
+        DeletedRecords,
+        EpochEndOffset,
+        FetchParams,
+        FetchPartition,
+        FetchResult,
+        LogDirectoryFacts,
+        OffsetLookup,
+        OffsetResult,
+        ProducerFacts,
+        TopicPartition,
+    )
+    from raftctl.errors import ErrorCode
+    from raftctl.runtime.api import Buffer
+
+
+class Replicas(Protocol):
+    """The part of the ReplicaManager that the apis use.
+
+    What a call does to the logs is done when it returns; only the answer may come later.
+    """
+
+    def prepare(
+        self, acks: int, entries: Sequence[tuple[TopicPartition, Buffer]]
+    ) -> list[Appendable] | asyncio.Future[list[Appendable]]:
+        """What to append for each produced batch, later if that takes long. Nothing is done to the
+        logs yet.
+        """
+
+    def append(
+        self,
+        acks: int,
+        timeout_ms: int,
+        entries: Sequence[tuple[TopicPartition, Appendable]],
+    ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
+        """Appends to each partition; results in order of the entries."""
+
+    def fetch(
+        self,
+        params: FetchParams,
+        partitions: list[FetchPartition],
+        news: SessionNews | None = None,
+    ) -> list[FetchResult] | asyncio.Future[list[FetchResult]]:
+        """Reads from each partition; results in order of the partitions.
+
+        With `news`, of a fetch session, the list may grow by what has news meanwhile.
+        """
+
+    def list_offsets(
+        self, lookups: Sequence[OffsetLookup], replica_id: int
+    ) -> list[OffsetResult] | asyncio.Future[list[OffsetResult]]:
+        """Results in order of the lookups."""
+
+    def offsets_for_leader_epoch(
+        self, lookups: Sequence[tuple[TopicPartition, int, int]]
+    ) -> list[tuple[ErrorCode, EpochEndOffset]]:
+        """Of (partition, current leader epoch, leader epoch); results in order."""
+
+    def delete_records(
+        self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
+    ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
+        """Hides what is below each offset; results in order of the entries."""
+
+    def producers(self, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
+        """Who writes to a partition that this broker leads."""
+
+    def move_log(self, partition: TopicPartition, path: str) -> ErrorCode:
+        """Has this broker's replica live in that one of `log.dirs`."""
+
+    async def log_directories(self) -> list[LogDirectoryFacts]:
+        """What each of `log.dirs` holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """The broker as the handlers of one listener see it."""
+
+    config: NodeConfig
+    cluster_id: str
+    listener: str
+    replicas: Replicas
+    metadata: MetadataCache
+    controller: ControllerClient
+    producer_ids: ProducerIds
+    sessions: FetchSessions
+    internal_topics: InternalTopics
+    transactions: TransactionCoordinator
+    verifier: TransactionVerifier
+    groups: Coordinator
+    wall_ms: Callable[[], int]
+    log: FilteringBoundLogger
+    aside: Callable[[Callable[[], Any]], asyncio.Future[Any]]
+    """Does on a worker what would keep the event loop too long."""
+    has_session: Callable[[], bool]
+    """See `raftctl.plugins.BrokerContext`."""
+    authorizes: bool = False
+    """Whether an authorizer enforces the rules of access: there is none yet."""
+
+    def bounded_wait_ms(self, wanted_ms: int) -> int:
+        """How long a request may wait that asks for so long.
+
+        A client that has gone is not noticed before its request is answered.
+        """
+        return min(wanted_ms, self.config.connections_max_idle_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The body of an answer, already encoded for the version of the request."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The answer comes when the future is done; `shape` makes it from the future's result."""
+
+    future: asyncio.Future[Any]
+    shape: Callable[[Any], Answer]
+
+
+class HangUpError(Exception):
+    """Closes the connection instead of an answer: the protocol has no other way to say it."""
+
+
+Answer = Message | Encoded | None
+"""None: the client expects no answer."""

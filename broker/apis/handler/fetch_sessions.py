@@ -1,0 +1,299 @@
+"""Fetch sessions (KIP-227): a client sends only what changed, and is sent only what changed.
+
+A session remembers the partitions that a client or follower fetches. Its rounds are numbered by
+epochs, so that a lost answer cannot go unnoticed: who is out of step is refused and begins anew.
+Pure: time is an argument. Sessions are bounded by `max.incremental.fetch.session.cache.slots`, and
+the partitions in all of them by `PARTITIONS_MAX`; a client that finds no room sends all its
+partitions each time, as it would without sessions.
+
+Who makes room: first a session unused for two minutes; else, for a session that ranks higher
+(followers before consumers, then more partitions before fewer), the lowest of those that are
+consumers' where a follower comes, or are older than two minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.replication.partition import SessionNews
+from broker.types import FetchKey as Key
+from raftctl.errors import ErrorCode
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable
+
+    from broker.types import FetchResult
+
+NO_SESSION = 0
+FIRST_EPOCH = 0
+"""Asks for a new session."""
+FINAL_EPOCH = -1
+"""Ends the session, if there is one, and wants none."""
+EVICTION_MS = 120_000
+PARTITIONS_MAX = 1_000_000
+_INT32_MAX = 2**31 - 1
+
+
+class Wanted(NamedTuple):
+    """What a client wants of one partition; see `FetchPartition`."""
+
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    max_bytes: int
+
+
+class Reader(NamedTuple):
+    """Who reads, and how: what decides how much it may see."""
+
+    replica_id: int = -1
+    replica_epoch: int = -1
+    isolation_level: int = 0
+    rack: str = ""
+
+
+CONSUMER_READER = Reader()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """The part of a Fetch that concerns its session."""
+
+    session_id: int
+    epoch: int
+    by_topic_id: bool
+    is_follower: bool
+    wanted: dict[Key, Wanted]
+    forgotten: Sequence[Key] = ()
+    reader: Reader = CONSUMER_READER
+
+
+class _Cached:
+    """A partition of a session, and what its client was last told."""
+
+    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def tells_news(self, result: FetchResult) -> bool:
+        """Whether the client must hear of this; notes that it will."""
+        news = (
+            bool(result.records)
+            or result.error is not ErrorCode.NONE
+            or result.diverging is not None
+            or result.preferred_read_replica >= 0
+            or result.high_watermark != self.high_watermark
+            or result.log_start_offset != self.log_start_offset
+        )
+        # After an error the client must also hear that it is over.
+        failed = result.error is not ErrorCode.NONE
+        self.high_watermark = -1 if failed else result.high_watermark
+        self.log_start_offset = result.log_start_offset
+        return news
+
+
+class FetchSession:
+    """What one client fetches."""
+
+    __slots__ = (
+        "by_topic_id",
+        "created_ms",
+        "epoch",
+        "id",
+        "is_follower",
+        "news",
+        "partitions",
+        "reader",
+        "used_ms",
+    )
+
+    def __init__(self, session_id: int, request: SessionRequest, now_ms: int) -> None:
+        self.id = session_id
+        self.by_topic_id = request.by_topic_id
+        self.is_follower = request.is_follower
+        self.created_ms = self.used_ms = now_ms
+        self.epoch = 1
+        """What the next round must say."""
+        self.partitions = {key: _Cached(wanted) for key, wanted in request.wanted.items()}
+        self.reader = request.reader
+        self.news = SessionNews()
+        """Those of them that are worth reading. Of these, those that had records longest ago are
+        read first, so that none starves (R10)."""
+        for key in self.partitions:
+            self.news.want(key)
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """Sessions of a higher rank may replace those of a lower one."""
+        return self.is_follower, len(self.partitions)
+
+    def update(self, request: SessionRequest) -> None:
+        """Begins the next round: takes up what the client has changed."""
+        if request.reader != self.reader:
+            self.reader = request.reader
+            for key in self.partitions:
+                self.news.want(key)
+        for key in request.forgotten:
+            self.partitions.pop(key, None)
+            self.news.forget(key)
+        for key, wanted in request.wanted.items():
+            cached = self.partitions.get(key)
+            if cached is None:
+                self.partitions[key] = _Cached(wanted)
+            else:
+                cached.wanted = wanted
+            self.news.want(key)
+        self.epoch = 1 if self.epoch == _INT32_MAX else self.epoch + 1
+
+    def note(self, key: Key, result: FetchResult) -> bool:
+        """Whether the client must be told this result."""
+        cached = self.partitions.get(key)
+        if cached is None:
+            return False
+        if result.records:
+            self.news.had_records(key)
+        return cached.tells_news(result)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One Fetch: what to read, and what of it to answer.
+
+    Partitions of a session that have no news are left out.
+    """
+
+    partitions: Sequence[tuple[Key, Wanted]]
+    first: int = 0
+    """Index of the partition to read first."""
+    error: ErrorCode = ErrorCode.NONE
+    """Refuses the whole Fetch."""
+    session: FetchSession | None = None
+    epoch: int = FINAL_EPOCH
+    """What the session's next round will say."""
+    incremental: bool = False
+
+    @property
+    def session_id(self) -> int:
+        """The id to answer."""
+        return NO_SESSION if self.session is None else self.session.id
+
+    @property
+    def news(self) -> SessionNews | None:
+        """What the session knows of changes; None without a session."""
+        return None if self.session is None else self.session.news
+
+    def answer(
+        self, results: Sequence[FetchResult], added: Sequence[Key] = ()
+    ) -> tuple[ErrorCode, list[tuple[Key, FetchResult]]]:
+        """The error of the whole answer, and the results to send.
+
+        `results` are those of all partitions in order, then of those `added` since they had news.
+        """
+        keys = [*(key for key, _ in self.partitions), *added]
+        pairs = list(zip(keys, results, strict=True))
+        session = self.session
+        if session is None:
+            return self.error, pairs
+        if session.epoch != self.epoch:
+            # The client has gone on without waiting for this answer.
+            for key in keys:
+                session.news.has_changed(key)
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, []
+        told = [pair for pair in pairs if session.note(*pair)]
+        return ErrorCode.NONE, told if self.incremental else pairs
+
+
+class FetchSessions:
+    """The sessions of one broker. Times are any clock's milliseconds."""
+
+    def __init__(self, slots: int, random: random.Random) -> None:
+        self._slots = slots
+        self._random = random
+        # In order of their last use, the oldest first.
+        self._sessions: dict[int, FetchSession] = {}
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def begin(self, request: SessionRequest, now_ms: int) -> Round:
+        """Starts a round; one that is out of step has an error and no partitions."""
+        if request.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
+            return self._continue(request, now_ms)
+        self._remove(request.session_id)
+        wanted = list(request.wanted.items())
+        # Without a session only chance can see to it that each partition comes first at times.
+        first = self._random.randrange(len(wanted)) if len(wanted) > 1 else 0
+        if request.epoch == FINAL_EPOCH or not wanted:
+            return Round(wanted, first)
+        session = self._create(request, now_ms)
+        return Round(wanted, first, session=session, epoch=1)
+
+    def _continue(self, request: SessionRequest, now_ms: int) -> Round:
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return Round((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != request.epoch:
+            return Round((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_topic_id != request.by_topic_id:
+            return Round((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        size = len(session.partitions)
+        session.update(request)
+        self._partitions += len(session.partitions) - size
+        if not session.partitions:
+            self._remove(session.id)
+            return Round(())
+        if self._partitions > PARTITIONS_MAX:
+            self._remove(session.id)
+            return Round((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        session.used_ms = now_ms
+        self._sessions[session.id] = self._sessions.pop(session.id)
+        asked = [(key, session.partitions[key].wanted) for key in session.news]
+        return Round(asked, session=session, epoch=session.epoch, incremental=True)
+
+    def _create(self, request: SessionRequest, now_ms: int) -> FetchSession | None:
+        session = FetchSession(self._unused_id(), request, now_ms)
+        if self._partitions + len(session.partitions) > PARTITIONS_MAX:
+            return None
+        if len(self._sessions) >= self._slots and not self._make_room(session, now_ms):
+            return None
+        self._sessions[session.id] = session
+        self._partitions += len(session.partitions)
+        return session
+
+    def _unused_id(self) -> int:
+        while (found := self._random.randint(1, _INT32_MAX)) in self._sessions:
+            pass
+        return found
+
+    def _make_room(self, new: FetchSession, now_ms: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        weakest = oldest
+        if now_ms - oldest.used_ms <= EVICTION_MS:
+            lower = [s for s in self._replaceable(new, now_ms) if s.rank < new.rank]
+            if not lower:
+                return False
+            weakest = min(lower, key=lambda session: session.rank)
+        self._remove(weakest.id)
+        return True
+
+    def _replaceable(self, new: FetchSession, now_ms: int) -> Iterable[FetchSession]:
+        for session in self._sessions.values():
+            consumer_for_follower = new.is_follower and not session.is_follower
+            if consumer_for_follower or now_ms - session.created_ms > EVICTION_MS:
+                yield session
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
+            session.news.close()

@@ -1,0 +1,264 @@
+"""WriteTxnMarkers, and what operators see of transactions (rows T2, T3).
+
+DescribeTransactions, ListTransactions and DescribeProducers show a transaction that hangs;
+WriteTxnMarkers ends it in a partition, and is what coordinators send.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.apis.handler import Pending
+from broker.coordinator import AT_ONCE
+from broker.coordinator.topic_patterns import check_pattern, matching
+from broker.protocol import EncodedArray
+from broker.replication.partition import ALL_IN_SYNC
+from broker.transactions import Transaction, TransactionState
+from broker.types import CONSUMER_OFFSETS, EndMarker, TopicPartition, by_topic
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.topic_names import name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from broker.types import AppendResult, ProducerFacts
+
+_STATES = {state.text: state for state in TransactionState}
+
+# --- WriteTxnMarkers ------------------------------------------------------------------------------
+
+
+def handle_markers(context: ApiContext, request: Request) -> Answer | Pending:
+    """Writes each marker to its partitions; answers when all in-sync replicas have them."""
+    body = request.body
+    entries = list(_entries(body))
+    timeout_ms = context.config.replica_socket_timeout_ms
+    results = context.replicas.append(ALL_IN_SYNC, timeout_ms, entries)
+    if isinstance(results, list):
+        return _written(context, body, entries, results)
+    return Pending(results, lambda done: _written(context, body, entries, done))
+
+
+def refuse_markers(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    return _written_all(request.body, [error.code] * len(list(_entries(request.body))))
+
+
+def _entries(body: dict[str, Any]) -> Iterator[tuple[TopicPartition, EndMarker]]:
+    for one in body["markers"]:
+        marker = EndMarker(
+            one["producer_id"],
+            one["producer_epoch"],
+            one["transaction_result"],
+            one["coordinator_epoch"],
+            one.get("transaction_version", 0),
+        )
+        for topic in one["topics"]:
+            for number in topic["partition_indexes"]:
+                yield TopicPartition(topic["name"], number), marker
+
+
+def _written(
+    context: ApiContext,
+    body: dict[str, Any],
+    entries: list[tuple[TopicPartition, EndMarker]],
+    results: list[AppendResult],
+) -> Answer:
+    """The coordinator of groups hears of markers before the transaction's coordinator does."""
+    for (partition, marker), result in zip(entries, results, strict=True):
+        if partition.topic == CONSUMER_OFFSETS and result.error is ErrorCode.NONE:
+            number, producer_id = partition.partition, marker.producer_id
+            context.groups.ended(number, producer_id, commit=marker.commit)
+    return _written_all(body, [result.error for result in results])
+
+
+def _written_all(body: dict[str, Any], errors: list[ErrorCode]) -> Answer:
+    remaining = iter(errors)
+    return {
+        "markers": [
+            {
+                "producer_id": one["producer_id"],
+                "topics": [
+                    {
+                        "name": topic["name"],
+                        "partitions": [
+                            {"partition_index": number, "error_code": next(remaining)}
+                            for number in topic["partition_indexes"]
+                        ],
+                    }
+                    for topic in one["topics"]
+                ],
+            }
+            for one in body["markers"]
+            if one["topics"]
+        ]
+    }
+
+
+# --- DescribeTransactions, ListTransactions -------------------------------------------------------
+
+
+def handle_describe(context: ApiContext, request: Request) -> Answer:
+    """What each transactional id has come to."""
+    names = request.body["transactional_ids"]
+    return {"transaction_states": [_described(context, name) for name in names]}
+
+
+def refuse_describe(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each id."""
+    names = request.body["transactional_ids"]
+    return {"transaction_states": [_unknown(name, error.code) for name in names]}
+
+
+def _described(context: ApiContext, name: str) -> dict[str, Any]:
+    try:
+        found = context.transactions.core_of(name).known.get(name)
+    except KafkaError as error:
+        return _unknown(name, error.code)
+    if found is None:
+        return _unknown(name, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    return {
+        "error_code": ErrorCode.NONE,
+        "transactional_id": name,
+        "transaction_state": found.state.text,
+        "transaction_timeout_ms": found.timeout_ms,
+        "transaction_start_time_ms": found.started_ms,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "topics": [
+            {"topic": topic, "partitions": numbers}
+            for topic, numbers in by_topic(found.partitions).items()
+        ],
+    }
+
+
+def _listed(name: str, found: Transaction) -> dict[str, Any]:
+    return {
+        "transactional_id": name,
+        "producer_id": found.producer_id,
+        "transaction_state": found.state.text,
+    }
+
+
+def _unknown(name: str, error: ErrorCode) -> dict[str, Any]:
+    return {
+        "error_code": error,
+        "transactional_id": name,
+        "transaction_state": "",
+        "transaction_timeout_ms": 0,
+        "transaction_start_time_ms": 0,
+        "producer_id": 0,
+        "producer_epoch": 0,
+        "topics": (),
+    }
+
+
+async def handle_list(context: ApiContext, request: Request) -> Answer:
+    """The ids of the partitions that this broker holds, as far as the filters let them pass; some
+    are looked at in each turn of the event loop.
+    """
+    body = request.body
+    passes = _filter(body, context.wall_ms())
+    pattern = body.get("transactional_id_pattern")
+    if pattern:
+        check_pattern(pattern)
+    found = EncodedArray(request.api_key, request.version, "transaction_states")
+    for core in context.transactions.cores():
+        known = list(core.known.items())
+        for start in range(0, len(known), AT_ONCE):
+            await context.transactions.shards.turns.mine()
+            part = {name: one for name, one in known[start : start + AT_ONCE] if passes(one)}
+            named = matching(pattern, part) if pattern else part
+            found.add([_listed(name, part[name]) for name in named])
+    return {
+        "error_code": ErrorCode.NONE,
+        "unknown_state_filters": [one for one in body["state_filters"] if one not in _STATES],
+        "transaction_states": found,
+    }
+
+
+def _filter(body: dict[str, Any], now_ms: int) -> Callable[[Transaction], bool]:
+    """Whether the state, the producer and how long it has been going on are those asked for."""
+    states, ids = body["state_filters"], frozenset(body["producer_id_filters"])
+    wanted = frozenset(_STATES[name] for name in states if name in _STATES)
+    at_least_ms: int = body.get("duration_filter", -1)
+
+    def passes(one: Transaction) -> bool:
+        if (states and one.state not in wanted) or (ids and one.producer_id not in ids):
+            return False
+        return at_least_ms < 0 or 0 <= one.started_ms < now_ms - at_least_ms
+
+    return passes
+
+
+def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+    """The error alone."""
+    return {"error_code": error.code, "unknown_state_filters": (), "transaction_states": ()}
+
+
+# --- DescribeProducers ----------------------------------------------------------------------------
+
+
+def handle_producers(context: ApiContext, request: Request) -> Answer:
+    """Who writes to the partitions that this broker leads, and which transactions are open."""
+    body = request.body
+    found = {one: _known(context, one) for one in _asked(body)}
+    return _producers(body, found)
+
+
+def _known(context: ApiContext, partition: TopicPartition) -> tuple[ErrorCode, list[ProducerFacts]]:
+    if name_problem(partition.topic) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, []
+    return context.replicas.producers(partition)
+
+
+def refuse_producers(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition."""
+    return _producers(request.body, {one: (error.code, []) for one in _asked(request.body)})
+
+
+def _asked(body: dict[str, Any]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic["name"], number)
+        for topic in body["topics"]
+        for number in topic["partition_indexes"]
+    ]
+
+
+def _producers(
+    body: dict[str, Any],
+    found: dict[TopicPartition, tuple[ErrorCode, list[ProducerFacts]]],
+) -> Answer:
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    _partition(number, *found[TopicPartition(topic["name"], number)])
+                    for number in topic["partition_indexes"]
+                ],
+            }
+            for topic in body["topics"]
+        ]
+    }
+
+
+def _partition(number: int, error: ErrorCode, producers: list[ProducerFacts]) -> dict[str, Any]:
+    return {
+        "partition_index": number,
+        "error_code": error,
+        "error_message": None if error is ErrorCode.NONE else error.text,
+        "active_producers": [
+            {
+                "producer_id": one.producer_id,
+                "producer_epoch": one.producer_epoch,
+                "last_sequence": one.last_sequence,
+                "last_timestamp": one.last_timestamp,
+                "coordinator_epoch": one.coordinator_epoch,
+                "current_txn_start_offset": one.open_from,
+            }
+            for one in producers
+        ],
+    }

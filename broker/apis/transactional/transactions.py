@@ -1,0 +1,205 @@
+"""The requests of transactional producers, to the coordinator of their transactional id (row T2).
+
+InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn; what each is told is decided in
+`broker.transactions._core`. Clients of the first versions know no PRODUCER_FENCED and are
+told INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from broker.transactions import TRANSACTION_V2, AddPartitions, EndTransaction, InitProducer
+from broker.types import CONSUMER_OFFSETS, INTERNAL_TOPICS, TopicPartition, by_topic
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from broker.apis.handler import Answer, ApiContext
+    from broker.protocol.codec import Request
+    from broker.transactions import ProducerGoesOn
+
+_NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1}
+_INIT_KNOWS_FENCED = 4
+_OTHERS_KNOW_FENCED = 2
+_ENDS_WITH_EPOCH = 5
+"""From this version on EndTxn is of transaction version 2."""
+_BATCHED = 4
+"""From this version on AddPartitionsToTxn is for several transactions, and sent by brokers."""
+
+
+def _code(error: ErrorCode, version: int, knows_fenced: int) -> ErrorCode:
+    old = error is ErrorCode.PRODUCER_FENCED and version < knows_fenced
+    return ErrorCode.INVALID_PRODUCER_EPOCH if old else error
+
+
+# --- InitProducerId -------------------------------------------------------------------------------
+
+
+async def handle_init(context: ApiContext, request: Request) -> Answer:
+    """A producer id and epoch: of a transactional id its own, else a fresh one."""
+    body = request.body
+    name = body["transactional_id"]
+    before = body.get("producer_id", -1), body.get("producer_epoch", -1)
+    if (before[0] == -1) != (before[1] == -1):
+        text = f"producer id {before[0]} and epoch {before[1]} go together: one of them is missing"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if name is None:
+        return {"producer_id": await context.producer_ids.take(), "producer_epoch": 0}
+    asked = InitProducer(name, body["transaction_timeout_ms"], *before)
+    if context.transactions.core_of(name).needs_id(asked):
+        asked = asked.with_id(await context.producer_ids.take())
+    found: ProducerGoesOn = await context.transactions.ask(asked)
+    return {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
+
+
+def refuse_init(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The error without an id."""
+    code = _code(error.code, request.version, _INIT_KNOWS_FENCED)
+    if code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
+        # What clients of this request know as "try again".
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return {"error_code": code, **_NO_PRODUCER}
+
+
+# --- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------------
+
+
+async def handle_add_partitions(context: ApiContext, request: Request) -> Answer:
+    """Each partition's error; unknown ones keep the others out too."""
+    body = request.body
+    if request.version >= _BATCHED:
+        asking = (_added_of(context, one) for one in body["transactions"])
+        return {"results_by_transaction": await asyncio.gather(*asking)}
+    asked = AddPartitions(
+        body["v3_and_below_transactional_id"],
+        body["v3_and_below_producer_id"],
+        body["v3_and_below_producer_epoch"],
+        _partitions(body["v3_and_below_topics"]),
+        patient=True,
+    )
+    errors = _not_of_clients(asked.partitions) or await _add(context, asked)
+    return {"results_by_topic_v3_and_below": _told(request, errors)}
+
+
+def _told(request: Request, errors: dict[TopicPartition, ErrorCode]) -> list[dict[str, Any]]:
+    """Topics of which no partition was named are told, too."""
+    named = {topic["name"] for topic in request.body["v3_and_below_topics"]}
+    empty = sorted(named - {one.topic for one in errors})
+    results = _by_topic(errors, request.version)
+    return [*results, *({"name": name, "results_by_partition": ()} for name in empty)]
+
+
+def _not_of_clients(
+    partitions: frozenset[TopicPartition],
+) -> dict[TopicPartition, ErrorCode]:
+    """The errors if a client names the brokers' own topics: AddOffsetsToTxn is for these."""
+    own = [one for one in partitions if one.topic in INTERNAL_TOPICS]
+    if not own:
+        return {}
+    others = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    return others | dict.fromkeys(own, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def refuse_add_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The same error for each partition, or for the whole."""
+    if request.version >= _BATCHED:
+        return {"error_code": error.code, "results_by_transaction": ()}
+    partitions = _partitions(request.body["v3_and_below_topics"])
+    errors = dict.fromkeys(partitions, error.code)
+    return {"results_by_topic_v3_and_below": _told(request, errors)}
+
+
+async def _added_of(context: ApiContext, one: dict[str, Any]) -> dict[str, Any]:
+    asked = AddPartitions(
+        one["transactional_id"],
+        one["producer_id"],
+        one["producer_epoch"],
+        _partitions(one["topics"]),
+        one["verify_only"],
+    )
+    try:
+        errors = await _add(context, asked)
+    except KafkaError as error:
+        errors = dict.fromkeys(asked.partitions, error.code)
+    results = _by_topic(errors, _BATCHED)
+    return {"transactional_id": asked.transactional_id, "topic_results": results}
+
+
+async def _add(context: ApiContext, asked: AddPartitions) -> dict[TopicPartition, ErrorCode]:
+    """All are added, or none: who could not write to one would not commit the others."""
+    unknown = [one for one in asked.partitions if not context.metadata.has(one)]
+    if unknown and not asked.verify_only:
+        others = dict.fromkeys(asked.partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return others | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    errors: dict[TopicPartition, ErrorCode] = await context.transactions.ask(asked)
+    return errors
+
+
+def _partitions(topics: list[dict[str, Any]]) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic["name"], partition)
+        for topic in topics
+        for partition in topic["partitions"]
+    )
+
+
+def _by_topic(errors: dict[TopicPartition, ErrorCode], version: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "results_by_partition": [
+                {
+                    "partition_index": number,
+                    "partition_error_code": _code(
+                        errors[TopicPartition(name, number)], version, _OTHERS_KNOW_FENCED
+                    ),
+                }
+                for number in numbers
+            ],
+        }
+        for name, numbers in by_topic(errors).items()
+    ]
+
+
+async def handle_add_offsets(context: ApiContext, request: Request) -> Answer:
+    """The partition that holds the group's offsets belongs to the transaction too."""
+    body = request.body
+    await context.internal_topics.ensure(CONSUMER_OFFSETS)
+    partition = context.groups.partition_of(body["group_id"])
+    asked = AddPartitions(
+        body["transactional_id"],
+        body["producer_id"],
+        body["producer_epoch"],
+        frozenset({TopicPartition(CONSUMER_OFFSETS, partition)}),
+        patient=True,
+    )
+    await context.transactions.ask(asked)
+    return {"error_code": ErrorCode.NONE}
+
+
+# --- EndTxn ---------------------------------------------------------------------------------------
+
+
+async def handle_end(context: ApiContext, request: Request) -> Answer:
+    """Told when the outcome is decided; the markers may still be on their way.
+
+    From version 5 on the answer is with which id and epoch the producer goes on (KIP-890).
+    """
+    body = request.body
+    asked = EndTransaction(
+        body["transactional_id"],
+        body["producer_id"],
+        body["producer_epoch"],
+        body["committed"],
+        TRANSACTION_V2 if request.version >= _ENDS_WITH_EPOCH else 0,
+    )
+    if context.transactions.core_of(asked.transactional_id).needs_id(asked):
+        asked = asked.with_id(await context.producer_ids.take())
+    found: ProducerGoesOn = await context.transactions.ask(asked)
+    return {"error_code": ErrorCode.NONE, **found._asdict()}
+
+
+def refuse_by_code(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+    """The error, of AddOffsetsToTxn and EndTxn."""
+    return {"error_code": _code(error.code, request.version, _OTHERS_KNOW_FENCED), **_NO_PRODUCER}

@@ -1,0 +1,348 @@
+"""`Shard`: runs the core of one partition of an internal topic while this broker leads it.
+
+Loads the log, hands requests and the passing of time to the core, appends what it writes, and holds
+answers back until what they rest on is committed. All on the event loop; a log is loaded a slice at
+a time, so that other work goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.coordinator._batches import batch_of
+from broker.coordinator._loading import LoadError, LogReader, is_committed, replay_log
+from broker.coordinator.core import NOBODY, Answer, Errand, Now
+from broker.replication.partition import ALL_IN_SYNC
+from broker.types import OwnBatch
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from broker.coordinator._linger import Linger
+    from broker.coordinator._turns import Turns
+    from broker.coordinator.core import Core, Effect, Journal, KeyValue
+    from broker.types import Appendable, AppendResult, TopicPartition
+
+RETRY_S = 0.1
+"""How long a shard waits before it tries again to load, or looks again what is committed."""
+_GATHERED_MAX = 100
+"""Requests that share a batch."""
+
+_AS_CLIENTS_KNOW_THEM = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.MESSAGE_TOO_LARGE,
+}
+
+
+class Replicas(LogReader, Protocol):
+    """What a shard needs of the ReplicaManager."""
+
+    def append(
+        self, acks: int, timeout_ms: int, entries: Sequence[tuple[TopicPartition, Appendable]]
+    ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
+        """Appends to each partition; results in order of the entries."""
+
+
+class Settings(Protocol):
+    """What a coordinator needs of the configuration."""
+
+    @property
+    def offsets_commit_timeout_ms(self) -> int:
+        """How long what was written may stay uncommitted."""
+
+    @property
+    def offsets_load_buffer_size(self) -> int:
+        """The bytes read at a time."""
+
+    @property
+    def group_coordinator_append_linger_ms(self) -> int:
+        """See `Linger`."""
+
+
+class Shard:
+    """One leader epoch of one partition. `run` it; `close` it when the leadership goes."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        leader_epoch: int,
+        make_core: Callable[[Journal, int], Core],
+        replicas: Replicas,
+        settings: Settings,
+        linger: Linger,
+        wall_ms: Callable[[], int],
+        turns: Turns,
+        log: FilteringBoundLogger,
+    ) -> None:
+        """`make_core` is given the journal and the leader epoch; `linger` and `turns` are those of
+        all shards of the coordinator.
+        """
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.core = make_core(self, leader_epoch)
+        """Asked for its state only once `is_loaded`."""
+        self.is_loaded = False
+        self.on_errand: Callable[[Shard, Any], None] = lambda _shard, _what: None
+        """Does what the core asks for."""
+        self._make_core = make_core
+        self._replicas = replicas
+        self._settings = settings
+        self._linger = linger
+        self._wall_ms = wall_ms
+        self._turns = turns
+        self._log = log.bind(partition=str(partition), leader_epoch=leader_epoch)
+        self._loop = asyncio.get_running_loop()
+        self._tickets: dict[int, asyncio.Future[Any]] = {}
+        self._gathered: list[tuple[int, Any]] = []
+        """Requests with their tickets that are to share a batch."""
+        self._next_ticket = 0
+        self._written = 0
+        """How many batches were appended, and how many of these are committed."""
+        self._committed = 0
+        self._ended: list[tuple[int, bool]] = []
+        """The transactions that ended while the log was loaded."""
+        self._doubts: set[int] = set()
+        """The batches that were not committed in time, until they turn out to be."""
+        self._unsettled: deque[tuple[int, Effect]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = False
+        """Whether the core's deadline has come, and it waits for its turn."""
+        self._closed: KafkaError | None = None
+
+    # --- the life of a shard --------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Loads the log, again and again until it is loaded."""
+        while self._closed is None:
+            try:
+                count = await self._load()
+            except (LoadError, KafkaError) as error:
+                self._log.warning("coordinator_not_loaded", reason=str(error))
+                await asyncio.sleep(RETRY_S)
+                continue
+            if self._closed is None:
+                self._log.info("coordinator_loaded", records=count)
+                self.is_loaded = True
+                for producer_id, commit in self._ended:
+                    self.core.ended(producer_id, commit=commit)
+                self._take(self.core.loaded(self._now()))
+            return
+
+    async def _load(self) -> int:
+        self.core = self._make_core(self, self.leader_epoch)
+        return await replay_log(
+            self._replicas,
+            self.partition,
+            self.leader_epoch,
+            self._settings.offsets_load_buffer_size,
+            self._replay,
+            lambda producer_id, commit: self.core.ended(producer_id, commit=commit),
+            self._turns,
+        )
+
+    def close(self, error: KafkaError) -> None:
+        """This broker leads the partition no more: whoever waits is told the error."""
+        self._closed = error
+        if self._timer is not None:
+            self._timer.cancel()
+        self._linger.closed(self)
+        self._unsettled.clear()
+        for ticket in list(self._tickets):
+            self._refuse(ticket, error)
+
+    def ended(self, producer_id: int, *, commit: bool) -> None:
+        """A marker is committed in the partition."""
+        if self.is_loaded:
+            self.core.ended(producer_id, commit=commit)
+            self._set_timer()
+        else:
+            # It may stand above the end up to which the log is loaded.
+            self._ended.append((producer_id, commit))
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether another leader epoch has begun."""
+        return self._closed is not None
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def ask(self, request: Any) -> asyncio.Future[Any]:
+        """The core's response, or KafkaError: its own, COORDINATOR_LOAD_IN_PROGRESS,
+        NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE if what it wrote is not committed in time.
+        """
+        ticket, self._next_ticket = self._next_ticket, self._next_ticket + 1
+        future = self._tickets[ticket] = self._loop.create_future()
+        if self._closed is not None:
+            self._refuse(ticket, self._closed)
+        elif not self.is_loaded:
+            self._refuse(ticket, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        elif self.core.may_gather(request):
+            self._gathered.append((ticket, request))
+            if len(self._gathered) == 1:
+                self._linger.gathered(self, self._handle_gathered)
+            elif len(self._gathered) == _GATHERED_MAX:
+                self._handle_gathered()
+        else:
+            # What came before is done before.
+            self._handle_gathered()
+            try:
+                self._take(self.core.handle(ticket, request, self._now()))
+            except KafkaError as error:
+                self._refuse(ticket, error)
+        return future
+
+    def _handle_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        # Who waited when the leadership went has been told.
+        if gathered and self._closed is None:
+            self._take(self.core.handle_all(gathered, self._now()))
+
+    def look(self) -> Core:
+        """The core, to be asked what needs no record: KafkaError as of `ask` if it cannot be."""
+        if self._closed is not None:
+            raise self._closed
+        if not self.is_loaded:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self.core
+
+    def _take(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            at_once = isinstance(effect, Answer) and not effect.settled
+            if at_once or self._committed == self._written:
+                self._release(effect)
+            else:
+                self._hold(self._written, effect)
+        self._set_timer()
+
+    def _release(self, effect: Effect) -> None:
+        if isinstance(effect, Errand):
+            self.on_errand(self, effect.what)
+            return
+        if isinstance(effect.response, KafkaError):
+            self._refuse(effect.ticket, effect.response)
+            return
+        future = self._tickets.pop(effect.ticket, None)
+        if future is not None and not future.done():
+            future.set_result(effect.response)
+
+    def _refuse(self, ticket: int, error: KafkaError) -> None:
+        future = self._tickets.pop(ticket, None)
+        if future is not None and not future.done():
+            future.set_exception(error)
+            # The client may be gone.
+            future.exception()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_due or self._closed is not None:
+            return
+        deadline_ms = self.core.deadline_ms()
+        if deadline_ms is not None:
+            self._timer = self._loop.call_at(deadline_ms / 1000, self._due)
+
+    def _due(self) -> None:
+        self._timer, self._is_due = None, True
+        self._turns.take(self._tick)
+
+    def _tick(self) -> None:
+        self._is_due = False
+        if self._closed is None:
+            self._handle_gathered()
+            self._take(self.core.tick(self._now()))
+
+    def _now(self) -> Now:
+        # Rounded: a timer that has come must not find itself a fraction too early.
+        return Now(round(self._loop.time() * 1000), self._wall_ms())
+
+    # --- records --------------------------------------------------------------------------------
+
+    def append(self, records: Sequence[KeyValue], producer: tuple[int, int] = NOBODY) -> None:
+        """Part of `Journal`, for the core."""
+        if self._closed is not None:
+            raise self._closed
+        timeout_ms = self._settings.offsets_commit_timeout_ms
+        batch = OwnBatch(batch_of(records, self._wall_ms(), producer))
+        done = self._replicas.append(ALL_IN_SYNC, timeout_ms, [(self.partition, batch)])
+        if isinstance(done, list):
+            _check(done[0])
+        self._written += 1
+        number = self._written
+        self._linger.written(self)
+        for record in records:
+            self.core.replay(*record, producer[0])
+        if isinstance(done, list):
+            self._loop.call_soon(self._settle, number)
+        else:
+            done.add_done_callback(lambda future: self._appended(number, future))
+
+    def _appended(self, number: int, future: asyncio.Future[list[AppendResult]]) -> None:
+        if future.cancelled() or self._closed is not None:
+            return
+        result = future.result()[0]
+        if result.error is ErrorCode.NONE:
+            self._settle(number)
+        else:
+            self._log.warning("coordinator_write_not_committed", error=result.error.name)
+            self._doubt(number, result.base_offset)
+
+    def _settle(self, number: int) -> None:
+        self._committed = max(self._committed, number)
+        while self._unsettled and self._unsettled[0][0] <= self._committed:
+            self._release(self._unsettled.popleft()[1])
+        if self._committed == self._written:
+            self._linger.settled(self)
+
+    def _doubt(self, number: int, base_offset: int) -> None:
+        """What was written stands in the log and may yet be committed: until then nobody is told
+        of it. An errand waits; requests are to be sent again.
+        """
+        if self._closed is not None:
+            return
+        if is_committed(self._replicas, self.partition, base_offset + 1):
+            self._doubts.discard(number)
+            self._settle(number)
+            return
+        self._doubts.add(number)
+        waiting, self._unsettled = self._unsettled, deque()
+        for required, effect in waiting:
+            self._hold(required, effect)
+        self._loop.call_later(RETRY_S, self._doubt, number, base_offset)
+
+    def _hold(self, required: int, effect: Effect) -> None:
+        """Keeps what must wait for a commit, unless that is in doubt and a client waits for it."""
+        if self._doubts and isinstance(effect, Answer):
+            self._refuse(effect.ticket, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        else:
+            self._unsettled.append((required, effect))
+
+    def _replay(
+        self, records: Sequence[tuple[bytes | None, bytes | None]], producer_id: int
+    ) -> None:
+        replay = self.core.replay
+        for key, value in records:
+            if key is None:
+                continue
+            try:
+                replay(key, value, producer_id)
+            except ValueError as error:
+                # As Apache Kafka: a newer version's record must not keep all others from their
+                # group.
+                self._log.error("coordinator_record_skipped", reason=str(error))
+
+
+def _check(result: AppendResult) -> None:
+    if result.error is not ErrorCode.NONE:
+        code = _AS_CLIENTS_KNOW_THEM.get(result.error, ErrorCode.UNKNOWN_SERVER_ERROR)
+        raise KafkaError(code, result.message or result.error.text)

@@ -1,0 +1,460 @@
+"""The core of one partition of `__consumer_offsets`: consumer groups, their offsets.
+
+A group is of the classic protocol or of KIP-848; one without members becomes of the other kind when
+a member of that comes, and keeps its offsets; one with members as `migration.py` says. Of the
+classic protocol written is what must survive the coordinator: the members of a generation with
+their assignments, groups that have become empty, offsets. A rebalance under way is not: members
+join again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.coordinator import CHORES, Chores
+from broker.coordinator.core import NOBODY, Answer, Now
+from broker.groups._classic_members import ClassicMembers
+from broker.groups._consumer_records import ConsumerKey
+from broker.groups._directory import CONSUMER, GroupDirectory
+from broker.groups._limits import GroupLimits
+from broker.groups._migration import downgrade_records, downgraded, upgraded
+from broker.groups._offsets import GroupOffsets
+from broker.groups._records import (
+    GROUP_VALUE,
+    OFFSET_KEYS,
+    UNSTABLE,
+    GroupKey,
+    group_record,
+    key_of,
+)
+from broker.groups._upkeep import GroupUpkeep
+from broker.groups.classic import Group, Rebalancer, State
+from broker.groups.consumer import TIMERS, ConsumerGroups, ConsumerGroupSettings
+from broker.groups.consumer.consumer_group import ConsumerGroup
+from broker.groups.requests import (
+    Commit,
+    ConsumerHeartbeat,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeConsumerGroup,
+    DescribeGroup,
+    FetchOffsets,
+    FindGroups,
+    ForgetTopics,
+    Heartbeat,
+    Join,
+    Leave,
+    ListGroups,
+    Sync,
+)
+from broker.log.batches.record_batch import NO_PRODUCER
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.timers import Timers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from broker.coordinator.core import Effect, Journal, KeyValue
+    from broker.groups.requests import GroupRequest
+    from raftctl.metadata.image import TopicsImage
+
+BIDIRECTIONAL = "bidirectional"
+_MINUTE_MS = 60_000
+_EXPIRY = ("expiry",)
+_OF_A_GROUP = (Join, Sync, Heartbeat, Leave, ConsumerHeartbeat, DeleteOffsets, DeleteGroup)
+"""Requests that may write something of a group; commits, which may come together, do too."""
+_WATCHED_AT_ONCE = 100
+"""Groups whose members are given the time of a session, in one turn."""
+
+
+class GroupSettings(GroupLimits, ConsumerGroupSettings, Protocol):
+    """What the configuration says of groups and offsets."""
+
+    @property
+    def group_coordinator_rebalance_protocols(self) -> tuple[str, ...]:
+        """The kinds of groups there may be."""
+
+    @property
+    def group_consumer_migration_policy(self) -> str:
+        """disabled, upgrade, downgrade or bidirectional."""
+
+    @property
+    def offset_metadata_max_bytes(self) -> int:
+        """The longest text with an offset."""
+
+    @property
+    def offsets_retention_minutes(self) -> int:
+        """How long offsets are kept that nobody uses."""
+
+    @property
+    def offsets_retention_check_interval_ms(self) -> int:
+        """How often old offsets are looked for."""
+
+
+class GroupCore:
+    """See `broker.coordinator.core.Core`."""
+
+    def __init__(
+        self, journal: Journal, settings: GroupSettings, new_uuid: Callable[[], str]
+    ) -> None:
+        """`new_uuid` makes member ids that nobody guesses."""
+        self._settings = settings
+        self._timers: Timers[Hashable] = Timers()
+        self._is_loaded = False
+        self._offsets = GroupOffsets(journal, settings.offset_metadata_max_bytes)
+        self._journal = journal
+        self._consumers = ConsumerGroups(journal, self._timers, settings, new_uuid)
+        self._directory = GroupDirectory(self._consumers, self._offsets)
+        self._groups = self._directory.classic
+        self._members = Rebalancer(self._groups, journal, self._timers, settings, new_uuid)
+        self._mixed = ClassicMembers(self._consumers, self._timers, new_uuid)
+        self._chores = Chores(self._timers)
+        self._upkeep = GroupUpkeep(self._directory, self._offsets)
+        self._going: dict[str, int] = {}
+        """Groups that are being deleted, each with the ticket of who asked for it."""
+
+    # --- records --------------------------------------------------------------------------------
+
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_PRODUCER) -> None:
+        """Takes a record of the log; kinds that are not known here stay as they are."""
+        if key[:2] in OFFSET_KEYS:
+            # Nearly all: quickly.
+            self._offsets.replay(key, value, producer_id)
+            return
+        about = key_of(key)
+        if isinstance(about, ConsumerKey):
+            self._consumers.replay(about, value)
+            if about.group in self._consumers.groups:
+                self._groups.pop(about.group, None)
+        elif isinstance(about, GroupKey) and not self._is_loaded:
+            # Later it is this core that writes them, of groups that it has.
+            self._groups.pop(about.group, None)
+            if value is not None:
+                group = Group.of_record(about.group, GROUP_VALUE.decode(value))
+                self._groups[about.group] = group
+
+    def ended(self, producer_id: int, *, commit: bool) -> None:
+        """The offsets of a producer's transaction count now, or never."""
+        self._offsets.ended(producer_id, commit=commit)
+
+    def loaded(self, now: Now) -> list[Effect]:
+        """Members are given the time of a session to be heard of again."""
+        self._members.now = now
+        self._is_loaded = True
+        for group in self._groups.values():
+            if group.is_in(State.PREPARING):
+                self._members.take_over(group)
+        self._chores.begin("watch", self._watch(), now.ms)
+        self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
+        return self._taken()
+
+    def _watch(self) -> Iterator[None]:
+        """A few groups at a time; who is heard of before its turn has come has its time already."""
+        for count, group_id in enumerate([*self._groups, *self._consumers.groups]):
+            if (group := self._groups.get(group_id)) is not None:
+                self._members.watch(group)
+            if (consumers := self._consumers.groups.get(group_id)) is not None:
+                self._consumers.watch(consumers, self._members.now)
+            if count % _WATCHED_AT_ONCE == _WATCHED_AT_ONCE - 1:
+                yield
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def handle(self, ticket: int, request: GroupRequest, now: Now) -> list[Effect]:
+        """Begins a request."""
+        self._members.now = now
+        if isinstance(request, _OF_A_GROUP):
+            self._check_stays(request.group_id)
+        match request:
+            case Join() | Sync() | Heartbeat() | Leave():
+                self._handle_classic(ticket, request)
+            case ConsumerHeartbeat():
+                self._answer(ticket, self._consumer_heartbeat(request))
+                self._downgrade(request.group_id, request.topics)
+            case Commit():
+                self._answer(ticket, self._commit(request))
+            case FetchOffsets():
+                self._answer(ticket, self._fetch(request))
+            case DescribeGroup(group_id):
+                self._answer(ticket, self._describe(group_id), settled=False)
+            case DescribeConsumerGroup(group_id, topics):
+                described = self._consumers.describe(group_id, topics)
+                self._answer(ticket, described, settled=False)
+            case FindGroups() | ListGroups():
+                self._answer(ticket, self._handle_listing(request), settled=False)
+            case DeleteGroup(group_id):
+                self._delete(ticket, group_id)
+            case DeleteOffsets():
+                self._answer(ticket, self._delete_offsets(request))
+            case ForgetTopics():
+                self._forget_topics(request)
+                self._answer(ticket, None)
+        return self._taken()
+
+    def may_gather(self, request: GroupRequest) -> bool:
+        """See `core.Core`: commits, but for those of producers, whose batches are their own."""
+        return isinstance(request, Commit) and request.producer == NOBODY
+
+    def handle_all(self, requests: Sequence[tuple[int, Commit]], now: Now) -> list[Effect]:
+        """See `core.Core`."""
+        self._members.now = now
+        allowed: list[tuple[int, Commit]] = []
+        for ticket, request in requests:
+            try:
+                self._check_commit(request)
+                allowed.append((ticket, request))
+            except KafkaError as error:
+                self._answer(ticket, error, settled=False)
+        commits = [(request.group_id, request.offsets) for _, request in allowed]
+        found = self._offsets.commit_together(commits)
+        for (ticket, _), errors in zip(allowed, found, strict=True):
+            self._answer(ticket, errors, settled=not isinstance(errors, KafkaError))
+        return self._taken()
+
+    def _handle_classic(self, ticket: int, request: Join | Sync | Heartbeat | Leave) -> None:
+        if isinstance(request, Join | Sync):
+            self._downgrade(request.group_id, request.topics)
+        consumers = self._consumers.groups.get(request.group_id)
+        if consumers is not None and consumers.members:
+            settled = not isinstance(request, Heartbeat)
+            self._answer(ticket, self._handle_mixed(request), settled=settled)
+            if isinstance(request, Leave):
+                self._downgrade(request.group_id, request.topics)
+            return
+        match request:
+            case Join():
+                self._make_classic(request.group_id)
+                self._members.join(ticket, request)
+            case Sync():
+                self._members.sync(ticket, request)
+            case Heartbeat():
+                self._members.heartbeat(ticket, request)
+            case Leave():
+                self._members.leave(ticket, request)
+
+    def _handle_mixed(self, request: Join | Sync | Heartbeat | Leave) -> dict[str, Any]:
+        """Of a member of the classic protocol in a group of KIP-848."""
+        now = self._members.now
+        match request:
+            case Join():
+                self._members.check(request)
+                return self._mixed.join(request, now)
+            case Sync():
+                return self._mixed.sync(request, now)
+            case Heartbeat():
+                return self._mixed.heartbeat(request, now)
+            case Leave():
+                return self._mixed.leave(request)
+
+    def _handle_listing(self, request: FindGroups | ListGroups) -> list[Any]:
+        if isinstance(request, FindGroups):
+            return list(self._directory.ids())
+        return self._directory.listed(request)
+
+    def _answer(self, ticket: int, response: Any, *, settled: bool = True) -> None:
+        self._members.effects.append(Answer(ticket, response, settled))
+
+    def _taken(self) -> list[Effect]:
+        effects, self._members.effects = self._members.effects, []
+        return effects
+
+    # --- of which kind a group is ---------------------------------------------------------------
+
+    def _make_classic(self, group_id: str) -> None:
+        """A group of KIP-848 without members is no more one when a classic member comes."""
+        if group_id in self._consumers.groups:
+            self._journal.append(self._consumers.tombstones(group_id))
+            self._groups[group_id] = Group(group_id, state_wall_ms=self._members.now.wall_ms)
+
+    def _consumer_heartbeat(self, request: ConsumerHeartbeat) -> dict[str, Any]:
+        if CONSUMER not in self._settings.group_coordinator_rebalance_protocols:
+            text = "group.coordinator.rebalance.protocols does not have consumer"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        group = self._groups.get(request.group_id)
+        now = self._members.now
+        if group is None:
+            return self._consumers.heartbeat(request, now)
+        if group.members or group.pending:
+            return self._upgrade(group, request, now)
+        before = [group_record(request.group_id, None)]
+        return self._consumers.heartbeat(request, now, before)
+
+    def _upgrade(self, group: Group, request: ConsumerHeartbeat, now: Now) -> dict[str, Any]:
+        """The first member of KIP-848 joins a classic group: all its members are of one from now
+        on. GROUP_ID_NOT_FOUND if they cannot be.
+        """
+        try:
+            records = self._upgrade_records(group, request)
+        except ValueError as error:
+            text = f"group {group.group_id} has members of the classic protocol: {error}"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
+        draft = ConsumerGroup(group.group_id)
+        for key, value in records:
+            about = key_of(key)
+            if isinstance(about, ConsumerKey):
+                draft.replay(about, value)
+        try:
+            return self._consumers.heartbeat(request, now, records, draft)
+        finally:
+            # What comes after the first write may have been refused.
+            if group.group_id in self._consumers.groups:
+                self._members.let_go(group)
+                self._consumers.watch(self._consumers.groups[group.group_id], now)
+
+    def _upgrade_records(self, group: Group, request: ConsumerHeartbeat) -> list[KeyValue]:
+        """ValueError says why there is no way."""
+        policy = self._settings.group_consumer_migration_policy
+        if policy not in ("upgrade", BIDIRECTIONAL):
+            raise ValueError(f"group.consumer.migration.policy={policy} keeps them so")
+        if request.epoch != 0:
+            raise ValueError("this one has yet to join")
+        return upgraded(group, request.topics)
+
+    def _downgrade(self, group_id: str, topics: TopicsImage) -> None:
+        """A group whose last member of KIP-848 has left is classic. If that cannot be written now,
+        or he was silent, the next one does it who joins.
+        """
+        consumers = self._consumers.groups.get(group_id)
+        policy = self._settings.group_consumer_migration_policy
+        if consumers is None or policy not in ("downgrade", BIDIRECTIONAL):
+            return
+        too_many = len(consumers.members) > self._settings.group_max_size
+        if too_many or not consumers.all_are_classic():
+            return
+        wall_ms = self._members.now.wall_ms
+        group = downgraded(consumers, topics, wall_ms)
+        if group is None:
+            return
+        try:
+            self._journal.append(downgrade_records(consumers, group, wall_ms))
+        except KafkaError:
+            return
+        self._consumers.let_go(group_id, group.members)
+        self._members.take_over(group)
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    def _commit(self, request: Commit) -> dict[Any, ErrorCode]:
+        self._check_commit(request)
+        return self._offsets.commit(request.group_id, request.offsets, request.producer)
+
+    def _check_commit(self, request: Commit) -> None:
+        """Refuses whoever is no member, or not of this generation or epoch."""
+        group_id, caller = request.group_id, request.caller
+        self._check_stays(group_id)
+        consumers = self._consumers.groups.get(group_id)
+        if consumers is not None:
+            transactional = request.producer != NOBODY
+            self._consumers.check_commit(
+                consumers,
+                caller,
+                transactional=transactional,
+                knows_epochs=request.knows_epochs,
+            )
+            return
+        group = self._groups.get(group_id)
+        if group is not None:
+            self._check_classic_commit(group, request)
+        elif caller.generation >= 0:
+            if self._offsets.partitions(group_id):
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            absent = ErrorCode.GROUP_ID_NOT_FOUND
+            raise KafkaError(absent if request.knows_epochs else ErrorCode.ILLEGAL_GENERATION)
+
+    def _check_classic_commit(self, group: Group, request: Commit) -> None:
+        caller = request.caller
+        if caller.generation < 0 and group.is_in(State.EMPTY):
+            # Its consumers assign partitions to themselves.
+            return
+        if request.producer != NOBODY and caller.generation < 0 and not caller.member_id:
+            # Producers of older versions do not say for which member they write.
+            return
+        member = self._members.member(group, caller)
+        if not group.is_current(member, caller.generation):
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        if not group.is_in(State.COMPLETING):
+            self._members.touch(group, member)
+        elif request.producer == NOBODY:
+            # In a transaction they count: what was read under the last assignment may not be
+            # written again, and no producer knows this error.
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def _fetch(self, request: FetchOffsets) -> dict[Any, Any]:
+        consumers = self._consumers.groups.get(request.group_id)
+        if consumers is not None and request.caller is not None:
+            self._consumers.check_caller(consumers, request.caller)
+        group_id, partitions = request.group_id, request.partitions
+        if partitions is None:
+            return self._offsets.of(group_id, self._offsets.partitions(group_id))
+        offsets = self._offsets.of(group_id, partitions)
+        for partition in partitions if request.require_stable else ():
+            if self._offsets.is_pending(group_id, partition):
+                offsets[partition] = UNSTABLE
+        return offsets
+
+    # --- administration -------------------------------------------------------------------------
+
+    def _delete_offsets(self, request: DeleteOffsets) -> dict[Any, ErrorCode]:
+        group = self._directory.known(request.group_id)
+        subscribed = group.subscribed_topics() if group.members else set()
+        if subscribed is None:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        read = {one for one in request.partitions if one.topic in (subscribed or ())}
+        self._directory.keep(request.group_id, self._members.now.wall_ms)
+        self._offsets.delete(request.group_id, [p for p in request.partitions if p not in read])
+        return {
+            one: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if one in read else ErrorCode.NONE
+            for one in request.partitions
+        }
+
+    def _forget_topics(self, request: ForgetTopics) -> None:
+        now = self._members.now
+        self._chores.begin("forget", self._upkeep.forget(request.topics, now.wall_ms), now.ms)
+
+    def _delete(self, ticket: int, group_id: str) -> None:
+        group = self._directory.known(group_id)
+        if group.state.value != State.EMPTY.value:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
+        self._going[group_id] = ticket
+        steps = self._upkeep.delete(group_id, self._deleted)
+        self._chores.begin(("delete", group_id), steps, self._members.now.ms)
+
+    def _deleted(self, group_id: str, error: KafkaError | None) -> None:
+        ticket = self._going.pop(group_id)
+        self._answer(ticket, error, settled=error is None)
+
+    def _check_stays(self, group_id: str) -> None:
+        """While a group is deleted nothing may be written of it: clients try again."""
+        if group_id in self._going:
+            text = f"group {group_id} is just being deleted"
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+    def _describe(self, group_id: str) -> dict[str, Any] | None:
+        group = self._directory.find(group_id)
+        return group.message() if isinstance(group, Group) else None
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def deadline_ms(self) -> int | None:
+        """The next timeout."""
+        return self._timers.next_ms()
+
+    def tick(self, now: Now) -> list[Effect]:
+        """Does what is due."""
+        self._members.now = now
+        for key in self._timers.due(now.ms):
+            if key == _EXPIRY:
+                self._expire(now)
+            elif key == CHORES:
+                self._chores.go_on(now.ms)
+            elif isinstance(key, tuple) and key[0] in TIMERS:
+                what, group_id, member_id = key
+                self._consumers.due(what, group_id, member_id, now)
+            elif isinstance(key, tuple):
+                self._members.due(*key)
+        return self._taken()
+
+    def _expire(self, now: Now) -> None:
+        self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
+        retention_ms = self._settings.offsets_retention_minutes * _MINUTE_MS
+        self._chores.begin("expire", self._upkeep.expire(now.wall_ms, retention_ms), now.ms)

@@ -1,0 +1,111 @@
+"""All groups of one partition of `__consumer_offsets`, of both protocols, found by their ids.
+
+A group of which there are offsets and nothing else is one of the classic protocol without members:
+whoever has committed is a group. Such groups are made when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.groups._records import group_record
+from broker.groups.classic import CONSUMER_PROTOCOL, Group, State
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from broker.coordinator.core import KeyValue
+    from broker.groups._offsets import GroupOffsets
+    from broker.groups.consumer import ConsumerGroups
+    from broker.groups.consumer.consumer_group import ConsumerGroup
+    from broker.groups.requests import ListGroups
+    from broker.types import TopicPartition
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+
+
+class GroupDirectory:
+    """Finds, lists and deletes groups."""
+
+    def __init__(self, consumers: ConsumerGroups, offsets: GroupOffsets) -> None:
+        self.classic: dict[str, Group] = {}
+        """Those with members, or a record."""
+        self._consumers = consumers
+        self._offsets = offsets
+
+    def find(self, group_id: str) -> Group | ConsumerGroup | None:
+        """The group of this id."""
+        group = self.classic.get(group_id) or self._consumers.groups.get(group_id)
+        if group is None and self._offsets.partitions(group_id):
+            return Group(group_id)
+        return group
+
+    def known(self, group_id: str) -> Group | ConsumerGroup:
+        """The same; GROUP_ID_NOT_FOUND if there is none."""
+        group = self.find(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        return group
+
+    def ids(self) -> Iterator[str]:
+        """Of the groups that there are now; some may have gone when it comes to them."""
+        consumers = list(self._consumers.groups)
+        with_offsets = self._offsets.group_ids()
+        yield from list(self.classic)
+        for group_id in with_offsets:
+            if group_id not in self.classic and group_id not in self._consumers.groups:
+                yield group_id
+        yield from consumers
+
+    def listed(self, request: ListGroups) -> list[dict[str, Any]]:
+        """The groups that pass the filters, as ListGroups tells them."""
+        groups = map(self.find, request.group_ids)
+        found = (_message(group) for group in groups if group is not None)
+        return [
+            one
+            for one in found
+            if (not request.states or one["group_state"].lower() in request.states)
+            and (not request.types or one["group_type"] in request.types)
+        ]
+
+    def keep(self, group_id: str, wall_ms: int) -> None:
+        """A group of which nothing is left but offsets stays when these go, until expiry finds
+        it: whoever looks for it sees an empty one.
+        """
+        if group_id not in self.classic and group_id not in self._consumers.groups:
+            self.classic[group_id] = Group(group_id, state_wall_ms=wall_ms)
+
+    def forget(
+        self, group: Group | ConsumerGroup, gone: Iterable[TopicPartition], *, with_group: bool
+    ) -> None:
+        """Writes tombstones for offsets, and for the group last."""
+        group_id = group.group_id
+        last: list[KeyValue] = []
+        if with_group and isinstance(group, Group):
+            last = [group_record(group_id, None)]
+        elif with_group:
+            last = self._consumers.tombstones(group_id)
+        self._offsets.delete(group_id, gone, last)
+        if with_group:
+            self.classic.pop(group_id, None)
+
+
+def is_over(group: Group | ConsumerGroup) -> bool:
+    """Whether it is nothing any more once its offsets have gone."""
+    return group.state.value == State.EMPTY.value and not (
+        isinstance(group, Group) and group.pending
+    )
+
+
+def _message(group: Group | ConsumerGroup) -> dict[str, Any]:
+    kind, protocol_type = CONSUMER, CONSUMER_PROTOCOL
+    if isinstance(group, Group):
+        kind, protocol_type = CLASSIC, group.protocol_type or ""
+    return {
+        "group_id": group.group_id,
+        "protocol_type": protocol_type,
+        "group_state": group.state.value,
+        "group_type": kind,
+    }

@@ -1,0 +1,36 @@
+"""Messages that members of both kinds of groups are told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker.groups.requests import Caller
+    from raftctl.errors import ErrorCode
+
+
+def join_error(member_id: str, error: ErrorCode) -> dict[str, Any]:
+    """The message of a JoinGroup that failed."""
+    return {
+        "error_code": error,
+        "generation_id": -1,
+        "protocol_type": None,
+        "protocol_name": None,
+        "leader": "",
+        "member_id": member_id,
+        "members": [],
+    }
+
+
+def sync_error(error: ErrorCode) -> dict[str, Any]:
+    """The message of a SyncGroup that failed."""
+    return {"error_code": error, "protocol_type": None, "protocol_name": None, "assignment": b""}
+
+
+def left_message(caller: Caller, error: ErrorCode) -> dict[str, Any]:
+    """What LeaveGroup says of one member."""
+    return {
+        "member_id": caller.member_id,
+        "group_instance_id": caller.instance_id,
+        "error_code": error,
+    }

@@ -1,0 +1,169 @@
+"""How a group with members becomes one of the other protocol (KIP-848, "Migration").
+
+Pure: from one kind of group to the records of the other. Nobody is asked to let go of anything by
+this alone: who had partitions has them in the new group, and goes on from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.groups._records import group_record
+from broker.groups.classic import (
+    CONSUMER_PROTOCOL,
+    Group,
+    Member,
+    State,
+    assignment,
+    assignment_of,
+    subscription_of,
+)
+from broker.groups.consumer import consumer_group
+from broker.groups.consumer.consumer_group import (
+    ClassicMember,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+)
+from broker.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.coordinator.core import KeyValue
+    from broker.groups._consumer_records import Slot
+    from broker.groups.classic import Subscription
+    from raftctl.metadata.image import TopicsImage
+
+
+def slots_in(partitions: Iterable[TopicPartition], topics: TopicsImage) -> frozenset[Slot]:
+    """Partitions by the ids of their topics, those of topics that exist."""
+    return frozenset(
+        (topic.topic_id, number)
+        for name, number in partitions
+        if (topic := topics.by_name(name)) is not None
+    )
+
+
+def partitions_of(slots: Iterable[Slot], topics: TopicsImage) -> frozenset[TopicPartition]:
+    """Partitions by the names of their topics, those of topics that exist."""
+    return frozenset(
+        TopicPartition(topic.name, number)
+        for topic_id, number in slots
+        if (topic := topics.by_id(topic_id)) is not None
+    )
+
+
+# --- upgrade --------------------------------------------------------------------------------------
+
+
+def upgraded(group: Group, topics: TopicsImage) -> list[KeyValue]:
+    """The records with which a classic group is one of KIP-848, with the same members, who have
+    what they were assigned. ValueError if that cannot be.
+
+    What a member said it owned and was not assigned it may hold still, having not heard of the
+    assignment: it is to let go of that first.
+    """
+    if group.protocol_type not in (None, CONSUMER_PROTOCOL):
+        raise ValueError(f"its members are no consumers, but of type {group.protocol_type}")
+    said = {one.member_id: _subscription(group, one) for one in group.members.values()}
+    assigned = {
+        one.member_id: slots_in(assignment_of(one.assignment), topics)
+        for one in group.members.values()
+    }
+    taken: set[Slot] = set()
+    for slots in assigned.values():
+        if not taken.isdisjoint(slots):
+            raise ValueError("its leader has assigned a partition to two members")
+        taken |= slots
+    members = []
+    for one in group.members.values():
+        owned = slots_in(said[one.member_id].owned, topics) - taken
+        taken |= owned
+        members.append(_member(group, one, said[one.member_id], assigned[one.member_id], owned))
+    return _records(group, members)
+
+
+def _subscription(group: Group, member: Member) -> Subscription:
+    return subscription_of(member.metadata(group.protocol) or member.protocols[0][1])
+
+
+def _member(
+    group: Group,
+    member: Member,
+    said: Subscription,
+    assigned: frozenset[Slot],
+    revoking: frozenset[Slot],
+) -> ConsumerMember:
+    # Who has not joined since a downgrade goes on in the epoch that it knows, if it is known here.
+    epochs = member.epochs or ()
+    epoch = epochs[0] if len(epochs) == 1 else group.generation
+    return ConsumerMember(
+        member.member_id,
+        member.instance_id,
+        said.rack_id,
+        member.client_id,
+        member.client_host,
+        said.topics,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        epoch=epoch,
+        previous_epoch=epoch,
+        state=MemberState.UNREVOKED_PARTITIONS if revoking else MemberState.STABLE,
+        assigned=assigned,
+        revoking=revoking,
+        classic=ClassicMember(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _records(group: Group, members: list[ConsumerMember]) -> list[KeyValue]:
+    group_id = group.group_id
+    return [
+        group_record(group_id, None),
+        *(consumer_group.member_record(group_id, one) for one in members),
+        consumer_group.group_record(ConsumerGroup(group_id), group.generation, 0),
+        *(consumer_group.target_record(group_id, one.member_id, one.assigned) for one in members),
+        consumer_group.assignment_record(group_id, group.generation),
+        *(consumer_group.current_record(group_id, one) for one in members),
+    ]
+
+
+# --- downgrade ------------------------------------------------------------------------------------
+
+
+def downgraded(group: ConsumerGroup, topics: TopicsImage, wall_ms: int) -> Group | None:
+    """The classic group of the members that are left, if they have a protocol in common.
+
+    Their assignments are what they have: they go on with that until they have joined.
+
+    Its next generation is above all epochs there were; until it is in that, each member is known by
+    the epoch that it has.
+    """
+    found = Group(group.group_id, State.STABLE, CONSUMER_PROTOCOL, group.epoch)
+    found.state_wall_ms = wall_ms
+    for one in group.members.values():
+        if one.classic is None:
+            return None
+        member = Member(
+            one.member_id,
+            one.instance_id,
+            one.client_id,
+            one.client_host,
+            one.classic.session_timeout_ms,
+            one.rebalance_timeout_ms,
+            one.classic.protocols,
+            assignment(partitions_of(one.holds, topics)),
+            is_new=False,
+            epochs=range(one.epoch, one.epoch + 1),
+        )
+        found.add(member)
+    if not found.candidates():
+        return None
+    found.protocol = found.selected_protocol()
+    return found
+
+
+def downgrade_records(before: ConsumerGroup, after: Group, wall_ms: int) -> list[KeyValue]:
+    """What is written. Without a leader, so that whoever should read it lets all join."""
+    assignments = {one.member_id: one.assignment for one in after.members.values()}
+    fields = {**after.record(wall_ms, assignments), "leader": None}
+    return [*consumer_group.group_tombstones(before), group_record(after.group_id, fields)]

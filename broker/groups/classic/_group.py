@@ -1,0 +1,297 @@
+"""A consumer group of the classic protocol: its members and what follows from them.
+
+Source: the group membership protocol of Apache Kafka ("Consumer Client Re-Design"), KIP-394 (member
+ids), KIP-345 (static members), KIP-814 (static leaders without assignment).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.groups.classic._embedded_protocol import subscription_of
+
+NO_PROTOCOL = ""
+CONSUMER_PROTOCOL = "consumer"
+
+
+class State(enum.Enum):
+    """Where a group stands; the values are those that clients see."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    """Members are to join the next generation."""
+    COMPLETING = "CompletingRebalance"
+    """They have, and wait for the leader's assignment."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(slots=True)
+class Member:
+    """One consumer."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    joining: int | None = None
+    """The ticket of its JoinGroup that waits for the others."""
+    syncing: int | None = None
+    """The ticket of its SyncGroup that waits for the leader."""
+    is_new: bool = True
+    """Whether it has not been in a generation yet."""
+    epochs: range | None = None
+    """Where it may stand in the group of KIP-848 that this was, until it is in a generation."""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it keeps its place under an instance id (KIP-345)."""
+        return self.instance_id is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What it says of itself under this protocol."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The protocol that it likes best of those all members know."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+
+@dataclass(slots=True)
+class Group:
+    """A group; `rebalance.Rebalancer` moves it from state to state."""
+
+    group_id: str
+    state: State = State.EMPTY
+    protocol_type: str | None = None
+    """None for a group that only commits offsets."""
+    generation: int = 0
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    """In the order in which they came: the first leads."""
+    statics: dict[str, str] = field(default_factory=dict)
+    """Instance id to member id."""
+    pending: dict[str, None] = field(default_factory=dict)
+    """Member ids given out that have not joined yet (KIP-394)."""
+    unsynced: dict[str, None] = field(default_factory=dict)
+    """Members of this generation that have not asked for their assignment."""
+    state_wall_ms: int = -1
+    """When it came into its state."""
+    joined_lately: bool = False
+    """Whether somebody joined during the present initial delay."""
+    delaying: bool = False
+    """Whether the first member still waits for others."""
+    delay_left_ms: int = 0
+
+    def is_in(self, *states: State) -> bool:
+        """Whether it is in one of these states."""
+        return self.state in states
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long members may take to join or to sync."""
+        return max((one.rebalance_timeout_ms for one in self.members.values()), default=0)
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is waited for."""
+        waiting = all(one.joining is not None for one in self.members.values())
+        return waiting and not self.pending
+
+    def is_current(self, member: Member, generation: int) -> bool:
+        """Whether the generation that a member names is that in which it is."""
+        if member.epochs is not None:
+            return generation in member.epochs
+        return generation == self.generation
+
+    def add(self, member: Member) -> None:
+        """Takes a member in."""
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.statics[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.pending.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member:
+        """Lets a member go; whoever has joined may lead then."""
+        member = self.members.pop(member_id)
+        if member.instance_id is not None:
+            self.statics.pop(member.instance_id, None)
+        self.unsynced.pop(member_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        return member
+
+    def elect_joined(self) -> bool:
+        """Makes one that has joined the leader, unless the leader has; False if nobody has."""
+        leader = self.members.get(self.leader or "")
+        if leader is not None and leader.joining is not None:
+            return True
+        joined = (one.member_id for one in self.members.values() if one.joining is not None)
+        found = next(joined, None)
+        if found is not None:
+            self.leader = found
+        return found is not None
+
+    def candidates(self, *, without: str | None = None) -> set[str]:
+        """The protocols that all members know, but for one."""
+        known = [
+            {name for name, _ in one.protocols}
+            for one in self.members.values()
+            if one.member_id != without
+        ]
+        return set.intersection(*known) if known else set()
+
+    def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
+        """Whether one with these protocols can be a member."""
+        if not protocol_type or not protocols:
+            return False
+        if not self.members:
+            return True
+        names = {name for name, _ in protocols}
+        return protocol_type == self.protocol_type and bool(self.candidates() & names)
+
+    def selected_protocol(self) -> str:
+        """The protocol with most votes; of several the one first voted for."""
+        candidates = self.candidates()
+        votes = Counter(one.vote(candidates) for one in self.members.values())
+        return max(votes, key=lambda name: votes[name])
+
+    def subscribed_topics(self) -> set[str] | None:
+        """What members of a consumer group read; None if that cannot be said."""
+        if self.protocol_type != CONSUMER_PROTOCOL or self.protocol is None:
+            return None
+        topics: set[str] = set()
+        for member in self.members.values():
+            found = _topics_of(member.metadata(self.protocol))
+            if found is None:
+                return None
+            topics |= found
+        return topics
+
+    def offsets_kept(self) -> tuple[set[str] | None, int]:
+        """The topics whose offsets are in use, None: all; and since when the group is without
+        members, -1 if it never had any.
+        """
+        if self.is_in(State.PREPARING, State.COMPLETING):
+            return None, -1
+        if self.members:
+            return self.subscribed_topics(), -1
+        return set(), self.state_wall_ms if self.protocol_type else -1
+
+    def members_for_leader(self) -> list[dict[str, Any]]:
+        """What the leader is told of the members."""
+        return [
+            {
+                "member_id": one.member_id,
+                "group_instance_id": one.instance_id,
+                "metadata": one.metadata(self.protocol),
+            }
+            for one in self.members.values()
+        ]
+
+    def record(self, wall_ms: int, assignments: dict[str, bytes]) -> dict[str, Any]:
+        """The fields of its record, with assignments by member id."""
+        return {
+            "protocol_type": self.protocol_type or "",
+            "generation": self.generation,
+            "protocol": self.protocol,
+            "leader": self.leader,
+            "current_state_timestamp": wall_ms,
+            "members": [
+                {
+                    "member_id": one.member_id,
+                    "group_instance_id": one.instance_id,
+                    "client_id": one.client_id,
+                    "client_host": one.client_host,
+                    "rebalance_timeout": one.rebalance_timeout_ms,
+                    "session_timeout": one.session_timeout_ms,
+                    "subscription": one.metadata(self.protocol),
+                    "assignment": assignments.get(one.member_id, b""),
+                }
+                for one in self.members.values()
+            ],
+        }
+
+    @classmethod
+    def of_record(cls, group_id: str, fields: dict[str, Any]) -> Group:
+        """The group as it was when the record was written: its generation goes on.
+
+        Without a leader nobody has assigned its partitions: it was of KIP-848 a moment before, and
+        its members are to join.
+        """
+        members = [_member_of(one, fields["protocol"] or NO_PROTOCOL) for one in fields["members"]]
+        group = cls(
+            group_id,
+            _state_of_record(fields),
+            fields["protocol_type"] or None,
+            fields["generation"],
+            fields["protocol"],
+            fields["leader"],
+            state_wall_ms=fields.get("current_state_timestamp", -1),
+        )
+        for member in members:
+            group.add(member)
+            if group.is_in(State.PREPARING):
+                member.epochs = range(group.generation + 1)
+        return group
+
+    def message(self) -> dict[str, Any]:
+        """The group as DescribeGroups tells it: during a rebalance with the last assignments."""
+        stable = self.state is State.STABLE
+        return {
+            "error_code": 0,
+            "group_id": self.group_id,
+            "group_state": self.state.value,
+            "protocol_type": self.protocol_type or "",
+            "protocol_data": (self.protocol or "") if stable else "",
+            "members": [
+                {
+                    "member_id": one.member_id,
+                    "group_instance_id": one.instance_id,
+                    "client_id": one.client_id,
+                    "client_host": one.client_host,
+                    "member_metadata": one.metadata(self.protocol) if stable else b"",
+                    "member_assignment": one.assignment,
+                }
+                for one in self.members.values()
+            ],
+        }
+
+
+def _state_of_record(fields: dict[str, Any]) -> State:
+    if not fields["members"]:
+        return State.EMPTY
+    return State.PREPARING if fields["leader"] is None else State.STABLE
+
+
+def _member_of(fields: dict[str, Any], protocol: str) -> Member:
+    session = fields["session_timeout"]
+    return Member(
+        fields["member_id"],
+        fields.get("group_instance_id"),
+        fields["client_id"],
+        fields["client_host"],
+        session,
+        fields.get("rebalance_timeout", session),
+        ((protocol, bytes(fields["subscription"])),),
+        bytes(fields["assignment"]),
+        is_new=False,
+    )
+
+
+def _topics_of(metadata: bytes) -> set[str] | None:
+    """The topics of a consumer's subscription."""
+    try:
+        return set(subscription_of(metadata).topics)
+    except ValueError:
+        return None

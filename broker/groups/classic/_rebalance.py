@@ -1,0 +1,495 @@
+"""How consumer groups of the classic protocol come to agree on who reads what.
+
+The first member of a group waits a while for others (`group.initial.rebalance.delay.ms`); whenever
+members come, go or change, all are asked to join again, at most for the longest of their rebalance
+timeouts; who has not joined by then is out. One of them, the leader, then assigns partitions, which
+this broker does not look into, and the assignment is written before anybody is told of it.
+
+Pure: the time is set before each call, answers are collected. Errors are Apache Kafka's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.coordinator.core import Answer, Now
+from broker.groups._messages import join_error, left_message, sync_error
+from broker.groups._records import group_record
+from broker.groups.classic._group import Group, Member, State
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from broker.coordinator.core import Effect, Journal
+    from broker.groups._limits import GroupLimits
+    from broker.groups.requests import Caller, Heartbeat, Join, Leave, Sync
+    from raftctl.timers import Timers
+
+NEW_MEMBER_JOIN_MS = 300_000
+"""How long a new member may wait for the others: it cannot send heartbeats meanwhile."""
+_REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class Rebalancer:
+    """Of one partition of `__consumer_offsets`. `groups` is shared with the core."""
+
+    def __init__(
+        self,
+        groups: dict[str, Group],
+        journal: Journal,
+        timers: Timers[Hashable],
+        limits: GroupLimits,
+        new_uuid: Callable[[], str],
+    ) -> None:
+        self.now = Now(0, 0)
+        """To be set before each call."""
+        self.effects: list[Effect] = []
+        """For the caller to take."""
+        self._groups = groups
+        self._journal = journal
+        self._timers = timers
+        self._limits = limits
+        self._new_uuid = new_uuid
+
+    # --- JoinGroup ------------------------------------------------------------------------------
+
+    def join(self, ticket: int, request: Join) -> None:
+        """Answers when all members have joined, or at once."""
+        self.check(request)
+        group = self._groups.get(request.group_id)
+        if group is None:
+            if request.caller.member_id:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            group = Group(request.group_id, state_wall_ms=self.now.wall_ms)
+            self._groups[request.group_id] = group
+        if not self._has_room(group, request.caller.member_id):
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        if not group.supports(request.protocol_type, request.protocols):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if request.caller.member_id:
+            self._rejoin(group, ticket, request)
+        else:
+            self._join_anew(group, ticket, request)
+
+    def check(self, request: Join) -> None:
+        """INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL."""
+        shortest = self._limits.group_min_session_timeout_ms
+        longest = self._limits.group_max_session_timeout_ms
+        if not shortest <= request.session_timeout_ms <= longest:
+            text = f"session.timeout.ms must be {shortest} to {longest}"
+            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, text)
+        if not request.protocol_type or not request.protocols:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        known = group.members.get(member_id)
+        if group.is_in(State.PREPARING):
+            joined = sum(one.joining is not None for one in group.members.values())
+            again = known is not None and known.joining is not None
+            return again or joined < self._limits.group_max_size
+        return known is not None or len(group.members) < self._limits.group_max_size
+
+    def _join_anew(self, group: Group, ticket: int, request: Join) -> None:
+        instance_id = request.caller.instance_id
+        member_id = f"{instance_id or request.client_id}-{self._new_uuid()}"
+        if instance_id is not None and instance_id in group.statics:
+            self._replace(group, group.statics[instance_id], member_id, ticket, request)
+        elif instance_id is None and request.needs_member_id:
+            group.pending[member_id] = None
+            due = self.now.ms + request.session_timeout_ms
+            self._timers.set(("pending", group.group_id, member_id), due)
+            self._answer(ticket, join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+        else:
+            self._add(group, member_id, ticket, request)
+
+    def _rejoin(self, group: Group, ticket: int, request: Join) -> None:
+        member_id = request.caller.member_id
+        if member_id in group.pending and request.caller.instance_id is None:
+            self._timers.cancel(("pending", group.group_id, member_id))
+            self._add(group, member_id, ticket, request)
+            return
+        member = self.member(group, request.caller)
+        unchanged = member.protocols == request.protocols
+        if group.is_in(State.COMPLETING) and unchanged:
+            # It has not got the answer.
+            self._answer(ticket, self._joined(group, member))
+        elif group.is_in(State.STABLE) and unchanged and group.leader != member_id:
+            self._answer(ticket, self._joined(group, member))
+        else:
+            self._update(group, member, ticket, request)
+
+    def _add(self, group: Group, member_id: str, ticket: int, request: Join) -> None:
+        member = Member(
+            member_id,
+            request.caller.instance_id,
+            request.client_id,
+            request.client_host,
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            request.protocols,
+            joining=ticket,
+        )
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        if group.is_in(State.PREPARING) and group.generation == 0:
+            group.joined_lately = True
+        group.add(member)
+        self._timers.set(_session(group, member_id), self.now.ms + NEW_MEMBER_JOIN_MS)
+        self._prepare_or_complete(group)
+
+    def _update(self, group: Group, member: Member, ticket: int, request: Join) -> None:
+        if member.joining is not None:
+            self._answer(member.joining, join_error(member.member_id, _REBALANCING))
+        member.joining = ticket
+        member.protocols = request.protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        # While it waits for the others it is not to be heard of.
+        self._timers.cancel(_session(group, member.member_id))
+        self._prepare_or_complete(group)
+
+    def _replace(
+        self, group: Group, old_id: str, member_id: str, ticket: int, request: Join
+    ) -> None:
+        """A static member is back under its instance id and gets a new member id (KIP-345)."""
+        old = group.members[old_id]
+        was_leader = group.leader == old_id
+        before = (dict(group.members), group.leader, old.protocols)
+        self._fence(group, old)
+        changed = old.metadata(group.protocol) != dict(request.protocols).get(group.protocol or "")
+        old.member_id = member_id
+        group.members = {one.member_id: one for one in group.members.values()}
+        group.statics[old.instance_id or ""] = member_id
+        group.leader = member_id if was_leader else group.leader
+        old.protocols = request.protocols
+        if not group.is_in(State.STABLE) or changed:
+            self._update(group, old, ticket, request)
+            return
+        try:
+            self._write(group, {one.member_id: one.assignment for one in group.members.values()})
+        except KafkaError:
+            group.members, group.leader, old.protocols = before
+            old.member_id = old_id
+            group.statics[old.instance_id or ""] = old_id
+            self.touch(group, old)
+            raise
+        self.touch(group, old)
+        message = self._joined(group, old)
+        if was_leader:
+            # It has nothing to assign: an older client must not take itself for the leader.
+            skip = request.may_skip_assignment
+            message |= {"skip_assignment": True} if skip else {"leader": old_id, "members": []}
+        self._answer(ticket, message, settled=True)
+
+    def _fence(self, group: Group, member: Member) -> None:
+        self._timers.cancel(_session(group, member.member_id))
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        if member.joining is not None:
+            self._answer(member.joining, join_error(member.member_id, fenced))
+        if member.syncing is not None:
+            self._answer(member.syncing, sync_error(fenced))
+        group.unsynced.pop(member.member_id, None)
+        member.joining = member.syncing = None
+
+    def _joined(self, group: Group, member: Member) -> dict[str, Any]:
+        leads = group.leader == member.member_id
+        return {
+            "error_code": ErrorCode.NONE,
+            "generation_id": group.generation,
+            "protocol_type": group.protocol_type,
+            "protocol_name": group.protocol,
+            "leader": group.leader or "",
+            "member_id": member.member_id,
+            "members": group.members_for_leader() if leads else [],
+        }
+
+    # --- a rebalance ----------------------------------------------------------------------------
+
+    def _prepare_or_complete(self, group: Group) -> None:
+        if group.is_in(State.STABLE, State.COMPLETING, State.EMPTY):
+            self._prepare(group)
+        elif group.is_in(State.PREPARING):
+            self._complete_if_all_joined(group)
+
+    def _prepare(self, group: Group) -> None:
+        """All members are to join again."""
+        for member in group.members.values():
+            if member.syncing is not None:
+                self._answer(member.syncing, sync_error(_REBALANCING))
+                member.syncing = None
+                self.touch(group, member)
+        self._timers.cancel(("sync", group.group_id))
+        group.unsynced.clear()
+        delay = self._limits.group_initial_rebalance_delay_ms
+        group.delaying = group.is_in(State.EMPTY) and delay > 0
+        self._enter(group, State.PREPARING)
+        if group.delaying:
+            group.joined_lately = False
+            group.delay_left_ms = max(group.rebalance_timeout_ms - delay, 0)
+            self._timers.set(("join", group.group_id), self.now.ms + delay)
+        else:
+            self._wait_for_joins(group)
+            self._complete_if_all_joined(group)
+
+    def _wait_for_joins(self, group: Group) -> None:
+        timeout_ms = max(group.rebalance_timeout_ms, 1)
+        self._timers.set(("join", group.group_id), self.now.ms + timeout_ms)
+
+    def _complete_if_all_joined(self, group: Group) -> None:
+        if not group.delaying and group.all_joined:
+            self._complete_join(group)
+
+    def _join_is_due(self, group: Group) -> None:
+        if not group.is_in(State.PREPARING):
+            return
+        if group.delaying and group.joined_lately and group.delay_left_ms > 0:
+            # Others may come: another delay, as long as the first member waits at all.
+            delay = min(self._limits.group_initial_rebalance_delay_ms, group.delay_left_ms)
+            group.delay_left_ms -= delay
+            group.joined_lately = False
+            self._timers.set(("join", group.group_id), self.now.ms + delay)
+            return
+        self._complete_join(group)
+
+    def _complete_join(self, group: Group) -> None:
+        """Those who have joined, and static members, are the next generation."""
+        group.delaying = False
+        for member in list(group.members.values()):
+            if member.joining is None and not member.is_static:
+                self._drop(group, member)
+        if group.members and not group.elect_joined():
+            # Static members alone, none of whom is back: their sessions decide.
+            self._wait_for_joins(group)
+            return
+        self._timers.cancel(("join", group.group_id))
+        group.generation += 1
+        if not group.members:
+            self._become_empty(group)
+            return
+        group.protocol = group.selected_protocol()
+        self._enter(group, State.COMPLETING)
+        for member in group.members.values():
+            self._told_of_generation(group, member)
+        self._timers.set(("sync", group.group_id), self.now.ms + group.rebalance_timeout_ms)
+
+    def _told_of_generation(self, group: Group, member: Member) -> None:
+        if member.joining is not None:
+            self._answer(member.joining, self._joined(group, member))
+        member.joining = None
+        member.is_new = False
+        member.epochs = None
+        group.unsynced[member.member_id] = None
+        self.touch(group, member)
+
+    def _become_empty(self, group: Group) -> None:
+        group.protocol = group.leader = None
+        self._enter(group, State.EMPTY)
+        try:
+            self._write(group, {})
+        except KafkaError:
+            # Nobody waits for it. The next coordinator finds the members' sessions run out.
+            return
+
+    def _write(self, group: Group, assignments: dict[str, bytes]) -> None:
+        fields = group.record(self.now.wall_ms, assignments)
+        try:
+            self._journal.append([group_record(group.group_id, fields)])
+        except KafkaError as error:
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+            raise
+
+    def _enter(self, group: Group, state: State) -> None:
+        group.state = state
+        group.state_wall_ms = self.now.wall_ms
+
+    # --- SyncGroup ------------------------------------------------------------------------------
+
+    def sync(self, ticket: int, request: Sync) -> None:
+        """Answers when the leader has assigned."""
+        group, member = self._member_of_generation(request.group_id, request.caller)
+        asked = (request.protocol_type, request.protocol_name)
+        known = (group.protocol_type, group.protocol)
+        if any(one is not None and one != ours for one, ours in zip(asked, known, strict=True)):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.is_in(State.PREPARING):
+            raise KafkaError(_REBALANCING)
+        self._synced(group, member)
+        if group.is_in(State.STABLE):
+            self.touch(group, member)
+            self._answer(ticket, self._assigned(group, member), settled=True)
+            return
+        if member.syncing is not None:
+            self._answer(member.syncing, sync_error(_REBALANCING))
+        member.syncing = ticket
+        self._timers.cancel(_session(group, member.member_id))
+        if group.leader == member.member_id:
+            self._assign(group, dict(request.assignments))
+
+    def _synced(self, group: Group, member: Member) -> None:
+        group.unsynced.pop(member.member_id, None)
+        if not group.unsynced:
+            self._timers.cancel(("sync", group.group_id))
+
+    def _assign(self, group: Group, assignments: dict[str, bytes]) -> None:
+        try:
+            self._write(group, assignments)
+        except KafkaError as error:
+            for member in group.members.values():
+                if member.syncing is not None:
+                    self._answer(member.syncing, sync_error(error.code))
+                    member.syncing = None
+                    self.touch(group, member)
+            self._prepare_or_complete(group)
+            return
+        self._enter(group, State.STABLE)
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            if member.syncing is not None:
+                self._answer(member.syncing, self._assigned(group, member), settled=True)
+                member.syncing = None
+                self.touch(group, member)
+
+    def _assigned(self, group: Group, member: Member) -> dict[str, Any]:
+        return {
+            "error_code": ErrorCode.NONE,
+            "protocol_type": group.protocol_type,
+            "protocol_name": group.protocol,
+            "assignment": member.assignment,
+        }
+
+    # --- Heartbeat, LeaveGroup ------------------------------------------------------------------
+
+    def heartbeat(self, ticket: int, request: Heartbeat) -> None:
+        """Tells whether the member is to join again."""
+        group, member = self._member_of_generation(request.group_id, request.caller)
+        self.touch(group, member)
+        error = _REBALANCING if group.is_in(State.PREPARING) else ErrorCode.NONE
+        self._answer(ticket, {"error_code": error})
+
+    def leave(self, ticket: int, request: Leave) -> None:
+        """Lets members go, each on its own."""
+        group = self._groups.get(request.group_id)
+        members = [left_message(one, self._leave(group, one)) for one in request.callers]
+        self._answer(ticket, {"error_code": ErrorCode.NONE, "members": members})
+
+    def _leave(self, group: Group | None, caller: Caller) -> ErrorCode:
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if caller.member_id in group.pending:
+            self._forget_pending(group, caller.member_id)
+            return ErrorCode.NONE
+        try:
+            member = self.member(group, caller)
+        except KafkaError as error:
+            return error.code
+        self._remove(group, member)
+        return ErrorCode.NONE
+
+    def _remove(self, group: Group, member: Member) -> None:
+        self._drop(group, member)
+        self._prepare_or_complete(group)
+
+    def _drop(self, group: Group, member: Member) -> None:
+        group.remove(member.member_id)
+        self._timers.cancel(_session(group, member.member_id))
+        gone = ErrorCode.UNKNOWN_MEMBER_ID
+        if member.joining is not None:
+            self._answer(member.joining, join_error(member.member_id, gone))
+        if member.syncing is not None:
+            self._answer(member.syncing, sync_error(gone))
+
+    def _forget_pending(self, group: Group, member_id: str) -> None:
+        group.pending.pop(member_id, None)
+        self._timers.cancel(("pending", group.group_id, member_id))
+        if group.is_in(State.PREPARING):
+            self._complete_if_all_joined(group)
+
+    # --- groups that change their protocol --------------------------------------------------------
+
+    def take_over(self, group: Group) -> None:
+        """A group that was of KIP-848, or whose last rebalance nobody has seen: all are to join."""
+        self._groups[group.group_id] = group
+        self.watch(group)
+        self._prepare(group)
+
+    def watch(self, group: Group) -> None:
+        """Members are given the time of a session to be heard of, but for who was already."""
+        for member in group.members.values():
+            if _session(group, member.member_id) not in self._timers:
+                self.touch(group, member)
+
+    def let_go(self, group: Group) -> None:
+        """The group is of KIP-848 from now on: whoever waits is to join that."""
+        for what in ("join", "sync"):
+            self._timers.cancel((what, group.group_id))
+        for member_id in group.pending:
+            self._timers.cancel(("pending", group.group_id, member_id))
+        for member in group.members.values():
+            self._timers.cancel(_session(group, member.member_id))
+            if member.joining is not None:
+                self._answer(member.joining, join_error(member.member_id, _REBALANCING))
+            if member.syncing is not None:
+                self._answer(member.syncing, sync_error(_REBALANCING))
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def due(self, what: str, group_id: str, member_id: str = "") -> None:
+        """A deadline has come."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return
+        if what == "join":
+            self._join_is_due(group)
+        elif what == "sync":
+            self._sync_is_due(group)
+        elif what == "pending":
+            self._forget_pending(group, member_id)
+        elif member_id in group.members:
+            self._remove(group, group.members[member_id])
+
+    def _sync_is_due(self, group: Group) -> None:
+        """Who joined and then did not ask for its assignment is gone."""
+        for member_id in list(group.unsynced):
+            self._drop(group, group.members[member_id])
+        group.unsynced.clear()
+        self._prepare_or_complete(group)
+
+    def touch(self, group: Group, member: Member) -> None:
+        """The member was heard of."""
+        if member.joining is None:
+            due = self.now.ms + member.session_timeout_ms
+            self._timers.set(_session(group, member.member_id), due)
+
+    # --- who it is ------------------------------------------------------------------------------
+
+    def member(self, group: Group, caller: Caller) -> Member:
+        """The member that the caller is: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        member_id = caller.member_id
+        if caller.instance_id is not None:
+            known = group.statics.get(caller.instance_id)
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if member_id and member_id != known:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+            member_id = known
+        if member_id not in group.members:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group.members[member_id]
+
+    def _member_of_generation(self, group_id: str, caller: Caller) -> tuple[Group, Member]:
+        group = self._groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = self.member(group, caller)
+        if not group.is_current(member, caller.generation):
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return group, member
+
+    def _answer(self, ticket: int, message: dict[str, Any], *, settled: bool = False) -> None:
+        self.effects.append(Answer(ticket, message, settled))
+
+
+def _session(group: Group, member_id: str) -> tuple[str, str, str]:
+    return ("session", group.group_id, member_id)

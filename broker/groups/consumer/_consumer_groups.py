@@ -1,0 +1,500 @@
+"""Consumer groups of KIP-848: who is a member, who gets which partitions, in which epoch.
+
+A member is known by its heartbeats alone. Each of them (a) updates what the member says of itself,
+which raises the group's epoch if it matters, (b) makes the targets of that epoch if nobody has, and
+(c) brings this member a step nearer to its target. Each step writes its records as one batch, and
+the group changes by their replay only; so a refused write leaves a group from which the next
+heartbeat goes on.
+
+Pure: the time and the topics are arguments. Source: KIP-848; errors are Apache Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.coordinator.topic_patterns import check_pattern, matching
+from broker.groups._consumer_records import Kind, Slot, slots_of
+from broker.groups.consumer._assignors import ASSIGNORS, Subscription
+from broker.groups.consumer._members import (
+    check_epoch,
+    member_of,
+    no_group,
+    taken_over,
+    unknown_member,
+)
+from broker.groups.consumer._messages import check, is_full, member_message, response, updated
+from broker.groups.consumer._reconciliation import reconciled
+from broker.groups.consumer.consumer_group import (
+    LEFT_FOR_A_WHILE,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    ResolvedRegex,
+    assignment_record,
+    current_record,
+    group_record,
+    group_tombstones,
+    hash_of,
+    member_record,
+    member_tombstones,
+    partitions_of,
+    regex_record,
+    target_record,
+)
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from broker.coordinator.core import Journal, KeyValue, Now
+    from broker.groups._consumer_records import ConsumerKey
+    from broker.groups.requests import Caller, ConsumerHeartbeat
+    from raftctl.metadata.image import TopicsImage
+    from raftctl.timers import Timers
+
+SESSION = "consumer session"
+REVOCATION = "consumer revocation"
+TURN = "consumer turn"
+"""Of members of the classic protocol: until then they are to join, or to ask what they have."""
+TIMERS = (SESSION, REVOCATION, TURN)
+REGEX_REFRESH_MIN_MS = 10_000
+"""Topics come and go: expressions are not looked at again before this time has passed."""
+_RETRY_MS = 1_000
+
+
+class ConsumerGroupSettings(Protocol):
+    """What the configuration says of these groups."""
+
+    @property
+    def group_consumer_session_timeout_ms(self) -> int:
+        """How long a member may be silent, unless its group says otherwise."""
+
+    @property
+    def group_consumer_max_size(self) -> int:
+        """The members that a group may have."""
+
+    @property
+    def group_consumer_assignors(self) -> tuple[str, ...]:
+        """The assignors that members may ask for; the first is taken if none does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a heartbeat has found out before anything is written."""
+
+    before: ConsumerMember | None
+    """The member, or the one whose place it takes."""
+    member: ConsumerMember
+    owned: frozenset[Slot] | None
+
+    @property
+    def takes_place(self) -> bool:
+        """Whether a static member is back under another member id."""
+        return self.before is not None and self.before.member_id != self.member.member_id
+
+
+class ConsumerGroups:
+    """Of one partition of `__consumer_offsets`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        timers: Timers[Hashable],
+        settings: ConsumerGroupSettings,
+        new_uuid: Callable[[], str],
+    ) -> None:
+        self.groups: dict[str, ConsumerGroup] = {}
+        """For others to read only."""
+        self._journal = journal
+        self._timers = timers
+        self._settings = settings
+        self._new_uuid = new_uuid
+
+    # --- records --------------------------------------------------------------------------------
+
+    def replay(self, key: ConsumerKey, value: bytes | None) -> None:
+        """Takes a record of the log."""
+        if key.kind is Kind.PARTITIONS:
+            return
+        group = self.groups.get(key.group)
+        if group is None:
+            if value is None:
+                return
+            group = self.groups[key.group] = ConsumerGroup(key.group)
+        if value is None and key.kind is Kind.GROUP:
+            del self.groups[key.group]
+        else:
+            group.replay(key, value)
+
+    def watch(self, group: ConsumerGroup, now: Now) -> None:
+        """Members are given the time of a session to be heard of, but for who was already."""
+        for member in group.members.values():
+            self._watch_revocation(group, member, now)
+            if (SESSION, group.group_id, member.member_id) in self._timers:
+                continue
+            session_timeout_ms = self._settings.group_consumer_session_timeout_ms
+            if member.classic is not None:
+                session_timeout_ms = member.classic.session_timeout_ms
+            self.touch(group, member, session_timeout_ms, now)
+
+    def let_go(self, group_id: str, member_ids: Iterable[str]) -> None:
+        """Nobody waits for these members any more."""
+        for member_id in member_ids:
+            for what in TIMERS:
+                self._timers.cancel((what, group_id, member_id))
+
+    def _write(self, records: Sequence[KeyValue]) -> None:
+        try:
+            self._journal.append(records)
+        except KafkaError as error:
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+            raise
+
+    # --- ConsumerGroupHeartbeat -----------------------------------------------------------------
+
+    def heartbeat(
+        self,
+        request: ConsumerHeartbeat,
+        now: Now,
+        before: Sequence[KeyValue] = (),
+        draft: ConsumerGroup | None = None,
+    ) -> dict[str, Any]:
+        """The response. `before` is written with a group that is made, in front of its records,
+        and is what the draft of that group consists of.
+        """
+        check(request)
+        self._check_subscription(request)
+        joins = request.epoch == 0
+        group = self.groups.get(request.group_id)
+        if group is None:
+            if not joins:
+                raise no_group(request.group_id)
+            group = draft or ConsumerGroup(request.group_id)
+        if request.epoch < 0:
+            return self._leave(group, request, now)
+        step = self._joined(group, request) if joins else self._known(group, request)
+        member = self.advance(group, step, request.topics, request.session_timeout_ms, now, before)
+        full = joins or is_full(request)
+        had = frozenset() if step.before is None else step.before.assigned
+        # Who says that it has something else may have missed an answer.
+        differs = step.owned is not None and step.owned != member.assigned
+        told = member.assigned if full or differs or member.assigned != had else None
+        return response(member.member_id, member.epoch, request.heartbeat_interval_ms, told)
+
+    def advance(
+        self,
+        group: ConsumerGroup,
+        step: Step,
+        topics: TopicsImage,
+        session_timeout_ms: int,
+        now: Now,
+        before: Sequence[KeyValue] = (),
+    ) -> ConsumerMember:
+        """Writes what a member says, makes the targets, and brings it nearer to its own."""
+        self._update(group, step, topics, now, before)
+        group = self.groups[group.group_id]
+        # From here on it is a member, even if it should not hear of it.
+        self.touch(group, step.member, session_timeout_ms, now)
+        self._assign(group, topics)
+        return self._reconcile(group, step, now)
+
+    def _check_subscription(self, request: ConsumerHeartbeat) -> None:
+        known = self._settings.group_consumer_assignors
+        if request.server_assignor is not None and request.server_assignor not in known:
+            text = f"ServerAssignor {request.server_assignor:.100} is not supported"
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_ASSIGNOR, f"{text}. Supported assignors: {', '.join(known)}."
+            )
+        if request.topic_regex:
+            check_pattern(request.topic_regex)
+
+    def _joined(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> Step:
+        """A member that is new, or comes again with nothing in its hands."""
+        member_id = request.member_id or self._new_uuid()
+        nothing: frozenset[Slot] = frozenset()
+        known = group.members.get(member_id)
+        if request.instance_id is not None and request.instance_id in group.statics:
+            held = group.members[group.statics[request.instance_id]]
+            if held.member_id != member_id:
+                if held.epoch != LEFT_FOR_A_WHILE and held.classic is None:
+                    text = f"Static member with instance id {request.instance_id:.100} is in use"
+                    raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+                return Step(held, updated(taken_over(held, member_id), request), nothing)
+            known = held
+        if known is None:
+            self.check_room(group)
+            return Step(None, updated(ConsumerMember(member_id), request), nothing)
+        return Step(known, updated(known, request), nothing)
+
+    def check_room(self, group: ConsumerGroup) -> None:
+        """GROUP_MAX_SIZE_REACHED unless there is room for one more."""
+        if len(group.members) >= self._settings.group_consumer_max_size:
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+    def _known(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> Step:
+        member = member_of(group, request.member_id, request.instance_id)
+        owned = None if request.owned is None else slots_of(request.owned)
+        check_epoch(member, request.epoch, owned)
+        return Step(member, updated(member, request), owned)
+
+    # --- (a) what members say -------------------------------------------------------------------
+
+    def _update(
+        self,
+        group: ConsumerGroup,
+        step: Step,
+        topics: TopicsImage,
+        now: Now,
+        before: Sequence[KeyValue],
+    ) -> None:
+        member, group_id = step.member, group.group_id
+        is_new = step.before is None
+        changed = step.before is None or step.before.subscription != member.subscription
+        records: list[KeyValue] = list(before)
+        if step.before is not None and step.takes_place:
+            target = group.targets.get(step.before.member_id, frozenset())
+            records += member_tombstones(group_id, step.before.member_id)
+            records += [
+                member_record(group_id, member),
+                target_record(group_id, member.member_id, target),
+                current_record(group_id, member),
+            ]
+        elif member != step.before:
+            records.append(member_record(group_id, member))
+        if changed or group.known_topics is not topics:
+            rest = [one for one in group.members.values() if one is not step.before]
+            records += _of_topics(group, [*rest, member], topics, now, changed=changed)
+        if is_new:
+            records.append(current_record(group_id, member))
+        if records:
+            self._write(records)
+        _looked_at(self.groups[group_id], topics, now)
+
+    def look_at(self, group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
+        """Raises the group's epoch if topics that it reads have come, gone or grown."""
+        if group.known_topics is not topics:
+            members = list(group.members.values())
+            records = _of_topics(group, members, topics, now, changed=False)
+            if records:
+                self._write(records)
+            _looked_at(group, topics, now)
+
+    # --- (b) the targets of an epoch ------------------------------------------------------------
+
+    def _assign(self, group: ConsumerGroup, topics: TopicsImage) -> None:
+        if group.epoch <= group.assignment_epoch:
+            return
+        subscriptions = [
+            Subscription(
+                one.member_id,
+                one.instance_id,
+                frozenset(
+                    topic.topic_id
+                    for name in group.topics_of(one)
+                    if (topic := topics.by_name(name)) is not None
+                ),
+            )
+            for one in group.members.values()
+        ]
+        wanted = {topic_id for one in subscriptions for topic_id in one.topics}
+        counts = partitions_of(wanted, topics)
+        targets = ASSIGNORS[self._assignor(group)](subscriptions, counts, group.targets)
+        records = [
+            target_record(group.group_id, member_id, target)
+            for member_id, target in targets.items()
+            if group.targets.get(member_id) != target
+        ]
+        self._write([*records, assignment_record(group.group_id, group.epoch)])
+
+    def _assignor(self, group: ConsumerGroup) -> str:
+        """The one that most members ask for."""
+        known = self._settings.group_consumer_assignors
+        votes = Counter(one.server_assignor for one in group.members.values())
+        return max(known, key=lambda name: votes[name])
+
+    # --- (c) a step towards the target ----------------------------------------------------------
+
+    def _reconcile(self, group: ConsumerGroup, step: Step, now: Now) -> ConsumerMember:
+        before = group.members[step.member.member_id]
+        target = group.targets.get(before.member_id, frozenset())
+        after = reconciled(before, target, group.assignment_epoch, group.owners, step.owned)
+        if after is not before:
+            self._write([current_record(group.group_id, after)])
+            self._watch_revocation(group, after, now)
+        return after
+
+    def _watch_revocation(self, group: ConsumerGroup, member: ConsumerMember, now: Now) -> None:
+        key = (REVOCATION, group.group_id, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            self._timers.set(key, now.ms + max(member.rebalance_timeout_ms, 0))
+        else:
+            self._timers.cancel(key)
+
+    # --- leaving --------------------------------------------------------------------------------
+
+    def _leave(self, group: ConsumerGroup, request: ConsumerHeartbeat, now: Now) -> dict[str, Any]:
+        member = member_of(group, request.member_id, request.instance_id)
+        if request.epoch == LEFT_FOR_A_WHILE:
+            left = replace(
+                member,
+                epoch=LEFT_FOR_A_WHILE,
+                previous_epoch=member.epoch,
+                state=MemberState.STABLE,
+                revoking=frozenset(),
+            )
+            self._write([current_record(group.group_id, left)])
+            self._timers.cancel((REVOCATION, group.group_id, member.member_id))
+            self.touch(group, left, request.session_timeout_ms, now)
+        else:
+            self.remove(group, member)
+        return response(member.member_id, request.epoch, 0, None)
+
+    def remove(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """What it held is free, and the next heartbeat of anybody makes new targets."""
+        records = member_tombstones(group.group_id, member.member_id)
+        epoch = max(group.epoch, group.assignment_epoch + 1)
+        records.append(group_record(group, epoch, group.metadata_hash))
+        self._write(records)
+        group.known_topics = None
+        self.let_go(group.group_id, [member.member_id])
+
+    def due(self, what: str, group_id: str, member_id: str, now: Now) -> None:
+        """A member was silent for too long, or did not let go of partitions in time."""
+        group = self.groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            return
+        if what == REVOCATION and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            return
+        if what == TURN and member.classic is None:
+            return
+        try:
+            self.remove(group, member)
+        except KafkaError:
+            self._timers.set((what, group_id, member_id), now.ms + _RETRY_MS)
+
+    def touch(
+        self, group: ConsumerGroup, member: ConsumerMember, session_timeout_ms: int, now: Now
+    ) -> None:
+        """The member was heard of."""
+        self._timers.set((SESSION, group.group_id, member.member_id), now.ms + session_timeout_ms)
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    def check_commit(
+        self, group: ConsumerGroup, caller: Caller, *, transactional: bool, knows_epochs: bool
+    ) -> None:
+        """UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH unless it may commit; in a transaction
+        ILLEGAL_GENERATION, which its clients know. UNSUPPORTED_VERSION if a member of KIP-848 uses
+        a version that knows no epochs.
+        """
+        if caller.generation < 0 and not group.members:
+            # Its consumers assign partitions to themselves.
+            return
+        if transactional and caller.generation < 0 and not caller.member_id:
+            # Producers of older versions do not say for which member they write.
+            return
+        member = group.members.get(caller.member_id)
+        if member is not None and not (transactional or knows_epochs or member.classic):
+            text = "members of this group commit with version 9 of OffsetCommit or a later one"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        try:
+            self.check_caller(group, caller)
+        except KafkaError as error:
+            if transactional and error.code is ErrorCode.STALE_MEMBER_EPOCH:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+            raise
+
+    def check_caller(self, group: ConsumerGroup, caller: Caller) -> None:
+        """UNKNOWN_MEMBER_ID; STALE_MEMBER_EPOCH, or as the classic protocol has it."""
+        member = group.members.get(caller.member_id)
+        if member is None:
+            raise unknown_member(caller.member_id, group.group_id)
+        if caller.generation != member.epoch:
+            text = f"The member epoch is {member.epoch}, not {caller.generation}"
+            code = ErrorCode.ILLEGAL_GENERATION if member.classic else ErrorCode.STALE_MEMBER_EPOCH
+            raise KafkaError(code, text)
+
+    # --- administration -------------------------------------------------------------------------
+
+    def tombstones(self, group_id: str) -> list[KeyValue]:
+        """The records with which a group goes."""
+        return group_tombstones(self.groups[group_id])
+
+    def describe(self, group_id: str, topics: TopicsImage) -> dict[str, Any]:
+        """The group as ConsumerGroupDescribe tells it; GROUP_ID_NOT_FOUND."""
+        group = self.groups.get(group_id)
+        if group is None:
+            raise no_group(group_id)
+        return {
+            "error_code": ErrorCode.NONE,
+            "error_message": None,
+            "group_id": group_id,
+            "group_state": group.state.value,
+            "group_epoch": group.epoch,
+            "assignment_epoch": group.assignment_epoch,
+            "assignor_name": self._assignor(group),
+            "members": [
+                member_message(one, group.targets.get(one.member_id, frozenset()), topics)
+                for one in group.members.values()
+            ],
+        }
+
+
+def _of_topics(
+    group: ConsumerGroup,
+    members: list[ConsumerMember],
+    topics: TopicsImage,
+    now: Now,
+    *,
+    changed: bool,
+) -> list[KeyValue]:
+    """Records of what changed with the topics, or because somebody reads others."""
+    regexes = _resolved(group, members, topics, now)
+    draft = ConsumerGroup(group.group_id, regexes=regexes)
+    names = {name for one in members for name in draft.topics_of(one)}
+    metadata_hash = hash_of(names, topics)
+    records = [
+        regex_record(group.group_id, one, regexes.get(one))
+        for one in sorted({**group.regexes, **regexes})
+        if group.regexes.get(one) is not regexes.get(one)
+    ]
+    if changed or metadata_hash != group.metadata_hash:
+        # An epoch for which nothing was assigned yet takes up whatever else changes.
+        epoch = max(group.epoch, group.assignment_epoch + 1)
+        records.append(group_record(group, epoch, metadata_hash))
+    return records
+
+
+def _looked_at(group: ConsumerGroup, topics: TopicsImage, now: Now) -> None:
+    if _is_to_be_resolved(group, topics, now):
+        group.known_names = topics.ids
+        group.resolve_again_ms = now.ms + REGEX_REFRESH_MIN_MS
+    # Else there is something left to look at.
+    all_seen = not group.regexes or group.known_names is topics.ids
+    group.known_topics = topics if all_seen else None
+
+
+def _resolved(
+    group: ConsumerGroup, members: Sequence[ConsumerMember], topics: TopicsImage, now: Now
+) -> dict[str, ResolvedRegex]:
+    """What the expressions of the members stand for."""
+    again = _is_to_be_resolved(group, topics, now)
+    found: dict[str, ResolvedRegex] = {}
+    for pattern in sorted({one.topic_regex for one in members if one.topic_regex}):
+        known = group.regexes.get(pattern)
+        if known is None:
+            found[pattern] = ResolvedRegex(matching(pattern, topics.ids), 0, now.wall_ms)
+        elif again and (names := matching(pattern, topics.ids)) != known.topics:
+            found[pattern] = ResolvedRegex(names, known.version + 1, now.wall_ms)
+        else:
+            found[pattern] = known
+    return found
+
+
+def _is_to_be_resolved(group: ConsumerGroup, topics: TopicsImage, now: Now) -> bool:
+    return group.known_names is not topics.ids and now.ms >= group.resolve_again_ms

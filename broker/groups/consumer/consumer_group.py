@@ -1,0 +1,372 @@
+"""A consumer group of KIP-848 as its records say: members, what they have and shall have.
+
+Source: KIP-848 ("Group Membership", "Member Assignment"), KIP-1101 (the hash of topics).
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from immutables import Map
+
+from broker.groups._consumer_records import (
+    ConsumerKey,
+    Kind,
+    Slot,
+    record,
+    slots_of,
+    topic_partitions,
+    value_of,
+)
+from raftctl.metadata.image import TopicsImage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from broker.coordinator.core import KeyValue
+
+LEFT = -1
+"""The member epoch with which a member leaves."""
+LEFT_FOR_A_WHILE = -2
+"""The same of a static member that keeps its place, and its epoch until somebody takes that."""
+
+
+class MemberState(enum.IntEnum):
+    """How far a member has come with its target; the values are those of the records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    """It is to let go of partitions before it comes to the next epoch."""
+    UNRELEASED_PARTITIONS = 2
+    """It waits for partitions that others have not let go of."""
+
+
+class State(enum.Enum):
+    """Where a group stands; the values are those that clients see."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+class ClassicMember(NamedTuple):
+    """What is known of a member that speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, its metadata for it), those it likes best first."""
+
+    @property
+    def protocol(self) -> str:
+        """The one by which it is told its partitions."""
+        return self.protocols[0][0]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """One consumer."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: tuple[str, ...] = ()
+    topic_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: frozenset[Slot] = frozenset()
+    revoking: frozenset[Slot] = frozenset()
+    """What it has yet to let go of."""
+    classic: ClassicMember | None = None
+    """None of a member of the consumer protocol."""
+
+    @property
+    def holds(self) -> frozenset[Slot]:
+        """What nobody else may be given."""
+        return self.assigned | self.revoking
+
+    @property
+    def subscription(self) -> tuple[tuple[str, ...], str | None]:
+        """What it reads."""
+        return (self.topic_names, self.topic_regex)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRegex:
+    """The topics that a regular expression stood for, and when."""
+
+    topics: tuple[str, ...]
+    version: int
+    """Counts up."""
+    timestamp_ms: int
+    """Wall clock."""
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """A group; changed by the replay of its records only."""
+
+    group_id: str
+    epoch: int = 0
+    """Rises when members, what they read, or the topics change."""
+    metadata_hash: int = 0
+    assignment_epoch: int = 0
+    """The group epoch for which the targets were made."""
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: dict[str, frozenset[Slot]] = field(default_factory=dict)
+    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    statics: dict[str, str] = field(default_factory=dict)
+    """Instance id to member id."""
+    owners: dict[Slot, str] = field(default_factory=dict)
+    """Who holds each partition."""
+    known_topics: TopicsImage | None = None
+    """The topics for which the hash was looked at last. This and what follows is not of the log."""
+    known_names: Map[str, UUID] | None = None
+    """The topics for which the regular expressions were looked at last."""
+    resolve_again_ms: int = 0
+    """When they may be looked at again."""
+
+    # --- records --------------------------------------------------------------------------------
+
+    def replay(self, key: ConsumerKey, value: bytes | None) -> None:
+        """Takes a record of the log; ValueError if it cannot be understood."""
+        fields = None if value is None else value_of(key.kind, value)
+        match key.kind:
+            case Kind.GROUP if fields is not None:
+                self.epoch, self.metadata_hash = fields["epoch"], fields["metadata_hash"]
+            case Kind.TARGET:
+                self.assignment_epoch = 0 if fields is None else fields["assignment_epoch"]
+            case Kind.MEMBER:
+                self._replay_member(key.part, fields)
+            case Kind.TARGET_OF_MEMBER:
+                self._replay_target(key.part, fields)
+            case Kind.CURRENT:
+                self._replay_current(key.part, fields)
+            case Kind.REGEX:
+                self._replay_regex(key.part, fields)
+
+    def _replay_member(self, member_id: str, fields: dict[str, Any] | None) -> None:
+        before = self.members.get(member_id)
+        if fields is None:
+            self._set_current(ConsumerMember(member_id))
+            self.members.pop(member_id, None)
+            instance_id = None if before is None else before.instance_id
+            if instance_id is not None and self.statics.get(instance_id) == member_id:
+                del self.statics[instance_id]
+            return
+        self.members[member_id] = replace(
+            before or ConsumerMember(member_id),
+            instance_id=fields["instance_id"],
+            rack_id=fields["rack_id"],
+            client_id=fields["client_id"],
+            client_host=fields["client_host"],
+            topic_names=tuple(fields["subscribed_topic_names"]),
+            topic_regex=fields["subscribed_topic_regex"],
+            rebalance_timeout_ms=fields["rebalance_timeout_ms"],
+            server_assignor=fields["server_assignor"],
+            classic=_classic_of(fields["classic_member_metadata"]),
+        )
+        if fields["instance_id"] is not None:
+            self.statics[fields["instance_id"]] = member_id
+
+    def _replay_target(self, member_id: str, fields: dict[str, Any] | None) -> None:
+        self.targets.pop(member_id, None)
+        if fields is not None:
+            self.targets[member_id] = slots_of(fields["topic_partitions"])
+
+    def _replay_current(self, member_id: str, fields: dict[str, Any] | None) -> None:
+        member = self.members.get(member_id, ConsumerMember(member_id))
+        if fields is None:
+            if member_id in self.members:
+                self._set_current(
+                    replace(member, epoch=0, assigned=frozenset(), revoking=frozenset())
+                )
+            return
+        self._set_current(
+            replace(
+                member,
+                epoch=fields["member_epoch"],
+                previous_epoch=fields["previous_member_epoch"],
+                state=MemberState(fields["state"]),
+                assigned=slots_of(fields["assigned_partitions"]),
+                revoking=slots_of(fields["partitions_pending_revocation"]),
+            )
+        )
+
+    def _set_current(self, member: ConsumerMember) -> None:
+        member_id = member.member_id
+        before = self.members.get(member_id)
+        for slot in sorted(before.holds - member.holds) if before is not None else ():
+            if self.owners.get(slot) == member_id:
+                del self.owners[slot]
+        for slot in sorted(member.holds):
+            self.owners[slot] = member_id
+        self.members[member_id] = member
+
+    def _replay_regex(self, regex: str, fields: dict[str, Any] | None) -> None:
+        self.regexes.pop(regex, None)
+        if fields is not None:
+            topics = tuple(fields["topics"])
+            self.regexes[regex] = ResolvedRegex(topics, fields["version"], fields["timestamp"])
+
+    # --- what follows ---------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """Where it stands."""
+        if not self.members:
+            return State.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return State.ASSIGNING
+        if all(map(self._has_arrived, self.members.values())):
+            return State.STABLE
+        return State.RECONCILING
+
+    def _has_arrived(self, member: ConsumerMember) -> bool:
+        return member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
+
+    def topics_of(self, member: ConsumerMember) -> Iterator[str]:
+        """The names of the topics that a member reads; there may be none of a name."""
+        yield from member.topic_names
+        resolved = self.regexes.get(member.topic_regex or "")
+        if resolved is not None:
+            yield from resolved.topics
+
+    def all_are_classic(self) -> bool:
+        """Whether it has members, and none of the consumer protocol."""
+        return bool(self.members) and all(one.classic for one in self.members.values())
+
+    def subscribed_topics(self) -> set[str]:
+        """What members read."""
+        return {name for one in self.members.values() for name in self.topics_of(one)}
+
+    def offsets_kept(self) -> tuple[set[str] | None, int]:
+        """The topics whose offsets are in use; and when the group became empty, which is not
+        known: offsets are as old as their commits.
+        """
+        return self.subscribed_topics(), -1
+
+
+def hash_of(names: Iterable[str], topics: TopicsImage) -> int:
+    """A number that changes when these topics do; 0 if there is none of them."""
+    digest = hashlib.blake2b(digest_size=8)
+    found = False
+    for name in sorted(set(names)):
+        topic = topics.by_name(name)
+        if topic is not None:
+            found = True
+            digest.update(topic.topic_id.bytes + len(topic.partitions).to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+
+
+def _classic_of(fields: dict[str, Any] | None) -> ClassicMember | None:
+    if fields is None:
+        return None
+    protocols = tuple(
+        (one["name"], bytes(one["metadata"])) for one in fields["supported_protocols"]
+    )
+    return ClassicMember(fields["session_timeout_ms"], protocols)
+
+
+def _classic_fields(member: ClassicMember | None) -> dict[str, Any] | None:
+    if member is None:
+        return None
+    protocols = [{"name": name, "metadata": metadata} for name, metadata in member.protocols]
+    return {"session_timeout_ms": member.session_timeout_ms, "supported_protocols": protocols}
+
+
+# --- records of a group ---------------------------------------------------------------------------
+
+
+def group_record(group: ConsumerGroup, epoch: int, metadata_hash: int) -> KeyValue:
+    """The group's epoch."""
+    fields = {"epoch": epoch, "metadata_hash": metadata_hash}
+    return record(ConsumerKey(Kind.GROUP, group.group_id), fields)
+
+
+def member_record(group_id: str, member: ConsumerMember) -> KeyValue:
+    """What a member says of itself."""
+    return record(
+        ConsumerKey(Kind.MEMBER, group_id, member.member_id),
+        {
+            "instance_id": member.instance_id,
+            "rack_id": member.rack_id,
+            "client_id": member.client_id,
+            "client_host": member.client_host,
+            "subscribed_topic_names": member.topic_names,
+            "subscribed_topic_regex": member.topic_regex,
+            "rebalance_timeout_ms": member.rebalance_timeout_ms,
+            "server_assignor": member.server_assignor,
+            "classic_member_metadata": _classic_fields(member.classic),
+        },
+    )
+
+
+def current_record(group_id: str, member: ConsumerMember) -> KeyValue:
+    """What a member has."""
+    return record(
+        ConsumerKey(Kind.CURRENT, group_id, member.member_id),
+        {
+            "member_epoch": member.epoch,
+            "previous_member_epoch": member.previous_epoch,
+            "state": member.state,
+            "assigned_partitions": topic_partitions(member.assigned),
+            "partitions_pending_revocation": topic_partitions(member.revoking),
+        },
+    )
+
+
+def target_record(group_id: str, member_id: str, target: frozenset[Slot]) -> KeyValue:
+    """What a member shall have."""
+    fields = {"topic_partitions": topic_partitions(target)}
+    return record(ConsumerKey(Kind.TARGET_OF_MEMBER, group_id, member_id), fields)
+
+
+def assignment_record(group_id: str, epoch: int) -> KeyValue:
+    """That all targets of this group epoch are written."""
+    return record(ConsumerKey(Kind.TARGET, group_id), {"assignment_epoch": epoch})
+
+
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> KeyValue:
+    """What a regular expression stands for; a tombstone when nobody uses it."""
+    fields = None
+    if resolved is not None:
+        fields = {
+            "topics": resolved.topics,
+            "version": resolved.version,
+            "timestamp": resolved.timestamp_ms,
+        }
+    return record(ConsumerKey(Kind.REGEX, group_id, regex), fields)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[KeyValue]:
+    """A member is gone."""
+    kinds = (Kind.CURRENT, Kind.TARGET_OF_MEMBER, Kind.MEMBER)
+    return [record(ConsumerKey(kind, group_id, member_id), None) for kind in kinds]
+
+
+def group_tombstones(group: ConsumerGroup) -> list[KeyValue]:
+    """A group is gone, and its members."""
+    members = [one for name in group.members for one in member_tombstones(group.group_id, name)]
+    regexes = [regex_record(group.group_id, one, None) for one in sorted(group.regexes)]
+    kinds = (Kind.TARGET, Kind.GROUP)
+    return [
+        *members,
+        *regexes,
+        *(record(ConsumerKey(kind, group.group_id), None) for kind in kinds),
+    ]
+
+
+def partitions_of(topic_ids: Iterable[UUID], topics: TopicsImage) -> dict[UUID, int]:
+    """How many partitions these topics have."""
+    found = {one: topics.by_id(one) for one in topic_ids}
+    return {one: len(topic.partitions) for one, topic in found.items() if topic is not None}

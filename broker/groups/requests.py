@@ -1,0 +1,199 @@
+"""What the core of consumer groups is asked; responses are messages as the protocol has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from broker.coordinator.core import NOBODY
+from broker.groups._records import CommittedOffset
+from broker.types import TopicPartition
+from raftctl.metadata.image import EMPTY_IMAGE, TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who claims to be a member; empty or -1 if it does not."""
+
+    member_id: str
+    instance_id: str | None = None
+    generation: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """JoinGroup."""
+
+    group_id: str
+    caller: Caller
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, the member's metadata for it), those it likes best first."""
+    needs_member_id: bool
+    """Whether a new member must first be told its id and come again (KIP-394)."""
+    may_skip_assignment: bool
+    """Whether a leader understands that there is nothing to assign (KIP-814)."""
+    topics: TopicsImage = EMPTY_IMAGE.topics
+    """Those of now: a group that has members of KIP-848 too assigns them itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """SyncGroup."""
+
+    group_id: str
+    caller: Caller
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: tuple[tuple[str, bytes], ...]
+    """(member id, assignment), from the leader."""
+    topics: TopicsImage = EMPTY_IMAGE.topics
+    """As in `Join`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Heartbeat."""
+
+    group_id: str
+    caller: Caller
+    topics: TopicsImage = EMPTY_IMAGE.topics
+    """As in `Join`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """LeaveGroup."""
+
+    group_id: str
+    callers: tuple[Caller, ...]
+    topics: TopicsImage = EMPTY_IMAGE.topics
+    """As in `Join`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """ConsumerGroupHeartbeat. What is None or -1 is as it was."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topic_names: tuple[str, ...] | None
+    topic_regex: str | None
+    """Empty: none any more."""
+    server_assignor: str | None
+    owned: tuple[dict[str, Any], ...] | None
+    """The partitions that it has, as the message tells them."""
+    brings_member_id: bool
+    """Whether new members make their ids themselves (version 1)."""
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    """The last two are what its group's configuration says."""
+    topics: TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """OffsetCommit, of partitions that exist. The response maps each of them to its error."""
+
+    group_id: str
+    caller: Caller
+    offsets: tuple[tuple[TopicPartition, CommittedOffset], ...]
+    producer: tuple[int, int] = NOBODY
+    """TxnOffsetCommit: the id and epoch of the producer with whose transaction they count."""
+    knows_epochs: bool = True
+    """Whether the client knows groups of KIP-848 (version 9), and what it is told of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOffsets:
+    """OffsetFetch of one group. The response maps partitions to offsets."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...] | None
+    """None: all that have one."""
+    require_stable: bool = False
+    """Whether UNSTABLE is told of offsets that a transaction is about to change."""
+    caller: Caller | None = None
+    """The member that asks, if it says who it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """OffsetDelete. The response maps each partition to its error."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTopics:
+    """Topics were deleted: their offsets go. The response is None."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """DeleteGroups, of one group. The response is None."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    """DescribeGroups, of one group. The response is its message, or None if there is none."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeConsumerGroup:
+    """ConsumerGroupDescribe, of one group. The response is its message."""
+
+    group_id: str
+    topics: TopicsImage
+
+
+@dataclass(frozen=True, slots=True)
+class FindGroups:
+    """Which groups there are in this partition. The response is a list of their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """ListGroups, of those of these groups that exist; filters in lower case, empty: no filter.
+    The response is a list of messages.
+    """
+
+    group_ids: Sequence[str]
+    states: frozenset[str]
+    types: frozenset[str]
+
+
+GroupRequest = (
+    Join
+    | Sync
+    | Heartbeat
+    | Leave
+    | ConsumerHeartbeat
+    | Commit
+    | FetchOffsets
+    | DeleteOffsets
+    | ForgetTopics
+    | DeleteGroup
+    | DescribeGroup
+    | DescribeConsumerGroup
+    | FindGroups
+    | ListGroups
+)

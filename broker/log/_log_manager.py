@@ -1,0 +1,396 @@
+"""`LogManager`: all partition logs of a broker, over its `log.dirs` (row L1).
+
+Decides in which directory a new log goes and which logs housekeeping looks after. What blocks
+(opening and recovering, fsync, removing) runs on one worker for each directory, in order. It knows
+no leader: who creates, deletes and truncates is the ReplicaManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.log import checkpoints
+from broker.log.cleaning import Housekeeping
+from broker.log.directories import (
+    CLEAN_SHUTDOWN,
+    METADATA_LOG,
+    NO_EPOCH,
+    LogDirectory,
+    load,
+    moving,
+)
+from broker.log.partition_log import create_log
+from broker.log.settings import LogSettings
+from broker.types import LogDirectoryFacts, LogFacts
+from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.runtime.api import replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from broker.log.directories.moving import Move
+    from broker.log.partition_log import PartitionLog
+    from broker.types import TopicPartition
+    from raftctl.metadata.configs.topic import TopicConfig
+    from raftctl.runtime.api import FileSystem, Runtime
+
+_WISHES_MAX = 10_000
+"""So many partitions may have a directory chosen before they are here; the oldest are forgotten."""
+
+
+class LogManager:
+    """The logs by partition. `start`, then use, then `stop`; all on the event loop."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directories: Sequence[str],
+        defaults: TopicConfig,
+        fail: Callable[[BaseException], None],
+        settings: LogSettings | None = None,
+    ) -> None:
+        """`fail` ends the node: when the last directory is offline, or for a defect."""
+        invariant(bool(directories), "log.dirs is not empty")
+        self._runtime = runtime
+        self._defaults = defaults
+        self._fail = fail
+        self._settings = settings or LogSettings()
+        self.directory_failed: Callable[[str, list[TopicPartition]], None] = lambda _path, _gone: (
+            None
+        )
+        """Hears of a directory that went offline while others serve, and what it held."""
+        self._directories = [
+            LogDirectory(
+                runtime.files,
+                path,
+                runtime.worker(f"log-{number}"),
+                self._went_offline,
+                runtime.wall_ms,
+            )
+            for number, path in enumerate(directories)
+        ]
+        self._home: dict[TopicPartition, LogDirectory] = {}
+        self._twins: dict[TopicPartition, list[LogDirectory]] = {}
+        """Where a partition has one more log than it should, until `keep_one`."""
+        self._is_open = False
+        """Whether all that is on disk has been opened, and recovered where that was needed."""
+        self.housekeeping = Housekeeping(runtime, self._directories, self._settings, fail)
+        """What happens to the logs by itself."""
+        self.housekeeping.moves.take = self._take_moved
+        self.log_moved: Callable[[PartitionLog], None] = lambda _log: None
+        """Hears of a log that is in another directory now, and another object."""
+        self._wishes: dict[TopicPartition, str] = {}
+
+    async def start(self) -> None:
+        """Opens and recovers every log on disk, each directory on its workers.
+
+        A directory that cannot be read or written is offline from the start (KIP-112): what it
+        held is not known. Raises its OSError if no other is left. Of a partition that is in two of
+        them, `keep_one` keeps one.
+        """
+        files, readable = self._runtime.files, []
+        for directory in self._directories:
+            looked = await asyncio.gather(
+                directory.worker.submit(partial(_look, files, directory.path)),
+                return_exceptions=True,
+            )
+            if self._is_online(directory, looked[0]):
+                readable.append(directory)
+        paths = [directory.path for directory in readable]
+        await self._directories[0].worker.submit(partial(moving.settle, files, paths))
+        loaded = await asyncio.gather(
+            *(self._load(directory) for directory in readable), return_exceptions=True
+        )
+        for directory, logs in zip(readable, loaded, strict=True):
+            if self._is_online(directory, logs) and not isinstance(logs, BaseException):
+                for log in logs:
+                    if log.partition in self._home:
+                        directory.adopt(log)
+                        self._twins.setdefault(log.partition, []).append(directory)
+                    else:
+                        self._adopt(directory, log)
+        self._is_open = True
+        self.housekeeping.start()
+
+    def _is_online(self, directory: LogDirectory, outcome: object) -> bool:
+        """Whether a directory can be used; raises the error if it was the last, or a defect."""
+        if not isinstance(outcome, BaseException):
+            return True
+        if not isinstance(outcome, OSError):
+            raise outcome
+        directory.fail(outcome)
+        if all(one.offline is not None for one in self._directories):
+            raise outcome
+        return False
+
+    async def stop(self, broker_epoch: int = NO_EPOCH) -> None:
+        """Makes everything durable, writes the checkpoints and the clean-shutdown marker.
+
+        The marker bears the epoch of the broker's incarnation, if it had one. After a `start` that
+        failed or was cancelled the disk stays as it is: a marker would vouch for logs that nobody
+        has recovered, and the next start would take them for sound.
+        """
+        await self.housekeeping.stop()
+        self.housekeeping.removals.finish_all()
+        for directory in self._directories:
+            if self._is_open:
+                await self._close(directory, broker_epoch)
+            directory.worker.close()
+
+    @property
+    def clean_epoch(self) -> int:
+        """In which epoch the broker stopped cleanly before `start`; NO_EPOCH unless all directories
+        say the same.
+        """
+        epochs = {directory.clean_epoch for directory in self._directories}
+        return epochs.pop() if len(epochs) == 1 else NO_EPOCH
+
+    # --- the logs -------------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition that has a log, sorted."""
+        return sorted(self._home)
+
+    @property
+    def offline_directories(self) -> list[str]:
+        """The paths of `log.dirs` that failed."""
+        return [one.path for one in self._directories if one.offline is not None]
+
+    def get(self, partition: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, if this broker has it, be it in an offline directory."""
+        home = self._home.get(partition)
+        return None if home is None else home.logs[partition]
+
+    def directory_of(self, partition: TopicPartition) -> str | None:
+        """In which of `log.dirs` a partition lives."""
+        home = self._home.get(partition)
+        return None if home is None else home.path
+
+    async def describe(self) -> list[LogDirectoryFacts]:
+        """What is in each of `log.dirs`, in their order."""
+        return [await self._describe(directory) for directory in self._directories]
+
+    async def _describe(self, directory: LogDirectory) -> LogDirectoryFacts:
+        path, files = directory.path, self._runtime.files
+        total = usable = -1
+        if directory.offline is None:
+            try:
+                total, usable = await directory.worker.submit(partial(files.space, path))
+            except OSError as error:
+                directory.fail(error)
+        if directory.offline is not None:
+            return LogDirectoryFacts(ErrorCode.KAFKA_STORAGE_ERROR, path)
+        facts = [
+            LogFacts(partition, log.size, max(log.high_watermark - log.log_end_offset, 0))
+            for partition, log in directory.logs.items()
+        ]
+        facts += self.housekeeping.moves.facts(directory)
+        facts.sort(key=lambda one: one.partition)
+        return LogDirectoryFacts(ErrorCode.NONE, path, tuple(facts), total, usable)
+
+    def create(
+        self, partition: TopicPartition, topic_id: UUID, config: TopicConfig
+    ) -> PartitionLog:
+        """A new log, in the directory with the fewest; its existence becomes durable soon.
+
+        KafkaError(KAFKA_STORAGE_ERROR) if no directory takes it, or what is there under its name
+        is not this broker's: the metadata log, or files that others have put there.
+        """
+        invariant(partition not in self._home, "a partition has one log")
+        self.housekeeping.removals.finish(partition)
+        home, log = self._created(partition, config)
+        log.topic_id = topic_id
+        self._wishes.pop(partition, None)
+        self._adopt(home, log)
+        self.identify(log, topic_id)
+        return log
+
+    def _created(
+        self, partition: TopicPartition, config: TopicConfig
+    ) -> tuple[LogDirectory, PartitionLog]:
+        problem: OSError | None = None
+        while online := [one for one in self._directories if one.offline is None]:
+            wished = [one for one in online if one.path == self._wishes.get(partition)]
+            home = min(wished or online, key=lambda directory: len(directory.logs))
+            try:
+                path = f"{home.path}/{partition}"
+                if partition.topic == METADATA_LOG or self._runtime.files.is_directory(path):
+                    text = f"{path} is no directory of this broker's logs: move it away"
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+                return home, create_log(self._runtime.files, path, partition, config)
+            except OSError as error:
+                problem = error
+                home.fail(error)
+        text = f"no log directory takes {partition}: {problem or 'all are offline'}"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    def identify(self, log: PartitionLog, topic_id: UUID) -> None:
+        """Gives a topic id to a log that is new, or that a crash left without one."""
+        log.topic_id = topic_id
+        self._home[log.partition].identify(log, topic_id)
+
+    def delete(self, partition: TopicPartition, *, aside: bool = False) -> None:
+        """Forgets the log at once and removes its files soon; does nothing if there is none.
+
+        `aside`: the files stay, with `-stray` after the name of their directory.
+        """
+        home = self._home.pop(partition, None)
+        if home is None:
+            return
+        self.housekeeping.moves.forget(partition)
+        home.cleaned.pop(partition, None)
+        self.housekeeping.removals.add(home, home.logs.pop(partition), aside=aside)
+
+    def keep_one(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> list[str]:
+        """Keeps one log of each partition that had one in several directories at the start.
+
+        A replica that went and came back while a directory was offline has its old log there. Of
+        logs of the topic that is there now, the one is kept that a candidate with such a log would
+        be voted for: by its last epoch, then its end. It has all that was ever committed to either
+        (Raft §5.4.1). Returns the paths of the others, which are set aside as `delete` does.
+        """
+        gone = []
+        for partition, more in self._twins.items():
+            homes, topic_id = [self._home[partition], *more], topic_id_of(partition)
+            homes.sort(key=lambda home: _rank(home.logs[partition], topic_id))
+            for home in homes:
+                self._home[partition] = home
+                if home is not homes[-1]:
+                    gone.append(home.logs[partition].directory)
+                    self.delete(partition, aside=True)
+                    self.housekeeping.removals.finish(partition)
+        self._twins.clear()
+        return gone
+
+    def truncated(self, log: PartitionLog) -> None:
+        """Makes a truncation durable soon, before anything that is flushed after it."""
+        home, files = self._home[log.partition], self._runtime.files
+        retired, entries, path = log.take_retired(), log.epochs.entries, log.directory
+        end = log.log_end_offset
+        if home.cleaned.get(log.partition, 0) > end:
+            home.cleaned[log.partition] = end
+        points = home.offsets()[checkpoints.RECOVERY_POINTS]
+        write_points = home.checkpoint_writer(checkpoints.RECOVERY_POINTS, points)
+
+        def settle() -> None:
+            for finish in retired:
+                finish()
+            files.sync_directory(path)
+            checkpoints.write_epochs(files, f"{path}/{checkpoints.LEADER_EPOCHS}", entries)
+            write_points()
+
+        home.submit(settle, log)
+
+    # --- moving ---------------------------------------------------------------------------------
+
+    def move(self, partition: TopicPartition, path: str) -> None:
+        """Has a log move to another of `log.dirs`; one that is not here yet will be made there.
+
+        Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR if one of the directories is
+        offline, REPLICA_NOT_AVAILABLE if the log is not here, INVALID_TOPIC_EXCEPTION if its name
+        is too long for a copy's.
+        """
+        target = next((one for one in self._directories if one.path == path), None)
+        if target is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not one of log.dirs")
+        home = self._home.get(partition)
+        for directory in (target, home or target):
+            if directory.offline is not None:
+                text = f"log directory {directory.path} is offline: {directory.offline}"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        if home is None:
+            self._wish(partition, path)
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} has no log here")
+        self.housekeeping.moves.request(home, target, home.logs[partition])
+
+    def _wish(self, partition: TopicPartition, path: str) -> None:
+        self._wishes.pop(partition, None)
+        self._wishes[partition] = path
+        if len(self._wishes) > _WISHES_MAX:
+            del self._wishes[next(iter(self._wishes))]
+
+    def _take_moved(self, move: Move) -> None:
+        partition, home, target = move.partition, move.home, move.target
+        del home.logs[partition]
+        if partition in home.cleaned:
+            target.cleaned[partition] = home.cleaned.pop(partition)
+        target.adopt(move.future)
+        self._home[partition] = target
+        self.log_moved(move.future)
+
+    # --- directories ----------------------------------------------------------------------------
+
+    def _load(self, directory: LogDirectory) -> asyncio.Future[list[PartitionLog]]:
+        threads = self._settings.recovery_threads
+        return asyncio.ensure_future(load(self._runtime, directory, self._defaults, threads))
+
+    def _adopt(self, home: LogDirectory, log: PartitionLog) -> None:
+        home.adopt(log)
+        self._home[log.partition] = home
+
+    def _went_offline(self, directory: LogDirectory, error: BaseException) -> None:
+        self._runtime.log.error(
+            "log_dir_offline", directory=directory.path, why=str(error), logs=len(directory.logs)
+        )
+        defect = not isinstance(error, OSError | KafkaError)
+        if defect or all(one.offline is not None for one in self._directories):
+            self._fail(error)
+        else:
+            self.directory_failed(directory.path, sorted(directory.logs))
+
+    async def _flush_to_close(self, directory: LogDirectory) -> None:
+        """By as many threads as open the logs."""
+        threads = min(self._settings.recovery_threads, len(directory.logs))
+        more = [self._runtime.worker(f"closing-{number}") for number in range(1, threads)]
+        try:
+            await directory.flush_to_close(more)
+        finally:
+            for worker in more:
+                worker.close()
+
+    async def _close(self, directory: LogDirectory, broker_epoch: int) -> None:
+        """Flushes and closes the logs; the marker is left out if the disk refuses anything."""
+        if directory.offline is None:
+            await self._flush_to_close(directory)
+        if directory.offline is None:
+            await directory.write_checkpoints()
+        logs, retired = list(directory.logs.values()), self.housekeeping.take_retired(directory)
+        for log in logs:
+            retired += log.take_retired()
+        epoch = broker_epoch if directory.offline is None else None
+        closing = partial(_close, self._runtime.files, directory.path, logs, retired, epoch)
+        try:
+            await directory.worker.submit(closing)
+        except OSError as error:
+            directory.fail(error)
+
+
+def _rank(log: PartitionLog, topic_id: UUID | None) -> tuple[bool, int, int]:
+    return log.topic_id == topic_id, log.epochs.latest, log.log_end_offset
+
+
+def _look(files: FileSystem, path: str) -> None:
+    """Raises OSError unless the directory can be made and read."""
+    files.make_directories(path)
+    files.names(path)
+
+
+def _close(
+    files: FileSystem,
+    path: str,
+    logs: Sequence[PartitionLog],
+    retired: Sequence[Callable[[], None]],
+    clean_epoch: int | None,
+) -> None:
+    for log in logs:
+        log.close()
+    if clean_epoch is not None:
+        for finish in retired:
+            finish()
+        marker = json.dumps({"version": 0, "brokerEpoch": clean_epoch})
+        replace_file(files, f"{path}/{CLEAN_SHUTDOWN}", marker.encode())

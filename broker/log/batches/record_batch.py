@@ -1,0 +1,226 @@
+"""Record batches (magic 2) by their 61-byte header: records stay opaque bytes.
+
+Decides whether a batch may be appended and where the next one begins. The base offset and the
+leader epoch stand before the CRC32C (which covers everything from byte 21), so a log sets them
+without touching the rest. Source: "Record Batch" in the Apache Kafka protocol documentation; the
+checks of a produced batch are Apache Kafka's, those that need no record decoded.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.runtime.api import Buffer
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_PLACE = struct.Struct(">qii")
+_AFTER_CRC = struct.Struct(">hiqqqhii")
+HEADER_BYTES = _HEADER.size
+PREFIX_BYTES = 12
+"""Base offset and length: what stands before the bytes that the length counts."""
+CRC_COVERS_FROM = 21
+_ATTRIBUTES_AT = CRC_COVERS_FROM + 1
+"""The lower of their two bytes."""
+_LEADER_EPOCH_ENDS = _PLACE.size
+MAGIC = 2
+NO_PRODUCER = -1
+NO_SEQUENCE = -1
+"""Of what brokers write themselves: it is never sent twice."""
+SEQUENCE_MAX = 2**31 - 1
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+
+class NotOneBatchError(KafkaError):
+    """No partition takes it, whatever it has: a request may bring one batch of magic 2."""
+
+
+class BatchHeader(NamedTuple):
+    """The fields of the header, in their order on the wire."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """The bytes of the whole batch."""
+        return self.length + PREFIX_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record, also if compaction has removed that record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; after 2^31 - 1 comes 0."""
+        last = self.base_sequence + self.last_offset_delta
+        return last if last <= SEQUENCE_MAX else last - SEQUENCE_MAX - 1
+
+    @property
+    def codec(self) -> int:
+        """How the records are compressed; a number of `broker.log.batches.compression`."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the tombstones of a compacted batch may go: wall clock; None if not decided yet."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the broker wrote it, for a transaction, rather than a client."""
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction, which decides whether it counts."""
+        return bool(self.attributes & TRANSACTIONAL)
+
+
+def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """Reads the header that begins at `position`; the bytes must be there."""
+    return BatchHeader._make(_HEADER.unpack_from(data, position))
+
+
+def is_packed_with(codec: int, batch: Buffer) -> bool:
+    """Whether the header names this codec; what is no batch names none."""
+    return len(batch) >= HEADER_BYTES and batch[_ATTRIBUTES_AT] & CODEC_MASK == codec
+
+
+def crc_matches(data: Buffer, header: BatchHeader, position: int = 0) -> bool:
+    """Whether the CRC32C of the batch that begins at `position` is right."""
+    view = memoryview(data)
+    return crc32c(view[position + CRC_COVERS_FROM : position + header.size]) == header.crc
+
+
+def check_produced(
+    batch: Buffer, batch_bytes_max: int, *, is_sequenced: bool = True
+) -> BatchHeader:
+    """The header of the one batch that a client may send to a partition.
+
+    Only what the broker writes itself may lack a sequence number.
+    Raises KafkaError: MESSAGE_TOO_LARGE, CORRUPT_MESSAGE, or INVALID_RECORD, also for the formats
+    before magic 2. One that nobody knows is no batch at all.
+    """
+    size = len(batch)
+    if size < HEADER_BYTES:
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
+    header = parse_header(batch)
+    if header.magic != MAGIC:
+        is_old = 0 <= header.magic < MAGIC
+        code = ErrorCode.INVALID_RECORD if is_old else ErrorCode.CORRUPT_MESSAGE
+        raise NotOneBatchError(code, f"record format {header.magic} is not supported, only {MAGIC}")
+    if size > batch_bytes_max:
+        text = f"batch of {size} bytes exceeds max.message.bytes, {batch_bytes_max}"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
+    claimed = header.size
+    if HEADER_BYTES <= claimed < size:
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
+    if claimed > size:
+        raise NotOneBatchError(ErrorCode.INVALID_RECORD, "less than one batch for a partition")
+    if claimed != size or not crc_matches(batch, header):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "length or CRC32C of the batch is wrong")
+    _check_fields(header)
+    if header.base_offset != 0:
+        text = f"the batch begins at offset {header.base_offset}: brokers give offsets, send 0"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+    if is_sequenced and header.producer_id >= 0 and header.base_sequence < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id without sequence")
+    return header
+
+
+def _check_fields(header: BatchHeader) -> None:
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        text = f"{header.record_count} records but last offset delta {header.last_offset_delta}"
+        raise KafkaError(ErrorCode.INVALID_RECORD, text)
+    if header.is_control:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if header.producer_id >= 0 and header.producer_epoch < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a producer id without epoch")
+    if header.is_transactional and header.producer_id < 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
+
+
+def placed(
+    batch: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int
+) -> tuple[list[Buffer], BatchHeader]:
+    """The batch with its place in the log, as pieces to write: only the first 16 bytes are new."""
+    place = _PLACE.pack(base_offset, header.length, leader_epoch)
+    moved = BatchHeader(base_offset, header.length, leader_epoch, *header[3:])
+    return [place, memoryview(batch)[_LEADER_EPOCH_ENDS:]], moved
+
+
+def stamped(batch: Buffer, header: BatchHeader, now_ms: int) -> tuple[bytes, BatchHeader]:
+    """The batch with the broker's time as its records' timestamp (LogAppendTime)."""
+    attributes = header.attributes | LOG_APPEND_TIME
+    changed = header._replace(attributes=attributes, max_timestamp=now_ms)
+    return assembled(changed, memoryview(batch)[HEADER_BYTES:])
+
+
+def assembled(header: BatchHeader, records: Buffer) -> tuple[bytes, BatchHeader]:
+    """A batch of a header and the bytes of its records; length and CRC32C are made to fit."""
+    body = _AFTER_CRC.pack(*header[5:]) + records
+    length = len(body) + CRC_COVERS_FROM - PREFIX_BYTES
+    whole = header._replace(length=length, crc=crc32c(body))
+    return _HEADER.pack(*whole)[:CRC_COVERS_FROM] + body, whole
+
+
+def split_fetched(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Each whole batch of what a leader sent; an incomplete last one is left out.
+
+    Raises KafkaError(CORRUPT_MESSAGE) when it comes to a damaged batch.
+    """
+    view = memoryview(data)
+    position, end = 0, len(view)
+    while end - position >= HEADER_BYTES:
+        header = parse_header(view, position)
+        problem = shape_problem(header)
+        if problem is not None:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"fetched batch: {problem}")
+        if header.size > end - position:
+            return
+        if not crc_matches(view, header, position):
+            text = f"CRC32C of the fetched batch at offset {header.base_offset} is wrong"
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+        yield header, view[position : position + header.size]
+        position += header.size
+
+
+def shape_problem(header: BatchHeader) -> str | None:
+    """What tells a header from random bytes, without the CRC; None if nothing is wrong."""
+    if header.magic != MAGIC:
+        return f"magic {header.magic}"
+    if header.size < HEADER_BYTES:
+        return f"length {header.length}"
+    if header.base_offset < 0 or header.last_offset_delta < 0:
+        return f"offset {header.base_offset} + {header.last_offset_delta}"
+    return None

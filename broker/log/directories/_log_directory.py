@@ -1,0 +1,206 @@
+"""`LogDirectory`: one of `log.dirs` with its logs, its worker, its checkpoints.
+
+What blocks on a directory runs on its worker, in order. A directory that fails once is offline
+until the node starts again: its logs take and give nothing more, those elsewhere go on (KIP-112).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.log import checkpoints
+from broker.log.partition_log import Flusher
+from raftctl.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from broker.log.partition_log import PartitionLog
+    from broker.types import TopicPartition
+    from raftctl.runtime.api import FileSystem, Worker
+
+Offsets = dict["TopicPartition", int]
+NO_EPOCH = -1
+"""Where no incarnation is known to have stopped cleanly."""
+
+
+class LogDirectory:
+    """All on the event loop; `failed` hears of the first error of the disk."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: str,
+        worker: Worker,
+        failed: Callable[[LogDirectory, BaseException], None],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.path = path
+        self.worker = worker
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.flusher = Flusher(worker, self.fail)
+        self.cleaned: Offsets = {}
+        """Up to where each log is compacted."""
+        self.leaving: dict[TopicPartition, None] = {}
+        """Logs that are being copied to another directory: they are not compacted meanwhile."""
+        self.clean_epoch = NO_EPOCH
+        """In which epoch of the broker the directory was closed cleanly before it was loaded."""
+        self.offline: BaseException | None = None
+        """Why the directory serves nothing."""
+        self._files = files
+        self._failed = failed
+        self._wall_ms = wall_ms
+        self._unidentified: deque[tuple[PartitionLog, UUID]] = deque()
+        self._written: dict[str, Offsets] = {}
+        """The content of each checkpoint as it was last written."""
+
+    def adopt(self, log: PartitionLog) -> None:
+        """Takes a log in."""
+        self.logs[log.partition] = log
+        log.flusher = self.flusher
+        log.failed = self.fail
+        log.wall_ms = self._wall_ms
+
+    def fail(self, error: BaseException) -> None:
+        """The disk refused something: nothing in this directory can be relied on any more."""
+        if self.offline is not None:
+            return
+        self.offline = error
+        for log in self.logs.values():
+            log.offline = f"log directory {self.path} is offline: {error}"
+        self._failed(self, error)
+
+    async def flush_to_close(self, more: Sequence[Worker]) -> None:
+        """Makes all logs durable, some on the directory's worker and some on each of `more`.
+
+        A sync mostly waits for the disk, which does several at once.
+        """
+        # What is under way for a log must not be overtaken by another flush of it.
+        await self.worker.submit(_nothing)
+        while self.flusher.is_busy:
+            await self.worker.submit(_nothing)
+        workers, logs = [self.worker, *more], list(self.logs.values())
+        shares = [logs[number :: len(workers)] for number in range(len(workers))]
+        await asyncio.gather(*map(self._flush_share, workers, shares))
+
+    async def _flush_share(self, worker: Worker, logs: Sequence[PartitionLog]) -> None:
+        for log in logs:
+            if self.offline is None:
+                await self.flush(log, rolled_only=False, closing=True, worker=worker)
+
+    async def flush(
+        self,
+        log: PartitionLog,
+        *,
+        rolled_only: bool,
+        closing: bool = False,
+        worker: Worker | None = None,
+    ) -> None:
+        """Makes what must be durable so. An error takes the directory offline."""
+        try:
+            plan = log.flush_plan(rolled_only=rolled_only, closing=closing)
+            if plan is not None:
+                await (worker or self.worker).submit(plan.run)
+                log.flushed(plan)
+        except (OSError, KafkaError) as error:
+            # The files of a log that was deleted meanwhile may be gone.
+            if self.logs.get(log.partition) is log:
+                self.fail(error)
+
+    def offsets(self) -> dict[str, Offsets]:
+        """The content of each checkpoint.
+
+        The recovery point is not written beyond the high watermark. No truncation goes below that,
+        so a crash in the middle of one never leaves a checkpoint that vouches for what was cut.
+        """
+        logs = self.logs
+        return {
+            checkpoints.RECOVERY_POINTS: {
+                key: min(log.recovery_point, log.high_watermark) for key, log in logs.items()
+            },
+            checkpoints.LOG_STARTS: {key: log.log_start_offset for key, log in logs.items()},
+            checkpoints.HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
+            checkpoints.CLEANED: {key: end for key, end in self.cleaned.items() if key in logs},
+        }
+
+    async def write_checkpoints(self) -> None:
+        """Writes those that changed. An error takes the directory offline."""
+        for name, offsets in self.offsets().items():
+            if self._written.get(name, {}) == offsets:
+                continue
+            self._written[name] = offsets
+            try:
+                await self.worker.submit(self.checkpoint_writer(name, offsets))
+            except OSError as error:
+                self.fail(error)
+                return
+
+    def checkpoint_writer(self, name: str, offsets: Offsets) -> Callable[[], None]:
+        """Replaces one checkpoint: for the worker."""
+        return partial(checkpoints.write_offsets, self._files, f"{self.path}/{name}", offsets)
+
+    def identify(self, log: PartitionLog, topic_id: UUID) -> None:
+        """Writes soon whose partition the log's directory holds, and makes that durable."""
+        self._unidentified.append((log, topic_id))
+        if len(self._unidentified) == 1:
+            self.worker.submit(self._write_topic_ids).add_done_callback(self._identified)
+
+    def _write_topic_ids(self) -> list[tuple[PartitionLog, OSError]]:
+        """On the worker: for all logs that wait, since they share their syncs. Returns failures."""
+        waiting = []
+        while self._unidentified:
+            waiting.append(self._unidentified.popleft())
+        try:
+            self._write_together(waiting)
+        except OSError:
+            return self._write_alone(waiting)
+        return []
+
+    def _write_alone(
+        self, waiting: list[tuple[PartitionLog, UUID]]
+    ) -> list[tuple[PartitionLog, OSError]]:
+        failures = []
+        for log, topic_id in waiting:
+            try:
+                self._write_together([(log, topic_id)])
+            except OSError as error:
+                failures.append((log, error))
+        return failures
+
+    def _write_together(self, waiting: list[tuple[PartitionLog, UUID]]) -> None:
+        if waiting:
+            topic_ids = {log.directory: topic_id for log, topic_id in waiting}
+            checkpoints.write_topic_ids(self._files, topic_ids)
+            self._files.sync_directory(self.path)
+
+    def _identified(self, future: asyncio.Future[list[tuple[PartitionLog, OSError]]]) -> None:
+        if future.cancelled():
+            return
+        if (defect := future.exception()) is not None:
+            self.fail(defect)
+            return
+        for log, error in future.result():
+            # The directory of a log that was deleted meanwhile is gone.
+            if self.logs.get(log.partition) is log:
+                self.fail(error)
+
+    def submit(self, call: Callable[[], None], log: PartitionLog | None = None) -> None:
+        """Runs a call on the worker. Its failure takes the directory offline, unless it is for a
+        log that is gone by then.
+        """
+
+        def done(future: asyncio.Future[None]) -> None:
+            error = None if future.cancelled() else future.exception()
+            if error is None or (log is not None and self.logs.get(log.partition) is not log):
+                return
+            self.fail(error)
+
+        self.worker.submit(call).add_done_callback(done)
+
+
+def _nothing() -> None:
+    """Done when all that a worker was given before is done."""

@@ -1,0 +1,85 @@
+"""Logs whose partitions are gone: put out of the way a few at a time.
+
+A topic may take thousands of logs with it. Each directory is renamed on the event loop, where new
+ones are made too, so that a name that is taken is free for the next log. Meanwhile the loop must
+answer, and heartbeats must go out, or the broker is fenced for its diligence. What a crash leaves
+is found when the broker starts: a log of no replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.log.directories._log_directory import LogDirectory
+    from broker.log.partition_log import PartitionLog
+    from broker.types import TopicPartition
+    from raftctl.runtime.api import Runtime
+
+NAME_MAX = 255
+"""Bytes in the name of a directory, where file systems end."""
+AT_ONCE = 20
+"""So many in one turn of the loop: some milliseconds."""
+
+
+class Removals:
+    """Logs that are in no directory's `logs` any more, but still in its files."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._waiting: dict[TopicPartition, tuple[LogDirectory, PartitionLog, bool]] = {}
+        self._more = asyncio.Event()
+
+    def add(self, directory: LogDirectory, log: PartitionLog, *, aside: bool = False) -> None:
+        """Removes the log's files soon, and durably. `aside`: only gives them another name, under
+        which an operator finds them and no broker does.
+        """
+        self._waiting[log.partition] = (directory, log, aside)
+        self._more.set()
+
+    def finish(self, partition: TopicPartition) -> None:
+        """Makes room for another log of this partition, now."""
+        waiting = self._waiting.pop(partition, None)
+        if waiting is not None:
+            self._remove(*waiting)
+
+    def finish_all(self) -> None:
+        """Leaves nothing for later: the broker stops."""
+        for partition in list(self._waiting):
+            self.finish(partition)
+
+    async def run(self) -> None:
+        """Removes what waits, a turn of the loop for each few; until cancelled."""
+        while True:
+            await self._more.wait()
+            for partition in list(islice(self._waiting, AT_ONCE)):
+                self.finish(partition)
+            if not self._waiting:
+                self._more.clear()
+            await asyncio.sleep(0)
+
+    def _remove(self, home: LogDirectory, log: PartitionLog, aside: bool) -> None:
+        if home.offline is not None:
+            return
+        files = self._runtime.files
+        retired = log.take_retired()
+        ending = f".{self._runtime.uuid().hex}-{'stray' if aside else 'delete'}"
+        # A topic may have a name that leaves no room for more. What comes behind says enough.
+        doomed = f"{home.path}/{str(log.partition)[: NAME_MAX - len(ending)]}{ending}"
+        try:
+            files.rename(log.directory, doomed)
+        except OSError as error:
+            home.fail(error)
+            return
+
+        def remove() -> None:
+            for finish in retired:
+                finish()
+            log.close()
+            if not aside:
+                files.remove_tree(doomed)
+            files.sync_directory(home.path)
+
+        home.submit(remove)

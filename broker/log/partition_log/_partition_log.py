@@ -1,0 +1,520 @@
+"""`PartitionLog`: the segments of one partition, with its leader epochs and producers.
+
+Decides where a batch goes, what a read returns, what recovery keeps. It knows no leader, no
+follower and no waiting: `high_watermark` is only kept here so that a checkpoint finds it.
+
+Appends and reads use the page cache on the event loop; nothing here waits for the disk but the
+calls that `flush_plan` hands out, which run on the log directory's worker. How a log that was on
+disk becomes one of these is `broker.log.partition_log._opening`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Unpack
+
+from broker.log.batches import markers, record_batch, records, validation
+from broker.log.batches.record_batch import NO_PRODUCER, BatchHeader
+from broker.log.partition_log._durability import Durability
+from broker.log.partition_log._leader_epochs import LeaderEpochs
+from broker.log.partition_log._results import Appended, Recovered
+from broker.log.partition_log.retention import SegmentFacts
+from broker.log.producers import ProducerStates, transaction_log
+from broker.log.segments import BatchAt, Segment, bytes_between, find, lookups, swap
+from broker.types import Prepared
+from raftctl.errors import ErrorCode, KafkaError, invariant
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable, Iterator, Sequence
+    from uuid import UUID
+
+    from broker.log.batches.records import Search, TimestampOffset
+    from broker.log.partition_log._flushing import Flusher, FlushPlan
+    from broker.log.segments import Limits, Place
+    from broker.log.segments.aborted_index import AbortedTransaction
+    from broker.types import EndMarker, EpochEndOffset, TopicPartition
+    from raftctl.metadata.configs.topic import TopicConfig
+    from raftctl.runtime.api import Buffer, FileSystem, Piece
+
+
+class PartitionLog:
+    """An open log. Made by `opening.open_log` or `create_log`; `close` it."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        partition: TopicPartition,
+        config: TopicConfig,
+        segments: list[Segment],
+    ) -> None:
+        invariant(bool(segments), "a log has a segment")
+        self.partition = partition
+        self.directory = directory
+        self.config = config
+        self.topic_id: UUID | None = None
+        self.high_watermark = segments[0].base_offset
+        self.log_start_offset = segments[0].base_offset
+        self.recovery_point = segments[0].base_offset
+        """Everything below is durable."""
+        self.recovered = Recovered()
+        self.flusher: Flusher | None = None
+        """Of the log directory; for `flush_through`."""
+        self.failed: Callable[[OSError], None] = lambda _error: None
+        """Hears of a disk that refused."""
+        self.wall_ms: Callable[[], int] = lambda: 0
+        """The wall clock, for what has no timestamps."""
+        self.offline: str | None = None
+        """Why the log is not served any more."""
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerStates()
+        self._files = files
+        self.truncations = 0
+        """How often something was cut off: what was known of the segments may not hold then."""
+        self._durability = Durability(files, directory)
+        self._retired: list[Callable[[], None]] = []
+        self._segments = segments
+        self._bases = [s.base_offset for s in segments]
+
+    # --- the log's bounds -----------------------------------------------------------------------
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset of the next batch."""
+        return self._segments[-1].next_offset
+
+    @property
+    def broker_time(self) -> bool:
+        """Whether records get the broker's time rather than keep the producer's."""
+        return self.config.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether there is something that is not known to be durable."""
+        return self.log_end_offset > self.recovery_point
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches."""
+        return sum(s.size for s in self._segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """At most the high watermark: below it every transaction has ended for good."""
+        first, end = self.producers.first_unstable_offset, self.high_watermark
+        return end if first is None else min(end, max(first, self.log_start_offset))
+
+    def segment_facts(self) -> list[SegmentFacts]:
+        """What retention and compaction decide from, oldest first.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        with self._disk():
+            return [
+                SegmentFacts(s.base_offset, s.next_offset, s.size, s.age_from_ms())
+                for s in self._segments
+            ]
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
+        """The largest known leader epoch up to this one, and where it ended."""
+        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    # --- appending ------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        batch: Buffer | Prepared,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        is_sequenced: bool = True,
+    ) -> Appended:
+        """Prepares a produced batch if nobody has, gives it the next offsets and appends it.
+
+        `now_ms` is the wall clock. Raises KafkaError: what `validation.prepared` and
+        `ProducerStates.check` say, or KAFKA_STORAGE_ERROR.
+        """
+        if not isinstance(batch, Prepared):
+            batch = validation.prepared(batch, self.config, now_ms, is_sequenced=is_sequenced)
+        stored: Buffer = batch.batch
+        header: BatchHeader = batch.header
+        if header.producer_id != NO_PRODUCER:
+            sent = self.producers.check(header)
+            if sent is not None:
+                time_ms = sent.timestamp if self.broker_time else -1
+                return Appended(sent.base_offset, sent.last_offset + 1, time_ms, duplicate=True)
+        time_ms = -1
+        if self.broker_time:
+            stored, header = record_batch.stamped(stored, header, now_ms)
+            time_ms = now_ms
+        base_offset = self.log_end_offset
+        pieces, header = record_batch.placed(stored, header, base_offset, leader_epoch)
+        self._append(pieces, header)
+        return Appended(base_offset, header.next_offset, time_ms, duplicate=False)
+
+    def append_marker(self, marker: EndMarker, leader_epoch: int, now_ms: int) -> Appended:
+        """Ends a producer's transaction here, unless the same marker has done so before.
+
+        Raises KafkaError: what `ProducerStates.check_marker` says, or KAFKA_STORAGE_ERROR.
+        """
+        end = self.log_end_offset
+        if self.producers.check_marker(marker):
+            return Appended(end, end, -1, duplicate=True)
+        pieces, header = record_batch.placed(*markers.encoded(marker, now_ms), end, leader_epoch)
+        self._append(pieces, header)
+        return Appended(end, header.next_offset, -1, duplicate=False)
+
+    def append_as_follower(self, data: Buffer) -> int:
+        """Appends what the leader sent, offsets and all; returns the bytes appended.
+
+        Raises KafkaError: CORRUPT_MESSAGE, also for batches that do not continue this log, with
+        the good ones before it appended; or KAFKA_STORAGE_ERROR.
+        """
+        appended = 0
+        for header, batch in record_batch.split_fetched(data):
+            if header.base_offset < self.log_end_offset and not self._begins_within(header):
+                text = f"fetched offset {header.base_offset}, log end is {self.log_end_offset}"
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text)
+            self._append([batch], header)
+            appended += header.size
+        return appended
+
+    def _begins_within(self, first: BatchHeader) -> bool:
+        """Whether this empty log starts within the batch, as the leader's may: then realigns."""
+        start = self.log_start_offset
+        if self.size or first.next_offset <= start:
+            return False
+        self.restart_at(first.base_offset)
+        self.log_start_offset = self.high_watermark = start
+        return True
+
+    def _append(self, pieces: list[Buffer], header: BatchHeader) -> None:
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        try:
+            if self._segments[-1].must_roll(header, self.config, self.wall_ms):
+                self.roll(header.base_offset)
+            self._segments[-1].append(pieces, header)
+            self._note_epoch(header)
+            self._note_producer(header, self._segments[-1], lambda: b"".join(pieces))
+        except OSError as error:
+            raise self._broken(error) from error
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush_through(self.log_end_offset)
+
+    def _broken(self, error: OSError) -> KafkaError:
+        """The disk refused: tells the log directory; returns what to raise."""
+        self.failed(error)
+        text = f"{self.directory}: {error}"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        """Around what uses the disk: KafkaError(KAFKA_STORAGE_ERROR) if it is or goes offline."""
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        try:
+            yield
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def _note_producer(self, at: BatchHeader, segment: Segment, read: Callable[[], Buffer]) -> None:
+        if transaction_log.note(self.producers, segment, at, read):
+            self._durability.renamed()
+
+    def _note_epoch(self, header: BatchHeader) -> None:
+        if header.leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+
+    def roll(self, base_offset: int) -> None:
+        """Begins a new segment, whose first batch is not below `base_offset`."""
+        with self._disk():
+            self.seal()
+            self._snapshot(base_offset)
+            self._add_segment(base_offset)
+
+    def _snapshot(self, offset: int) -> None:
+        # It could not tell of transactions whose marker may still be cut off.
+        if self.producers.ends_are_settled:
+            self._durability.snapshot(offset, self.producers.snapshot())
+
+    def _add_segment(self, base_offset: int) -> None:
+        self._durability.renamed()
+        self._segments.append(Segment(self._files, self.directory, base_offset, self.config))
+        self._segments[-1].opened_ms = self.wall_ms()
+        self._bases.append(base_offset)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def read(self, offset: int, **limits: Unpack[Limits]) -> list[Buffer]:
+        """Bytes from the batch that holds `offset`, of batches that begin below `up_to_offset`.
+
+        At most `max_bytes`, where the last batch may be cut short, unless `min_one` and the first
+        alone is larger. Raises KafkaError(OFFSET_OUT_OF_RANGE) outside the log.
+        """
+        with self._disk():
+            return [at.segment.read(at.position, at.size) for at in self._find(offset, limits)]
+
+    def to_send(self, offset: int, **limits: Unpack[Limits]) -> list[Piece]:
+        """The same bytes, not to be looked at but sent; see `File.region`."""
+        with self._disk():
+            return [at.segment.region(at.position, at.size) for at in self._find(offset, limits)]
+
+    def _find(self, offset: int, limits: Limits) -> list[Place]:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            text = f"offset {offset} is not in {self.log_start_offset}..{self.log_end_offset}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        if offset >= limits["up_to_offset"]:
+            return []
+        return find(self._segments[self._number_at(offset) :], offset, limits)
+
+    def aborted_between(self, offset: int, up_to_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that may have records from `offset` to below `up_to_offset`."""
+        return transaction_log.collect(
+            self._segments[self._number_at(offset) :], offset, up_to_offset
+        )
+
+    def aborted_in(self, offset: int, **limits: Unpack[Limits]) -> list[AbortedTransaction]:
+        """Those that may have records in what a read with these limits returns."""
+        with self._disk():
+            return transaction_log.in_read(
+                self._segments[self._number_at(offset) :], offset, limits
+            )
+
+    def segment_at(self, offset: int) -> Segment:
+        """The segment that holds `offset`, or the first."""
+        return self._segments[self._number_at(offset)]
+
+    def _number_at(self, offset: int) -> int:
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def bytes_between(self, offset: int, end_offset: int) -> int:
+        """Bytes of batches between two offsets; if they lie in two segments, of the first only."""
+        try:
+            return bytes_between(self.segment_at(offset), offset, end_offset)
+        except OSError as error:
+            # Who reads them will be told.
+            self._broken(error)
+            return 1
+
+    def first_at_or_after(
+        self, timestamp: int, search: Search = records.first_at_or_after
+    ) -> TimestampOffset | None:
+        """The first record not older than `timestamp` (milliseconds)."""
+        with self._disk():
+            start = self.log_start_offset
+            return lookups.first_at_or_after(self._segments, timestamp, start, search)
+
+    def newest(self, search: Search = records.first_at_or_after) -> TimestampOffset | None:
+        """The first record that has the largest timestamp; None in an empty log."""
+        with self._disk():
+            return lookups.newest(self._segments, search)
+
+    def warm_lookup(self, timestamp: int | None) -> Callable[[], None] | None:
+        """What a worker must call before `first_at_or_after`, or with None before `newest`."""
+        return lookups.warm(self._segments, timestamp, self.log_start_offset)
+
+    def headers(self, offset: int = 0) -> Iterator[BatchHeader]:
+        """The headers of all batches from the one that holds `offset`."""
+        return (at.header for at, _ in self._batches(offset))
+
+    def _batches(self, offset: int) -> Iterator[tuple[BatchAt, Segment]]:
+        for segment in self._segments[self._number_at(offset) :]:
+            for at in segment.batches(segment.position_of(offset)):
+                yield at, segment
+
+    # --- truncation -----------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> bool:
+        """Removes the batch that holds `offset` and all after it; returns whether there was one.
+
+        Epochs that begin there are forgotten in any case: they may be the leader's of an epoch
+        that wrote nothing, and are in conflict with whoever asks to truncate.
+        """
+        shorter = offset < self.log_end_offset
+        self.truncations += 1
+        if shorter and offset < self._bases[0]:
+            self.restart_at(offset)
+            return True
+        if shorter:
+            with self._disk():
+                self._retire(max(bisect_right(self._bases, offset), 1))
+                self._segments[-1].truncate_to(offset)
+                self._durability.forget_snapshots(above=self.log_end_offset)
+                if not self.producers.truncate_to(self.log_end_offset):
+                    self._rebuild(self.log_end_offset)
+        if self.log_end_offset < self.log_start_offset <= offset:
+            # Compaction left nothing between the start and the cut.
+            self.restart_at(offset)
+            return True
+        self.epochs.truncate_to(min(offset, self.log_end_offset))
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+        return shorter
+
+    def restart_at(self, offset: int) -> None:
+        """Removes everything and goes on at `offset`: for a follower that was left behind."""
+        self.truncations += 1
+        with self._disk():
+            self._retire(0)
+            self._durability.forget_snapshots(above=-1)
+            self._add_segment(offset)
+        self.epochs, self.producers = LeaderEpochs(), ProducerStates()
+        self.log_start_offset = self.high_watermark = self.recovery_point = offset
+
+    def advance_log_start(self, offset: int) -> None:
+        """Hides everything below `offset`, and removes the segments that only hold such."""
+        if offset <= self.log_start_offset:
+            return
+        invariant(offset <= self.log_end_offset, "a log starts before its end")
+        self.log_start_offset = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        self.epochs.advance_start(offset)
+        with self._disk():
+            while len(self._segments) > 1 and self._bases[1] <= offset:
+                self._retire_one(0)
+        self._durability.keep_snapshots_from(self._bases[0])
+
+    def _retire(self, keep: int) -> None:
+        # From the newest, so that a crash in between leaves a log without a gap.
+        while len(self._segments) > keep:
+            self._retire_one(len(self._segments) - 1)
+
+    def _retire_one(self, number: int) -> None:
+        segment = self._segments.pop(number)
+        self._bases.pop(number)
+        self._retire_files([segment], segment.retire())
+
+    def _retire_files(self, segments: Sequence[Segment], paths: list[str]) -> None:
+        self._durability.renamed()
+
+        def finish() -> None:
+            for segment in segments:
+                segment.close()
+            for path in paths:
+                # The whole log may have been deleted meanwhile.
+                if self._files.exists(path):
+                    self._files.remove(path)
+
+        self._retired.append(finish)
+
+    def take_retired(self) -> list[Callable[[], None]]:
+        """Closing and removing of files that are no longer part of the log: for the worker."""
+        retired, self._retired = self._retired, []
+        return retired
+
+    # --- compaction -----------------------------------------------------------------------------
+
+    def complete_segments(self, end_offset: int) -> list[Segment]:
+        """Those that end at or below an offset and are not appended to any more."""
+        return [s for s in self._segments[:-1] if s.next_offset <= end_offset]
+
+    def has_segments(self, segments: Sequence[Segment]) -> bool:
+        """Whether all of these are part of the log."""
+        here = {id(one) for one in self._segments}
+        return all(id(one) in here for one in segments)
+
+    def replace_segments(self, replaced: Sequence[Segment], new: Segment) -> bool:
+        """Puts a durable segment in the place of others; False if they are no longer the log's."""
+        first = bisect_left(self._bases, replaced[0].base_offset)
+        here = self._segments[first : first + len(replaced)]
+        if len(here) != len(replaced) or not self.has_segments(replaced):
+            return False
+        with self._disk():
+            paths = swap.perform(replaced, new)
+        self._segments[first : first + len(replaced)] = [new]
+        self._bases[first : first + len(replaced)] = [new.base_offset]
+        new.is_durable = True
+        self._retire_files(replaced, paths)
+        return True
+
+    # --- durability -----------------------------------------------------------------------------
+
+    def flush_plan(self, *, rolled_only: bool, closing: bool = False) -> FlushPlan | None:
+        """What to sync: all, or only the segments that are complete; None if it is durable.
+
+        With `closing` also what opening the log would else have to find out.
+        """
+        if closing:
+            with self._disk():
+                self.seal()
+            self._snapshot(self.log_end_offset)
+        whole = [s for s in self._segments[: None if closing else -1] if not s.is_durable]
+        active = None if rolled_only or closing or not self.is_dirty else self._segments[-1]
+        epochs = self.epochs.entries
+        rest = self._durability.needs_sync or (closing and not self._durability.knows(epochs))
+        if not whole and active is None and not rest:
+            return None
+        with self._disk():
+            for segment in whole:
+                segment.flush_indexes()
+        return self._durability.plan(whole, active, epochs, self.truncations)
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """The plan was carried out: it counts unless the log was truncated or failed meanwhile."""
+        if plan.truncations == self.truncations and self.offline is None:
+            plan.done()
+            for segment in plan.whole:
+                segment.is_durable = segment is not self._segments[-1]
+            self.recovery_point = max(self.recovery_point, plan.end_offset)
+
+    def flush_through(self, offset: int) -> Future[None]:
+        """Done when everything below `offset` is durable; who waits together shares a flush.
+
+        KafkaError(KAFKA_STORAGE_ERROR) if the disk refuses. Only for logs of a LogManager.
+        """
+        invariant(self.flusher is not None, "the log belongs to a LogManager")
+        assert self.flusher is not None
+        return self.flusher.through(self, offset)
+
+    def seal(self) -> None:
+        """Completes the indexes of the last segment."""
+        self._segments[-1].seal()
+
+    def moved_to(self, directory: str) -> None:
+        """Its directory has got another name."""
+        self.directory = directory
+        self._durability.moved_to(directory)
+        for segment in self._segments:
+            segment.moved_to(directory)
+
+    def close(self) -> None:
+        """Releases all files."""
+        for segment in self._segments:
+            segment.close()
+
+    def adopt(
+        self, epochs: list[tuple[int, int]], snapshots: list[int], point: int, *, clean: bool
+    ) -> int:
+        """Takes over what opening found beside the segments, and fills in what is missing; blocks.
+
+        `epochs` is the content of the checkpoint, of which what began below the recovery `point`
+        counts; so do the `snapshots` not above it. Returns how many batches had to be read.
+        """
+        self.recovery_point = min(point, self.log_end_offset)
+        self._durability.adopt(epochs, snapshots, names_doubted=not clean)
+        self._durability.forget_snapshots(above=self.recovery_point)
+        known = [(e, start) for e, start in epochs if start < self.recovery_point]
+        self.epochs = LeaderEpochs(known)
+        return self._rebuild(self.recovery_point if known else self._bases[0])
+
+    def _rebuild(self, epochs_from: int) -> int:
+        """Finds the producers again, from the newest snapshot on, and the epochs; blocks."""
+        damaged_from = transaction_log.damaged_from(self._segments, self.log_end_offset)
+        base_offset, base = self._durability.newest_snapshot(damaged_from)
+        for segment in self._segments:
+            segment.aborted.truncate(base_offset)
+        self.producers.rebuild((), base, base_offset)
+        begin, noted = min(base_offset, epochs_from), 0
+        for at, segment in self._batches(begin):
+            noted += 1
+            self._note_epoch(at.header)
+            if at.header.base_offset >= base_offset:
+                self._note_producer(
+                    at.header, segment, partial(segment.read, at.position, at.header.size)
+                )
+        self.producers.settle(self.high_watermark)
+        return noted

@@ -1,0 +1,300 @@
+"""What the idempotent producers of one partition sent last, and their transactions (rows T1, T4).
+
+Decides whether a batch is next, a repetition of one of the last five, or neither, and where the
+first transaction stands that is not known to have ended. Leaders check; followers and recovery only
+note what the log says. Truncation takes notes back exactly: each note keeps the state before it
+until the high watermark, below which no log is cut, has passed it.
+Source: KIP-98 and Apache Kafka's broker behaviour.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.log.batches.markers import Marker, MarkerKind
+from broker.log.batches.record_batch import NO_PRODUCER, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
+from broker.log.segments.aborted_index import AbortedTransaction
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from broker.types import EndMarker
+
+_REMEMBERED_BATCHES = 5
+_UNDO_ENTRIES_MAX = 100_000
+NO_OFFSET = -1
+NO_COORDINATOR = -1
+
+
+class SentBatch(NamedTuple):
+    """A batch in the log, as far as its repetition must be recognised."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Producer(NamedTuple):
+    """A producer's newest epoch and its last batches in it, oldest first; immutable."""
+
+    epoch: int
+    batches: tuple[SentBatch, ...]
+    """None if the newest epoch came with a marker."""
+    timestamp: int
+    """Of its newest batch or marker."""
+    coordinator_epoch: int = NO_COORDINATOR
+    """Of the newest marker."""
+    open_from: int = NO_OFFSET
+    """The first offset of the transaction that is open, or NO_OFFSET."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Of the newest batch in this epoch; -1 if there is none."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def has_open(self, epoch: int) -> bool:
+        """Whether a transaction of this epoch is open."""
+        return self.open_from != NO_OFFSET and self.epoch == epoch
+
+
+class _Undo(NamedTuple):
+    base_offset: int
+    producer_id: int
+    before: Producer | None
+
+
+class _Ended(NamedTuple):
+    """A transaction whose marker may still be cut off."""
+
+    marker_offset: int
+    first: tuple[int, int]
+
+
+class ProducerStates:
+    """The producers of one partition, by producer id."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        self._undo: deque[_Undo] = deque()
+        self._unstable: list[tuple[int, int]] = []
+        """(first offset, producer id) of the transactions that may yet end otherwise, in order."""
+        self._ended: deque[_Ended] = deque()
+        """Those of them that have a marker, in order of the markers."""
+        self._exact_from = 0
+        """`truncate_to` an offset below this needs a rebuild."""
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def get(self, producer_id: int) -> Producer | None:
+        """What is known of a producer."""
+        return self._producers.get(producer_id)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is open, or whose marker may still be cut off."""
+        return self._unstable[0][0] if self._unstable else None
+
+    @property
+    def ends_are_settled(self) -> bool:
+        """Whether no marker may be cut off any more."""
+        return not self._ended
+
+    def items(self) -> Iterable[tuple[int, Producer]]:
+        """All producers, by id."""
+        return self._producers.items()
+
+    def check(self, header: BatchHeader) -> SentBatch | None:
+        """None if the batch is the next one; the batch in the log if it is a repetition.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, or
+        INVALID_TXN_STATE for a plain batch while the producer has a transaction open. A producer
+        of which nothing is known may begin anywhere: its state may have expired.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        if header.producer_epoch < producer.epoch:
+            text = f"producer epoch {header.producer_epoch} is older than {producer.epoch}"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+        if header.base_sequence == NO_SEQUENCE:
+            return None
+        if header.producer_epoch > producer.epoch:
+            self._expect(header, 0)
+            return None
+        if producer.open_from != NO_OFFSET and not header.is_transactional:
+            text = f"producer {header.producer_id} has a transaction open here"
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
+        first, last = header.base_sequence, header.last_sequence
+        for sent in producer.batches:
+            if sent.first_sequence == first and sent.last_sequence == last:
+                return sent
+        before = producer.last_sequence
+        self._expect(header, 0 if before == SEQUENCE_MAX else before + 1)
+        return None
+
+    def check_marker(self, marker: EndMarker) -> bool:
+        """Whether the log has this marker already. What cannot be told is written again: before
+        version 2 the producer's next transaction has the same epoch.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """
+        known = self._producers.get(marker.producer_id)
+        if known is None:
+            return False
+        if marker.producer_epoch < known.epoch:
+            text = f"a marker of epoch {marker.producer_epoch}, the producer is at {known.epoch}"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, text)
+        if marker.coordinator_epoch < known.coordinator_epoch:
+            found = f"{marker.coordinator_epoch} is older than {known.coordinator_epoch}"
+            raise KafkaError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, f"coordinator epoch {found}")
+        return marker.bears_next_epoch and marker.producer_epoch == known.epoch
+
+    def note(self, header: BatchHeader) -> None:
+        """Remembers a batch of records that is in the log now, whatever its sequence."""
+        producer_id = header.producer_id
+        if producer_id == NO_PRODUCER or header.is_control:
+            return
+        before = self._producers.get(producer_id)
+        sent = SentBatch(
+            header.base_sequence,
+            header.last_sequence,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+        )
+        if before is not None and before.epoch == header.producer_epoch:
+            batches = (*before.batches[1 - _REMEMBERED_BATCHES :], sent)
+        else:
+            batches = (sent,)
+        coordinator_epoch = NO_COORDINATOR if before is None else before.coordinator_epoch
+        open_from = NO_OFFSET if before is None else before.open_from
+        if header.is_transactional and open_from == NO_OFFSET:
+            open_from = header.base_offset
+            insort(self._unstable, (open_from, producer_id))
+        after = Producer(
+            header.producer_epoch, batches, header.max_timestamp, coordinator_epoch, open_from
+        )
+        self._put(header, before, after)
+
+    def note_marker(self, header: BatchHeader, marker: Marker) -> AbortedTransaction | None:
+        """Remembers a marker that is in the log now; returns the transaction if it was aborted."""
+        producer_id = header.producer_id
+        before = self._producers.get(producer_id)
+        same_epoch = before is not None and before.epoch == header.producer_epoch
+        batches = before.batches if before is not None and same_epoch else ()
+        after = Producer(
+            header.producer_epoch, batches, header.max_timestamp, marker.coordinator_epoch
+        )
+        self._put(header, before, after)
+        if before is None or before.open_from == NO_OFFSET:
+            return None
+        first = (before.open_from, producer_id)
+        self._ended.append(_Ended(header.base_offset, first))
+        if marker.kind is MarkerKind.COMMIT:
+            return None
+        stable = min((one.open_from for one in self._open()), default=header.last_offset + 1)
+        return AbortedTransaction(producer_id, before.open_from, header.last_offset, stable)
+
+    def _open(self) -> Iterator[Producer]:
+        """The producers that have a transaction open."""
+        for _, producer_id in self._unstable:
+            producer = self._producers[producer_id]
+            if producer.open_from != NO_OFFSET:
+                yield producer
+
+    def _put(self, header: BatchHeader, before: Producer | None, after: Producer) -> None:
+        self._producers[header.producer_id] = after
+        self._undo.append(_Undo(header.base_offset, header.producer_id, before))
+        if len(self._undo) > _UNDO_ENTRIES_MAX:
+            self._forget_oldest()
+
+    def settle(self, high_watermark: int) -> None:
+        """Drops what is kept for truncation below the high watermark."""
+        while self._undo and self._undo[0].base_offset < high_watermark:
+            self._forget_oldest()
+        while self._ended and self._ended[0].marker_offset < high_watermark:
+            self._unstable.remove(self._ended.popleft().first)
+
+    def truncate_to(self, end_offset: int) -> bool:
+        """Takes back the batches at or above `end_offset`; False if a rebuild is needed for it."""
+        if end_offset < self._exact_from:
+            return False
+        while self._ended and self._ended[-1].marker_offset >= end_offset:
+            self._ended.pop()
+        del self._unstable[bisect_left(self._unstable, (end_offset, -1)) :]
+        while self._undo and self._undo[-1].base_offset >= end_offset:
+            undo = self._undo.pop()
+            if undo.before is None:
+                del self._producers[undo.producer_id]
+            else:
+                self._producers[undo.producer_id] = undo.before
+        return True
+
+    def rebuild(
+        self,
+        headers: Iterable[BatchHeader],
+        base: Mapping[int, Producer] | None = None,
+        base_offset: int = 0,
+    ) -> None:
+        """Starts again from `base`, as of `base_offset`, and the batches after it, oldest first."""
+        self._producers = dict(base or {})
+        self._undo.clear()
+        self._ended.clear()
+        self._unstable = sorted(
+            (producer.open_from, producer_id)
+            for producer_id, producer in self._producers.items()
+            if producer.open_from != NO_OFFSET
+        )
+        self._exact_from = base_offset
+        for header in headers:
+            self.note(header)
+
+    def snapshot(self) -> Mapping[int, Producer]:
+        """The producers as they are now, for a snapshot that is written later."""
+        return dict(self._producers)
+
+    def last_offsets(self) -> frozenset[int]:
+        """The last offset of each producer's newest batch."""
+        known = self._producers.values()
+        return frozenset(one.batches[-1].last_offset for one in known if one.batches)
+
+    def without_batches(self) -> frozenset[tuple[int, int]]:
+        """(producer id, epoch) of those of which only a marker tells the epoch."""
+        known = self._producers.items()
+        return frozenset((number, one.epoch) for number, one in known if not one.batches)
+
+    def expire(self, before_ms: int) -> int:
+        """Forgets who sent nothing since `before_ms`, a record timestamp; returns how many.
+
+        Those with batches above the high watermark stay, since these may be taken back, and so do
+        those with a transaction open.
+        """
+        held = {undo.producer_id for undo in self._undo}
+        silent = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.timestamp < before_ms
+            and producer.open_from == NO_OFFSET
+            and producer_id not in held
+        ]
+        for producer_id in silent:
+            del self._producers[producer_id]
+        return len(silent)
+
+    def _forget_oldest(self) -> None:
+        self._exact_from = self._undo.popleft().base_offset + 1
+
+    @staticmethod
+    def _expect(header: BatchHeader, sequence: int) -> None:
+        if header.base_sequence != sequence:
+            text = (
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, "
+                f"{sequence} is next"
+            )
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)

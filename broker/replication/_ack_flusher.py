@@ -1,0 +1,78 @@
+"""What is acknowledged only when it is on the disk (row L8).
+
+With `flush.messages` no replica has more records than that unflushed when it answers, whatever
+the acks. Where `flush.on.ack` is set, acks=all means fsynced on every in-sync replica.
+
+A leader counts its own log only as far as it is durable, so that the high watermark, and with it
+acks=all and what consumers see, waits for its disk. A follower fetches from its log end only when
+all below is durable, so that what it asks for still says what it has after a loss of power.
+
+One flush of a partition is under way at a time: what is appended meanwhile shares the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from raftctl.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from broker.replication.partition import HostedPartition
+    from broker.types import AppendResult
+
+
+class AckFlusher:
+    """Flushes the partitions that a broker leads."""
+
+    def __init__(self, flushed: Callable[[HostedPartition], None]) -> None:
+        """`flushed` is told of each partition of which more is durable."""
+        self._flushed = flushed
+        self._running: dict[HostedPartition, None] = {}
+
+    def answer(
+        self, results: list[AppendResult], appended: Sequence[HostedPartition | None]
+    ) -> list[AppendResult] | asyncio.Future[list[AppendResult]]:
+        """The results of acks=1, when the flushes that are due are done."""
+        flushes = {
+            index: hosted.log.flush_through(hosted.log.log_end_offset)
+            for index, hosted in enumerate(appended)
+            if hosted is not None and hosted.is_flush_due and not results[index].error
+        }
+        if not flushes:
+            return results
+        return asyncio.get_running_loop().create_task(_flushed_first(results, flushes))
+
+    def request(self, hosted: HostedPartition) -> None:
+        """Flushes what the partition's log has, if its acknowledgements wait for that."""
+        if hosted in self._running or not hosted.awaits_flush:
+            return
+        self._running[hosted] = None
+        done = hosted.log.flush_through(hosted.log.log_end_offset)
+        done.add_done_callback(partial(self._finished, hosted, hosted.log.recovery_point))
+
+    def _finished(
+        self, hosted: HostedPartition, durable_before: int, done: asyncio.Future[None]
+    ) -> None:
+        del self._running[hosted]
+        # A disk that refuses is the log directory's affair; nothing is acknowledged meanwhile.
+        if done.cancelled() or done.exception() is not None:
+            return
+        if hosted.log.recovery_point > durable_before:
+            self._flushed(hosted)
+            self.request(hosted)
+
+
+async def _flushed_first(
+    results: list[AppendResult], flushes: Mapping[int, asyncio.Future[None]]
+) -> list[AppendResult]:
+    for index, flush in flushes.items():
+        try:
+            await flush
+        except KafkaError as error:
+            results[index] = replace(results[index], error=error.code, message=error.message)
+    return results

@@ -1,0 +1,125 @@
+"""Carries proposed ISR changes to the controller and its answers back (row R3, KIP-497).
+
+Proposals of many partitions travel in one request; one request is in flight at a time, and a
+partition has one open proposal by its own rules. What is refused for a passing reason is sent
+again, unless the proposal has been superseded meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.requests.cluster import (
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.replication.partition import HostedPartition, IsrProposal
+    from broker.types import TopicPartition
+    from raftctl.plugins import BrokerContext
+
+RETRY_BACKOFF_MS = 50
+REQUEST_TIMEOUT_MS = 10_000
+_ITEMS_MAX = 1_000
+_AT_ONCE = 50
+"""So many answers are applied before others have their turn: some milliseconds."""
+
+
+class IsrManager:
+    """The queue of proposals; `run` it as a task."""
+
+    def __init__(self, context: BrokerContext, changed: Callable[[HostedPartition], None]) -> None:
+        """`changed` is called after an answer has changed a partition's ISR."""
+        self._context = context
+        self._changed = changed
+        # Bounded by the number of partitions: each has one open proposal.
+        self._waiting: dict[TopicPartition, tuple[IsrProposal, HostedPartition]] = {}
+        self._arrived = asyncio.Event()
+
+    def submit(self, hosted: HostedPartition, proposal: IsrProposal) -> None:
+        """Sends the proposal soon."""
+        self._waiting[hosted.partition] = proposal, hosted
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Sends what waits, for ever."""
+        while True:
+            await self._arrived.wait()
+            if not await self._send():
+                await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
+            if not self._waiting:
+                self._arrived.clear()
+
+    async def _send(self) -> bool:
+        """One request; returns whether nothing of it must be sent again."""
+        batch = [self._waiting.pop(key) for key in list(self._waiting)[:_ITEMS_MAX]]
+        batch = [(p, hosted) for p, hosted in batch if hosted.rules.proposal is p]
+        if not batch:
+            return True
+        results = await self._ask(batch)
+        retried = False
+        for number, ((proposal, hosted), result) in enumerate(zip(batch, results, strict=True)):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if self._settle(hosted, proposal, result):
+                self.submit(hosted, proposal)
+                retried = True
+        return not retried
+
+    async def _ask(
+        self, batch: list[tuple[IsrProposal, HostedPartition]]
+    ) -> list[AlterPartitionResult | None]:
+        """The result of each; None where none came."""
+        context = self._context
+        items = tuple(self._item(proposal, hosted) for proposal, hosted in batch)
+        request = AlterPartitionRequest(context.config.node_id, context.broker_epoch(), items)
+        nothing: list[AlterPartitionResult | None] = [None] * len(batch)
+        try:
+            response = await context.controller.call(request, REQUEST_TIMEOUT_MS)
+        except KafkaError as error:
+            context.runtime.log.warning("isr_change_unanswered", error=error.code.name)
+            return nothing
+        if not isinstance(response, AlterPartitionResponse) or response.error:
+            return nothing
+        found = {(r.topic_id, r.partition_id): r for r in response.partitions}
+        return [found.get((item.topic_id, item.partition_id)) for item in items]
+
+    def _item(self, proposal: IsrProposal, hosted: HostedPartition) -> AlterPartitionItem:
+        own = self._context.config.node_id
+        return AlterPartitionItem(
+            hosted.topic_id,
+            hosted.partition.partition,
+            proposal.leader_epoch,
+            proposal.partition_epoch,
+            tuple(
+                (replica, self._context.broker_epoch() if replica == own else epoch)
+                for replica, epoch in proposal.members
+            ),
+        )
+
+    def _settle(
+        self, hosted: HostedPartition, proposal: IsrProposal, result: AlterPartitionResult | None
+    ) -> bool:
+        """Applies an answer; returns whether to send the proposal again."""
+        rules = hosted.rules
+        if result is None:
+            return rules.proposal is proposal
+        if result.error is not ErrorCode.NONE:
+            again = rules.proposal_refused(proposal, result.error)
+            self._log("isr_change_refused", hosted, error=result.error.name, again=again)
+            self._changed(hosted)
+            return again
+        rules.isr_committed(result.leader_epoch, result.partition_epoch, result.isr)
+        self._log("isr_changed", hosted, isr=list(result.isr))
+        self._changed(hosted)
+        return False
+
+    def _log(self, event: str, hosted: HostedPartition, **values: object) -> None:
+        self._context.runtime.log.info(event, partition=str(hosted.partition), **values)

@@ -1,0 +1,128 @@
+"""DeleteRecords: hides the beginning of logs, and waits until no replica shows it any more (L7).
+
+The leader moves its log start at once; its followers learn of it with their fetches and tell of
+their own with the next ones. The answer carries the low watermark, the least log start of all
+replicas whose brokers are alive: who is away catches up before anyone reads from it.
+Source: KIP-107.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker.replication.purgatory import DelayedOperation, Purgatory
+from broker.types import DeletedRecords
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+
+    from broker.replication.partition import HostedPartition
+    from broker.types import TopicPartition
+
+
+class _DelayedDelete(DelayedOperation["list[DeletedRecords]"]):
+    """Deleted at the leader, not yet at all replicas."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        results: list[DeletedRecords],
+        awaited: dict[int, tuple[HostedPartition, int]],
+        lives: Callable[[int], bool],
+    ) -> None:
+        """`awaited`: by index into the results, the log start that replicas must reach."""
+        super().__init__(loop)
+        self._results = results
+        self._awaited = awaited
+        self._lives = lives
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """What it waits for."""
+        return [hosted.partition for hosted, _ in self._awaited.values()]
+
+    def settle_at_once(self) -> bool:
+        """Settles what need not wait; returns whether that is everything."""
+        for partition in self.partitions:
+            self.is_complete_after(partition)
+        return not self._awaited
+
+    def is_complete_after(self, partition: TopicPartition) -> bool:
+        """Settles what it deleted from this partition, if that can be said now."""
+        for index, (hosted, offset) in list(self._awaited.items()):
+            if hosted.partition != partition:
+                continue
+            error, low_watermark = hosted.low_watermark(self._lives)
+            if error is not ErrorCode.NONE or low_watermark >= offset:
+                del self._awaited[index]
+                self._results[index] = DeletedRecords(error, low_watermark)
+        return not self._awaited
+
+    def answer(self) -> list[DeletedRecords]:
+        """The results; what is still awaited has timed out, and is deleted nevertheless."""
+        for index in self._awaited:
+            late = replace(self._results[index], error=ErrorCode.REQUEST_TIMED_OUT)
+            self._results[index] = late
+        self._awaited.clear()
+        return self._results
+
+
+class RecordDeletion:
+    """Does and remembers the DeleteRecords requests of a broker."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        hosted: Mapping[TopicPartition, HostedPartition],
+        absence: Callable[[TopicPartition], ErrorCode],
+        lives: Callable[[int], bool],
+    ) -> None:
+        """`absence` says why a partition is not here; `lives`: registered and not fenced."""
+        self._loop = loop
+        self._hosted = hosted
+        self._absence = absence
+        self._lives = lives
+        self._waiting: Purgatory[list[DeletedRecords]] = Purgatory(loop)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def delete(
+        self, timeout_ms: int, entries: Sequence[tuple[TopicPartition, int]]
+    ) -> list[DeletedRecords] | asyncio.Future[list[DeletedRecords]]:
+        """Hides what is below each offset; results in order of the entries."""
+        results: list[DeletedRecords] = []
+        awaited: dict[int, tuple[HostedPartition, int]] = {}
+        for index, (partition, offset) in enumerate(entries):
+            hosted = self._hosted.get(partition)
+            if hosted is None:
+                results.append(DeletedRecords(self._absence(partition)))
+                continue
+            try:
+                start = hosted.delete_records(offset)
+            except KafkaError as error:
+                results.append(DeletedRecords(error.code))
+                continue
+            results.append(DeletedRecords(ErrorCode.NONE, start))
+            awaited[index] = hosted, start
+        operation = _DelayedDelete(self._loop, results, awaited, self._lives)
+        if operation.settle_at_once():
+            return results
+        return self._waiting.wait(operation, operation.partitions, timeout_ms)
+
+    def wake(self, partition: TopicPartition) -> None:
+        """A replica of it has moved its log start, or another one leads."""
+        self._waiting.wake(partition)
+
+    def wake_all(self) -> None:
+        """Brokers have come or gone."""
+        if self._waiting:
+            for partition in list(self._hosted):
+                self._waiting.wake(partition)
+
+    def close(self) -> None:
+        """Cancels what waits."""
+        self._waiting.close()

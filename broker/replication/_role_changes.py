@@ -1,0 +1,65 @@
+"""Who began to lead or to follow, told in one line of the log however many they are.
+
+A topic of thousands of partitions, or a broker that comes back, changes that many at once. Each
+one by itself is told at the level debug.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from broker.replication.partition import HostedPartition
+
+NAMED_MAX = 10
+"""So many partitions are named in the line."""
+
+
+class RoleChanges:
+    """What has changed since the last line."""
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
+        self._leading = 0
+        self._following = 0
+        self._named: list[str] = []
+
+    def leads(self, hosted: HostedPartition, log_end_offset: int) -> None:
+        """The partition is led by this broker, in a new epoch."""
+        self._leading += 1
+        self._name(hosted)
+        epoch = hosted.rules.leader_epoch
+        self._log.debug(
+            "leading",
+            partition=hosted.partition,
+            leader_epoch=epoch,
+            log_end_offset=log_end_offset,
+        )
+
+    def follows(self, hosted: HostedPartition, leader: int) -> None:
+        """The partition is led by that broker, or nobody, in a new epoch."""
+        self._following += 1
+        self._name(hosted)
+        epoch = hosted.rules.leader_epoch
+        self._log.debug("following", partition=hosted.partition, leader_epoch=epoch, leader=leader)
+
+    def _name(self, hosted: HostedPartition) -> None:
+        if len(self._named) < NAMED_MAX:
+            self._named.append(f"{hosted.partition}@{hosted.rules.leader_epoch}")
+
+    def tell(self) -> None:
+        """Writes the line, if there is something to tell: partitions with their leader epochs."""
+        count = self._leading + self._following
+        if count:
+            more = {"more": count - len(self._named)} if count > len(self._named) else {}
+            self._log.info(
+                "roles_changed",
+                leading=self._leading,
+                following=self._following,
+                partitions=self._named,
+                **more,
+            )
+            self._leading = self._following = 0
+            self._named = []

@@ -1,0 +1,416 @@
+"""Followers copy their leaders' logs: a task and a connection for each leading broker (row R1).
+
+A fetcher asks with the ordinary Fetch for all partitions that follow its leader, in a fetch session
+that names those that changed, and applies the answer. With `num.replica.fetchers` above 1 a leader
+has several fetchers, and each partition belongs to one of them. A partition is known by its
+`Following`, made anew with each leader epoch: an answer for an older one is dropped. Logs are cut
+only where the leader says that leader epochs diverge, or ends (row R4). What it does with one
+partition involves no wait; between partitions it lets others run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from broker.replication.fetcher._connection import BrokerConnection, connect
+from broker.replication.fetcher._following import Following, Followings
+from broker.replication.partition import EARLIEST, LATEST, NO_LEADER, Fetched, HostedPartition
+from broker.types import EpochEndOffset, TopicPartition
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from broker.log import LogManager
+    from broker.replication.partition import Throttle
+    from raftctl.metadata.records import Endpoint
+    from raftctl.plugins import BrokerContext
+
+FETCH_KEY, FETCH_VERSION = 1, 17
+LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION = 2, 8
+_YIELD_BYTES = 1 << 20
+_FIRST_BACKOFF_MS = 20
+_THROTTLED_MS = 100
+"""How long a partition waits before it is asked again whether it must."""
+_DOUBLINGS_MAX = 20
+_GATHER_SECONDS = 0.000_1
+"""So long, for each partition of a fetcher, do newcomers gather before they end a Fetch."""
+
+
+class Fetcher:
+    """Follows one broker. `run` it as a task; `stop` ends it."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        logs: LogManager,
+        throttle: Throttle,
+        leader_id: int,
+        endpoint: Callable[[int], Endpoint | None],
+        changed: Callable[[TopicPartition], None],
+    ) -> None:
+        """`endpoint` gives the leader's address as the newest image has it; `changed` is told
+        where there is more to read.
+        """
+        self._context = context
+        self._config = context.config
+        self._logs = logs
+        self._throttle = throttle
+        self._leader_id = leader_id
+        self._endpoint = endpoint
+        self._tell_changed = changed
+        self._log = context.runtime.log.bind(fetch_from=leader_id)
+        self._loop = asyncio.get_running_loop()
+        self._followings = Followings(context.config.replica_fetch_max_bytes)
+        self._changed = asyncio.Event()
+        self._connection: BrokerConnection | None = None
+        self._is_waiting = False
+        """Whether a Fetch is at the leader."""
+        self._interrupted = False
+        self._gathering: asyncio.TimerHandle | None = None
+        """Runs while partitions gather for which the Fetch that waits is ended."""
+        self._failures = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no partition follows this leader."""
+        return not self._followings
+
+    def follow(self, hosted: HostedPartition) -> None:
+        """Adds a partition, or takes note of its new leader epoch."""
+        self._followings.follow(hosted)
+        self._changed.set()
+        if self._gathering is None:
+            # The request in flight may wait at the leader for partitions that have nothing new.
+            # To open a session anew takes the longer, the more partitions are named.
+            delay = len(self._followings) * _GATHER_SECONDS
+            self._gathering = self._loop.call_later(delay, self._interrupt)
+
+    def unfollow(self, partition: TopicPartition) -> None:
+        """Forgets a partition; an answer for it is dropped."""
+        self._followings.unfollow(partition)
+
+    def touch(self, partition: TopicPartition) -> None:
+        """The partition's log has changed by itself: the leader is told with the next Fetch."""
+        self._followings.touch(partition)
+
+    def _interrupt(self) -> None:
+        """Ends the Fetch that waits, so that those that have gathered are asked for."""
+        self._gathering = None
+        if self._is_waiting:
+            self._interrupted = True
+            self._drop_connection()
+
+    def _stop_gathering(self) -> None:
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+
+    async def run(self) -> None:
+        """Fetches for ever."""
+        try:
+            while True:
+                await self._pause_until_ready()
+                self._interrupted = False
+                try:
+                    await self._fetch()
+                    self._failures = 0
+                except KafkaError as error:
+                    self._drop_connection()
+                    if not self._interrupted:
+                        self._failures += 1
+                        # Once is news, the retries to a leader that is down are not.
+                        tell = self._log.info if self._failures == 1 else self._log.debug
+                        tell("fetch_failed", error=error.code.name, why=error.message)
+                        await self._pause(self._backoff_ms(self._failures) / 1000)
+        finally:
+            self._stop_gathering()
+            self._drop_connection()
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _backoff_ms(self, failures: int) -> int:
+        """Short at first, since a leader often lags behind this broker's image by an instant."""
+        longest_ms = self._config.replica_fetch_backoff_ms
+        return min(_FIRST_BACKOFF_MS << min(failures - 1, _DOUBLINGS_MAX), longest_ms)
+
+    async def _pause(self, seconds: float | None) -> None:
+        """Waits so long, or until a partition is added."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    async def _pause_until_ready(self) -> None:
+        while not self._is_ready():
+            ready_at = self._followings.ready_at()
+            await self._pause(None if ready_at is None else ready_at - self._loop.time())
+
+    def _is_ready(self) -> bool:
+        """Whether there are partitions to ask for now."""
+        now = self._loop.time()
+        ready = self._followings.is_ready(now)
+        if not self._throttle.is_exceeded(int(now * 1000)):
+            return ready
+        # One that is in sync is never kept waiting: clients wait for it.
+        self._followings.hold(
+            lambda one: one.is_behind and one.hosted.fetches_throttled, now + _THROTTLED_MS / 1000
+        )
+        return self._followings.is_ready(now)
+
+    async def _connected(self) -> BrokerConnection:
+        if self._connection is None or not self._connection.is_open:
+            # The leader closes what was idle for `connections.max.idle.ms`.
+            endpoint = self._endpoint(self._leader_id)
+            if endpoint is None:
+                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the leader has no address")
+            self._connection = await connect(
+                endpoint.host,
+                endpoint.port,
+                client_id=f"broker-{self._config.node_id}-fetcher",
+                response_bytes_max=self._config.socket_request_max_bytes,
+                timeout_ms=self._config.replica_socket_timeout_ms,
+            )
+        return self._connection
+
+    # --- one round ------------------------------------------------------------------------------
+
+    async def _fetch(self) -> None:
+        connection = await self._connected()
+        for following in self._followings.touched:
+            if following.out_of_range:
+                await self._align(connection, following)
+        await self._flush()
+        answer = await self._exchange(connection)
+        session = self._followings.session
+        session.answered(ErrorCode(answer["error_code"]), answer["session_id"])
+        if answer["error_code"]:
+            code = ErrorCode(answer["error_code"])
+            raise KafkaError(code, "the leader refused the fetch")
+        await self._apply(answer)
+
+    async def _flush(self) -> None:
+        """Makes durable what counts only then (`flush.on.ack`); it takes what the disk takes."""
+        waiting = [one for one in self._followings.touched if one.hosted.awaits_flush]
+        flushes = [f.hosted.log.flush_through(f.hosted.log.log_end_offset) for f in waiting]
+        for following, flushed in zip(waiting, flushes, strict=True):
+            try:
+                await flushed
+            except KafkaError as failed:
+                self._back_off(following, str(failed))
+
+    async def _exchange(self, connection: BrokerConnection) -> dict[str, Any]:
+        self._stop_gathering()
+        message = self._request()
+        timeout_ms = self._config.replica_socket_timeout_ms
+        self._is_waiting = True
+        try:
+            return await connection.call(FETCH_KEY, FETCH_VERSION, message, timeout_ms)
+        except KafkaError:
+            self._followings.session.failed()
+            raise
+        finally:
+            self._is_waiting = False
+
+    def _request(self) -> dict[str, Any]:
+        config = self._config
+        self._followings.tell_session()
+        told = self._followings.session.next()
+        topics: dict[UUID, list[dict[str, Any]]] = {}
+        for (topic_id, partition_id), wanted in told.changed.items():
+            topics.setdefault(topic_id, []).append({"partition": partition_id, **wanted})
+        forgotten: dict[UUID, list[int]] = {}
+        for topic_id, partition_id in told.forgotten:
+            forgotten.setdefault(topic_id, []).append(partition_id)
+        return {
+            "replica_state": {
+                "replica_id": config.node_id,
+                "replica_epoch": self._context.broker_epoch(),
+            },
+            "max_wait_ms": config.replica_fetch_wait_max_ms,
+            "min_bytes": config.replica_fetch_min_bytes,
+            "max_bytes": config.replica_fetch_response_max_bytes,
+            "session_id": told.session_id,
+            "session_epoch": told.epoch,
+            "topics": [{"topic_id": t, "partitions": parts} for t, parts in topics.items()],
+            "forgotten_topics_data": [
+                {"topic_id": t, "partitions": parts} for t, parts in forgotten.items()
+            ],
+        }
+
+    async def _apply(self, answer: dict[str, Any]) -> None:
+        handled = 0
+        for topic in answer["responses"]:
+            for data in topic["partitions"]:
+                following = self._followings.asked((topic["topic_id"], data["partition_index"]))
+                if following is None:
+                    continue
+                self._followings.touch(following.hosted.partition)
+                self._apply_one(following, data)
+                handled += len(data["records"] or b"")
+                if handled >= _YIELD_BYTES:
+                    handled = 0
+                    await asyncio.sleep(0)
+
+    def _apply_one(self, following: Following, data: dict[str, Any]) -> None:
+        hosted = following.hosted
+        error = ErrorCode(data["error_code"])
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            following.out_of_range = True
+            return
+        if error is not ErrorCode.NONE:
+            self._back_off(following, error.name)
+            return
+        following.failures = 0
+        if hosted.log.log_end_offset != following.fetch_offset:
+            return
+        diverging = data["diverging_epoch"]
+        if diverging["end_offset"] >= 0:
+            agreed = EpochEndOffset(diverging["epoch"], diverging["end_offset"])
+            self._cut(hosted, hosted.truncate_to_agree(agreed))
+            return
+        try:
+            changed = hosted.append_fetched(
+                Fetched(data["records"] or b"", data["high_watermark"], data["log_start_offset"])
+            )
+        except KafkaError as failed:
+            self._back_off(following, str(failed))
+            return
+        following.is_behind = hosted.log.log_end_offset < data["high_watermark"]
+        if data["records"] and hosted.fetches_throttled:
+            self._throttle.record(len(data["records"]), int(self._loop.time() * 1000))
+        if changed:
+            self._tell_changed(hosted.partition)
+
+    async def _align(self, connection: BrokerConnection, following: Following) -> None:
+        """The leader does not have our end: finds out what it has."""
+        start = await self._leader_offset(connection, following, EARLIEST)
+        end = await self._leader_offset(connection, following, LATEST)
+        if start is None or end is None or not self._followings.is_current(following):
+            return
+        following.out_of_range = False
+        self._cut(following.hosted, following.hosted.align_with(start, end))
+
+    async def _leader_offset(
+        self, connection: BrokerConnection, following: Following, timestamp: int
+    ) -> int | None:
+        partition = following.hosted.partition
+        lookup = {
+            "partition_index": partition.partition,
+            "current_leader_epoch": following.leader_epoch,
+            "timestamp": timestamp,
+        }
+        message = {
+            "replica_id": self._config.node_id,
+            "isolation_level": 0,
+            "topics": [{"name": partition.topic, "partitions": [lookup]}],
+        }
+        timeout_ms = self._config.replica_socket_timeout_ms
+        answer = await connection.call(LIST_OFFSETS_KEY, LIST_OFFSETS_VERSION, message, timeout_ms)
+        found = _only_partition(answer)
+        if found["error_code"]:
+            self._back_off(following, ErrorCode(found["error_code"]).name)
+            return None
+        offset: int = found["offset"]
+        return offset
+
+    def _cut(self, hosted: HostedPartition, shorter: bool) -> None:
+        if shorter:
+            end = hosted.log.log_end_offset
+            self._log.info("log_truncated", partition=str(hosted.partition), log_end_offset=end)
+            self._logs.truncated(hosted.log)
+
+    def _back_off(self, following: Following, why: str) -> None:
+        following.failures += 1
+        backoff_ms = self._backoff_ms(following.failures)
+        self._followings.wait(following, self._loop.time() + backoff_ms / 1000)
+        tell = self._log.info if following.failures == 1 else self._log.debug
+        tell("fetch_refused", partition=str(following.hosted.partition), why=why)
+
+
+def _only_partition(answer: dict[str, Any]) -> dict[str, Any]:
+    found: list[dict[str, Any]] = [one for t in answer["topics"] for one in t["partitions"]]
+    if len(found) != 1:
+        text = f"the leader answers {len(found)} partitions where one was asked for"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+    return found[0]
+
+
+_Link = tuple[int, int]
+"""The leading broker, and which of the connections to it."""
+
+
+class Fetchers:
+    """The fetchers of a broker, by leader."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        logs: LogManager,
+        throttle: Throttle,
+        endpoint: Callable[[int], Endpoint | None],
+        start: Callable[[Fetcher], asyncio.Task[None]],
+        changed: Callable[[TopicPartition], None],
+    ) -> None:
+        """`start` runs a fetcher as a task; for the others see `Fetcher`."""
+        self._context = context
+        self._logs = logs
+        self._throttle = throttle
+        self._endpoint = endpoint
+        self._start = start
+        self._changed = changed
+        self._fetchers: dict[_Link, Fetcher] = {}
+        self._tasks: dict[_Link, asyncio.Task[None]] = {}
+        self._link_of: dict[TopicPartition, _Link] = {}
+
+    def follow(self, hosted: HostedPartition, leader_id: int) -> None:
+        """Copies the partition from this leader from now on; from nobody if there is none."""
+        if leader_id == NO_LEADER:
+            self.unfollow(hosted.partition)
+            return
+        link = leader_id, self._number_for(hosted.partition)
+        if self._link_of.get(hosted.partition, link) != link:
+            self.unfollow(hosted.partition)
+        self._link_of[hosted.partition] = link
+        fetcher = self._fetchers.get(link)
+        if fetcher is None:
+            fetcher = Fetcher(
+                self._context,
+                self._logs,
+                self._throttle,
+                leader_id,
+                self._endpoint,
+                self._changed,
+            )
+            self._fetchers[link] = fetcher
+            self._tasks[link] = self._start(fetcher)
+        fetcher.follow(hosted)
+
+    def touch(self, partition: TopicPartition) -> None:
+        """The partition's log has changed by itself."""
+        link = self._link_of.get(partition)
+        if link is not None:
+            self._fetchers[link].touch(partition)
+
+    def _number_for(self, partition: TopicPartition) -> int:
+        # Neighbours on different connections; Python's own hash differs from run to run.
+        spread = zlib.crc32(partition.topic.encode()) + partition.partition
+        return spread % self._context.config.num_replica_fetchers
+
+    def unfollow(self, partition: TopicPartition) -> None:
+        """Stops copying the partition; a fetcher without any ends."""
+        link = self._link_of.pop(partition, None)
+        if link is None:
+            return
+        fetcher = self._fetchers[link]
+        fetcher.unfollow(partition)
+        if fetcher.is_idle:
+            del self._fetchers[link]
+            self._tasks.pop(link).cancel()

@@ -1,0 +1,156 @@
+"""The partitions that follow one leader, and which of them the next Fetch must look at.
+
+A follower's Fetch costs by what has changed: looked at are the partitions that are new, that the
+last answer spoke of, or that changed by themselves. Who backs off is on a list of its own. Pure;
+times are the loop's, in seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.replication.fetcher._fetch_session import FollowerSession
+from broker.replication.partition import HostedPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from uuid import UUID
+
+    from broker.types import TopicPartition
+
+NOT_ASKED = -1
+
+Key = tuple["UUID", int]
+"""Topic id and partition."""
+
+
+@dataclass(eq=False, slots=True)
+class Following:
+    """A partition that follows its leader in one leader epoch."""
+
+    hosted: HostedPartition
+    leader_epoch: int
+    fetch_offset: int = NOT_ASKED
+    """What the leader was last told to send from."""
+    failures: int = 0
+    """Errors since it last had an answer."""
+    not_before: float = 0.0
+    """Loop time before which it is not asked for again, after an error."""
+    out_of_range: bool = False
+    """Whether the leader's ends must be asked for first."""
+    is_behind: bool = True
+    """Whether it lacks records that are committed, as far as is known."""
+
+    @property
+    def key(self) -> Key:
+        """As a Fetch names it."""
+        return self.hosted.topic_id, self.hosted.partition.partition
+
+
+class Followings:
+    """All partitions of one fetcher."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """`max_bytes`: of one partition in an answer."""
+        self._max_bytes = max_bytes
+        self._all: dict[TopicPartition, Following] = {}
+        self._by_key: dict[Key, Following] = {}
+        self._touched: dict[Following, None] = {}
+        self._waiting: dict[Following, None] = {}
+        """Those that are not asked for before their time."""
+        self.session: FollowerSession[Key] = FollowerSession()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Following]:
+        return iter(self._all.values())
+
+    def get(self, partition: TopicPartition) -> Following | None:
+        """The partition as it follows now."""
+        return self._all.get(partition)
+
+    def asked(self, key: Key) -> Following | None:
+        """Whose answer this is; None if it is not asked for, or not in its leader epoch."""
+        following = self._by_key.get(key)
+        return None if following is None or following.fetch_offset == NOT_ASKED else following
+
+    def is_current(self, following: Following) -> bool:
+        """Whether it still follows this leader, in this leader epoch."""
+        return self._all.get(following.hosted.partition) is following
+
+    # --- who follows ------------------------------------------------------------------------------
+
+    def follow(self, hosted: HostedPartition) -> None:
+        """Adds a partition, or takes note of its new leader epoch."""
+        self.unfollow(hosted.partition)
+        following = Following(hosted, hosted.rules.leader_epoch)
+        self._all[hosted.partition] = self._by_key[following.key] = following
+        self._touched[following] = None
+
+    def unfollow(self, partition: TopicPartition) -> None:
+        """Forgets a partition."""
+        following = self._all.pop(partition, None)
+        if following is None:
+            return
+        self._touched.pop(following, None)
+        self._waiting.pop(following, None)
+        del self._by_key[following.key]
+        self.session.drop(following.key)
+
+    # --- what to look at --------------------------------------------------------------------------
+
+    @property
+    def touched(self) -> list[Following]:
+        """Those to look at before the next Fetch."""
+        return list(self._touched)
+
+    def touch(self, partition: TopicPartition) -> None:
+        """What is wanted of the partition may have changed."""
+        following = self._all.get(partition)
+        if following is not None and following not in self._waiting:
+            self._touched[following] = None
+
+    def wait(self, following: Following, until: float) -> None:
+        """Does not ask for it before that time."""
+        following.not_before = until
+        if self.is_current(following):
+            self._touched.pop(following, None)
+            self._waiting[following] = None
+            self.session.drop(following.key)
+
+    def hold(self, is_held: Callable[[Following], bool], until: float) -> None:
+        """Has those wait that are held and do not wait yet; looks at all."""
+        for following in self:
+            if following not in self._waiting and is_held(following):
+                self.wait(following, until)
+
+    def is_ready(self, now: float) -> bool:
+        """Whether there is any to ask for; takes back those that have waited long enough."""
+        due = [following for following in self._waiting if following.not_before <= now]
+        for following in due:
+            del self._waiting[following]
+            self._touched[following] = None
+        return bool(self._touched) or bool(self.session)
+
+    def ready_at(self) -> float | None:
+        """When the next of those that wait is due; None if none does."""
+        return min((following.not_before for following in self._waiting), default=None)
+
+    def tell_session(self) -> None:
+        """What is wanted of all that was touched goes into the next Fetch."""
+        for following in self._touched:
+            log = following.hosted.log
+            following.fetch_offset = log.log_end_offset
+            self.session.want(
+                following.key,
+                {
+                    "current_leader_epoch": following.leader_epoch,
+                    "fetch_offset": following.fetch_offset,
+                    "last_fetched_epoch": log.epochs.latest,
+                    "log_start_offset": log.log_start_offset,
+                    "partition_max_bytes": self._max_bytes,
+                },
+            )
+        self._touched.clear()

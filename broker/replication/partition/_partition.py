@@ -1,0 +1,483 @@
+"""`HostedPartition`: one partition's rules and its log, put together.
+
+Does what one request asks of one partition, and moves the high watermark along. It waits for
+nothing and wakes nobody: each method returns what the ReplicaManager must know for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broker.log.batches import validation
+from broker.log.partition_log import retention
+from broker.log.segments import Limits
+from broker.replication.partition._partition_state import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Partition
+from broker.replication.partition._throttle import names
+from broker.replication.partition._transaction_guards import TransactionGuards
+from broker.types import (
+    CONSUMER,
+    EndMarker,
+    EpochEndOffset,
+    FetchParams,
+    FetchPartition,
+    FetchResult,
+    LeaderHint,
+    OffsetLookup,
+    OffsetResult,
+    OwnBatch,
+    ProducerFacts,
+    TopicPartition,
+)
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.runtime.api import Buffer, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from broker.log.batches.records import Search
+    from broker.log.partition_log import Appended, PartitionLog
+    from broker.log.segments.aborted_index import AbortedTransaction
+    from broker.replication.partition._fetch_session_index import SessionNews
+    from broker.replication.partition._transaction_guards import Guard, Sender
+    from broker.types import Appendable, FetchKey, Prepared
+    from raftctl.metadata.image import PartitionImage
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+ALL_IN_SYNC = -1
+"""The acks value of a producer that waits for every in-sync replica."""
+_HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a follower got for one partition from its leader."""
+
+    records: Buffer
+    high_watermark: int
+    log_start_offset: int
+
+
+class HostedPartition:
+    """A partition of which this broker has a replica."""
+
+    def __init__(
+        self, partition: TopicPartition, topic_id: UUID, rules: Partition, log: PartitionLog
+    ) -> None:
+        self.partition = partition
+        self.topic_id = topic_id
+        self.rules = rules
+        self.log = log
+        self.guards = TransactionGuards()
+        self.resting: dict[tuple[SessionNews, FetchKey], None] = {}
+        """The fetch sessions whose readers have all that they may see of this partition."""
+
+    def has_news(self) -> None:
+        """Something has changed that readers see, or that decides what they may see."""
+        for news, key in list(self.resting):
+            news.has_changed(key)
+
+    def hint(self) -> LeaderHint:
+        """The leader as this broker knows it."""
+        return LeaderHint(self.rules.leader_id, self.rules.leader_epoch)
+
+    def hint_for(self, error: ErrorCode) -> LeaderHint | None:
+        """The leader, with the errors that send a client to another one."""
+        return self.hint() if error in _HINTED else None
+
+    def stay_offline(self, image: PartitionImage) -> None:
+        """Without a log it neither leads nor copies, but sends clients to who leads."""
+        if image.leader == self.rules.broker_id:
+            self.rules.resign()
+        else:
+            self.rules.become_follower(image)
+
+    # --- leading --------------------------------------------------------------------------------
+
+    def prepared_at_once(self, batch: Buffer, acks: int, wall_ms: int) -> Prepared | None:
+        """What to append for a produced batch; None if to prepare it may take long.
+
+        Raises KafkaError as `append` does.
+        """
+        self._check_appends(acks)
+        return validation.prepared_at_once(batch, self.log.config, wall_ms)
+
+    def append(self, what: Appendable, acks: int, now_ms: int, wall_ms: int) -> Appended:
+        """Appends a produced batch, or a marker. Raises KafkaError: NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS, or what is wrong with the batch or the marker.
+        """
+        self._check_appends(acks)
+        if isinstance(what, KafkaError):
+            raise what
+        if isinstance(what, EndMarker):
+            appended = self.log.append_marker(what, self.rules.leader_epoch, wall_ms)
+            self.guards.ended(what)
+        elif isinstance(what, OwnBatch):
+            appended = self.log.append_as_leader(
+                what.data, self.rules.leader_epoch, wall_ms, is_sequenced=False
+            )
+        else:
+            appended = self.log.append_as_leader(what, self.rules.leader_epoch, wall_ms)
+        self.advance(now_ms)
+        return appended
+
+    def _check_appends(self, acks: int) -> None:
+        rules = self.rules
+        if not rules.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if acks == ALL_IN_SYNC and rules.is_under_min_insync:
+            text = f"{len(rules.isr)} replicas in sync, {rules.effective_min_insync} are required"
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, text)
+
+    # --- beginning transactions -----------------------------------------------------------------
+
+    def has_open(self, sender: Sender) -> bool:
+        """Whether the producer has a transaction open here, in this epoch."""
+        known = self.log.producers.get(sender.producer_id)
+        return known is not None and known.has_open(sender.producer_epoch)
+
+    def begin_check(self, sender: Sender) -> Guard | None:
+        """What a batch needs that may begin a transaction; None if it may be appended as it is."""
+        if not self.rules.is_leader or self.has_open(sender):
+            return None
+        return self.guards.begin(sender, self.rules.leader_epoch)
+
+    def end_check(self, sender: Sender, guard: Guard, *, own_epoch: bool = False) -> None:
+        """Whether the batch may be appended, in this turn, that the coordinator has agreed to.
+
+        `own_epoch`: the transaction has its epoch for itself, so that its sequence begins at 0.
+        Raises KafkaError: NOT_ENOUGH_REPLICAS if what it said may not hold any more, or
+        OUT_OF_ORDER_SEQUENCE_NUMBER if an earlier batch still waits, or is missing. The first two
+        are sent again.
+        """
+        if self.has_open(sender):
+            return
+        if not self.guards.holds(sender, guard, self.rules.leader_epoch):
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction may have ended")
+        if sender.sequence > guard.lowest_sequence:
+            text = f"sequence {sender.sequence}, but {guard.lowest_sequence} waits before it"
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        if own_epoch and sender.sequence > 0 and self.log.producers.get(sender.producer_id) is None:
+            text = f"sequence {sender.sequence} is the transaction's first here, 0 is expected"
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
+        self.guards.drop(sender)
+
+    # --- deleting and committing ------------------------------------------------------------------
+
+    def delete_records(self, offset: int) -> int:
+        """Hides what is below `offset`, -1 for all that is committed; returns the log start.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION where records are only ever
+        compacted, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        error = self.rules.check_leader(UNKNOWN_EPOCH)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
+        if "delete" not in self.log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "cleanup.policy does not have delete")
+        return retention.delete_records(self.log, offset)
+
+    def low_watermark(self, lives: Callable[[int], bool]) -> tuple[ErrorCode, int]:
+        """The least log start of the replicas on brokers that live; -1 while one is not known."""
+        error = self.rules.check_leader(UNKNOWN_EPOCH)
+        if error is not ErrorCode.NONE:
+            return error, UNKNOWN_OFFSET
+        return error, self.rules.low_watermark(self.log.log_start_offset, lives)
+
+    def advance(self, now_ms: int) -> bool:
+        """Moves the high watermark as far as the replicas allow; returns whether it moved."""
+        log = self.log
+        # Else a replica has what its disk has, the leader no less than the others.
+        own_end = log.recovery_point if self.awaits_flush else log.log_end_offset
+        moved = self.rules.advance_high_watermark(own_end, now_ms)
+        if moved:
+            self._keep_high_watermark()
+        return moved
+
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether this replica has records that count only once they are flushed."""
+        log = self.log
+        unflushed = log.log_end_offset - log.recovery_point
+        return unflushed > 0 and (log.config.flush_on_ack or self.is_flush_due)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether so many records are not flushed that none is acknowledged before."""
+        log = self.log
+        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
+
+    def follower_fetched(
+        self, wanted: FetchPartition, params: FetchParams, now_ms: int
+    ) -> tuple[ErrorCode, bool]:
+        """A follower tells what it has; returns whether the high watermark moved.
+
+        Counts only once its log is known to agree with this one.
+        """
+        error = self.fetch_error(wanted, params)
+        if error is not ErrorCode.NONE or self.diverging(wanted) is not None:
+            return error, False
+        error = self.rules.follower_fetched(
+            params.replica_id,
+            fetch_offset=wanted.fetch_offset,
+            log_start_offset=wanted.log_start_offset,
+            broker_epoch=params.replica_epoch,
+            log_end_offset=self.log.log_end_offset,
+            now_ms=now_ms,
+        )
+        return error, error is ErrorCode.NONE and self.advance(now_ms)
+
+    @property
+    def sends_throttled(self) -> bool:
+        """Whether this replica, as a leader, is to send at a bounded rate (KIP-73)."""
+        named = self.log.config.leader_replication_throttled_replicas
+        return names(named, self.partition.partition, self.rules.broker_id)
+
+    @property
+    def fetches_throttled(self) -> bool:
+        """Whether this replica, as a follower, is to fetch at a bounded rate (KIP-73)."""
+        named = self.log.config.follower_replication_throttled_replicas
+        return names(named, self.partition.partition, self.rules.broker_id)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def limit_for(self, replica_id: int, *, read_committed: bool = False) -> int:
+        """The offset below which this reader may see records."""
+        if replica_id != CONSUMER:
+            return self.log.log_end_offset
+        return self.last_stable_offset if read_committed else self.rules.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction has ended for good."""
+        return min(self.rules.high_watermark, self.log.last_stable_offset)
+
+    def fetch(
+        self, wanted: FetchPartition, params: FetchParams, *, max_bytes: int, min_one: bool
+    ) -> FetchResult:
+        """Records for a consumer or a follower, or why there are none."""
+        error = self.fetch_error(wanted, params)
+        if error is not ErrorCode.NONE:
+            return FetchResult(error, current_leader=self.hint_for(error))
+        records: Sequence[Piece] = ()
+        aborted: Sequence[AbortedTransaction] = ()
+        diverging = self.diverging(wanted)
+        if diverging is None:
+            limits = Limits(
+                max_bytes=min(max_bytes, wanted.max_bytes),
+                up_to_offset=self.limit_for(
+                    params.replica_id, read_committed=params.read_committed
+                ),
+                min_one=min_one,
+            )
+            try:
+                records = self.log.to_send(wanted.fetch_offset, **limits)
+                if params.read_committed:
+                    aborted = self.log.aborted_in(wanted.fetch_offset, **limits)
+            except KafkaError as failed:
+                return FetchResult(failed.code)
+        follower = self.rules.followers.get(params.replica_id)
+        if follower is not None:
+            follower.told_high_watermark = self.rules.high_watermark
+        return FetchResult(
+            ErrorCode.NONE,
+            high_watermark=self.rules.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log.log_start_offset,
+            records=records,
+            diverging=diverging,
+            aborted_transactions=tuple((one.producer_id, one.first_offset) for one in aborted)
+            if params.read_committed
+            else None,
+        )
+
+    def rest(self, wanted: FetchPartition, params: FetchParams, news: SessionNews) -> None:
+        """After a Fetch that found nothing: the reader rests if it would go on finding nothing."""
+        if wanted.fetch_offset < self.limit_for(
+            params.replica_id, read_committed=params.read_committed
+        ):
+            return
+        if params.replica_id == CONSUMER:
+            news.rest(self, wanted, None)
+            return
+        follower = self.rules.resting_follower(
+            params.replica_id, wanted.fetch_offset, params.replica_epoch
+        )
+        if follower is not None:
+            news.rest(self, wanted, follower)
+
+    def available_bytes(self, wanted: FetchPartition, params: FetchParams, enough: int) -> int:
+        """How much a fetch would find, at least if it is less than `enough`."""
+        limit = self.limit_for(params.replica_id, read_committed=params.read_committed)
+        if limit <= wanted.fetch_offset or enough <= 1:
+            return int(limit > wanted.fetch_offset)
+        return min(self.log.bytes_between(wanted.fetch_offset, limit), wanted.max_bytes)
+
+    def diverging(self, wanted: FetchPartition) -> EpochEndOffset | None:
+        """Where a follower's log departs from this one, judged by its last epoch (KIP-595)."""
+        if wanted.last_fetched_epoch < 0:
+            return None
+        end = self.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+        same = end.leader_epoch == wanted.last_fetched_epoch
+        return None if same and wanted.fetch_offset <= end.end_offset else end
+
+    def sends_to(self, replica_id: int) -> FetchResult:
+        """Tells a consumer to read from another replica (KIP-392)."""
+        return FetchResult(
+            ErrorCode.NONE,
+            high_watermark=self.rules.high_watermark,
+            last_stable_offset=self.last_stable_offset,
+            log_start_offset=self.log.log_start_offset,
+            preferred_read_replica=replica_id,
+        )
+
+    def is_behind_in_high_watermark(self, replica_id: int) -> bool:
+        """Whether that follower knows an older high watermark than this leader's."""
+        follower = self.rules.followers.get(replica_id)
+        return follower is not None and follower.told_high_watermark < self.rules.high_watermark
+
+    def fetch_error(self, wanted: FetchPartition, params: FetchParams) -> ErrorCode:
+        """Why this replica cannot serve a Fetch, whatever the log holds; NONE if it can."""
+        if wanted.topic_id is not None and wanted.topic_id != self.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if not params.leader_only and not self.rules.is_leader:
+            return self._follower_error(wanted)
+        error = self.rules.check_leader(wanted.current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return error
+        if params.may_be_deposed and self._is_beyond(wanted, params):
+            # A newer leader may have it: a consumer told that it is out of range would skip some.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if wanted.last_fetched_epoch < 0:
+            return error
+        if wanted.last_fetched_epoch > self.log.epochs.latest:
+            # It cannot have copied that from this leader's history: let it start from the ends.
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return error
+
+    def _is_beyond(self, wanted: FetchPartition, params: FetchParams) -> bool:
+        return params.replica_id == CONSUMER and wanted.fetch_offset > self.log.log_end_offset
+
+    def _follower_error(self, wanted: FetchPartition) -> ErrorCode:
+        """Whether a consumer may read here, although another replica leads (KIP-392)."""
+        if self.log.offline is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        error = self.rules.check_epoch(wanted.current_leader_epoch)
+        if error is ErrorCode.NONE and wanted.fetch_offset > self.log.log_end_offset:
+            # The leader may have it: whether it is out of range this replica cannot say.
+            return ErrorCode.OFFSET_NOT_AVAILABLE
+        return error
+
+    # --- offsets --------------------------------------------------------------------------------
+
+    def find_offset(self, lookup: OffsetLookup, replica_id: int, search: Search) -> OffsetResult:
+        """Answers ListOffsets for this partition."""
+        error = self.rules.check_leader(lookup.current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return OffsetResult(error)
+        if lookup.timestamp == EARLIEST:
+            return self._offset(self.log.log_start_offset)
+        limit = self.limit_for(replica_id, read_committed=lookup.read_committed)
+        if lookup.timestamp != LATEST:
+            try:
+                if lookup.timestamp == MAX_TIMESTAMP:
+                    found = self.log.newest(search)
+                else:
+                    found = self.log.first_at_or_after(lookup.timestamp, search)
+            except KafkaError as failed:
+                return OffsetResult(failed.code)
+            if found is None:
+                return OffsetResult(ErrorCode.NONE)
+            if found.offset < limit:
+                return self._offset(found.offset, found.timestamp)
+        if replica_id == CONSUMER and not self.rules.knows_committed_end:
+            return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return self._offset(limit) if lookup.timestamp == LATEST else OffsetResult(ErrorCode.NONE)
+
+    def warm_lookup(self, lookup: OffsetLookup) -> Callable[[], None] | None:
+        """What a worker must call before `find_offset`; None if that reads nothing cold."""
+        by_time = lookup.timestamp == MAX_TIMESTAMP or lookup.timestamp >= 0
+        if not by_time or self.rules.check_leader(lookup.current_leader_epoch):
+            return None
+        wanted = None if lookup.timestamp == MAX_TIMESTAMP else lookup.timestamp
+        return self.log.warm_lookup(wanted)
+
+    def _offset(self, offset: int, timestamp: int = -1) -> OffsetResult:
+        return OffsetResult(ErrorCode.NONE, offset, timestamp, self.log.epochs.epoch_of(offset))
+
+    def end_offset_for_epoch(
+        self, current_leader_epoch: int, leader_epoch: int
+    ) -> tuple[ErrorCode, EpochEndOffset]:
+        """Answers OffsetForLeaderEpoch for this partition."""
+        error = self.rules.check_leader(current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return error, EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET)
+        return error, self.log.end_offset_for_epoch(leader_epoch)
+
+    def producers(self) -> tuple[ErrorCode, list[ProducerFacts]]:
+        """Answers DescribeProducers for this partition."""
+        error = self.rules.check_leader(UNKNOWN_EPOCH)
+        if error is not ErrorCode.NONE:
+            return error, []
+        return error, [
+            ProducerFacts(
+                producer_id,
+                one.epoch,
+                one.last_sequence,
+                one.timestamp,
+                one.coordinator_epoch,
+                one.open_from,
+            )
+            for producer_id, one in self.log.producers.items()
+        ]
+
+    # --- following ------------------------------------------------------------------------------
+
+    def append_fetched(self, fetched: Fetched) -> bool:
+        """Appends what the leader sent; returns whether this brought records or a new bound.
+
+        Raises KafkaError(CORRUPT_MESSAGE or KAFKA_STORAGE_ERROR), good batches before appended.
+        """
+        changed = False
+        if len(fetched.records):
+            changed = self.log.append_as_follower(fetched.records) > 0
+        end = self.log.log_end_offset
+        if self.rules.follow_high_watermark(fetched.high_watermark, end):
+            self._keep_high_watermark()
+            changed = True
+        if self.log.log_start_offset < fetched.log_start_offset <= end:
+            self.log.advance_log_start(fetched.log_start_offset)
+            self.rules.high_watermark = max(self.rules.high_watermark, fetched.log_start_offset)
+        return changed
+
+    def truncate_to_agree(self, diverging: EpochEndOffset) -> bool:
+        """Cuts the log where the leader's departs (never at a high watermark, row R4).
+
+        Returns whether records were cut.
+        """
+        point = self.log.epochs.truncation_point(diverging, self.log.log_end_offset)
+        return self._truncated(self.log.truncate_to(point))
+
+    def align_with(self, leader_start: int, leader_end: int) -> bool:
+        """After OFFSET_OUT_OF_RANGE: cuts to the leader's end, or starts again at its start.
+
+        Returns whether records were cut.
+        """
+        if self.log.log_end_offset > leader_end:
+            return self._truncated(self.log.truncate_to(leader_end))
+        if self.log.log_end_offset < leader_start:
+            self.log.restart_at(leader_start)
+            self.rules.high_watermark = leader_start
+            return True
+        return False
+
+    def _truncated(self, shorter: bool) -> bool:
+        self.rules.truncated(self.log.log_end_offset)
+        return shorter
+
+    def _keep_high_watermark(self) -> None:
+        self.log.high_watermark = self.rules.high_watermark
+        self.log.producers.settle(self.rules.high_watermark)

@@ -1,0 +1,150 @@
+"""The two requests that wait: a produce for its replicas, a fetch for enough bytes (R5, R10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from broker.replication.partition import HostedPartition
+from broker.replication.purgatory._purgatory import DelayedOperation
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+
+    from broker.types import AppendResult, FetchParams, FetchPartition, FetchResult, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A partition that a produce waits for: its high watermark must reach `required_offset`."""
+
+    hosted: HostedPartition
+    required_offset: int
+
+
+class DelayedProduce(DelayedOperation["list[AppendResult]"]):
+    """Appended with acks=all, not yet on all in-sync replicas."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        results: list[AppendResult],
+        awaited: dict[int, Awaited],
+    ) -> None:
+        """`results` as they are if all goes well; `awaited` by index into them."""
+        super().__init__(loop)
+        self._results = results
+        self._awaited = awaited
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """What it waits for."""
+        return [one.hosted.partition for one in self._awaited.values()]
+
+    def settle_at_once(self) -> bool:
+        """Settles what need not wait; returns whether that is everything."""
+        for partition in self.partitions:
+            self.is_complete_after(partition)
+        return not self._awaited
+
+    def is_complete_after(self, partition: TopicPartition) -> bool:
+        """Settles what it appended to this partition, if that can be said now."""
+        for index, one in list(self._awaited.items()):
+            if one.hosted.partition != partition:
+                continue
+            error = one.hosted.rules.acknowledged(one.required_offset)
+            if error is not None:
+                del self._awaited[index]
+                self._settle(index, one, error)
+        return not self._awaited
+
+    def answer(self) -> list[AppendResult]:
+        """The results; what is still awaited has timed out."""
+        for index, one in self._awaited.items():
+            self._settle(index, one, ErrorCode.REQUEST_TIMED_OUT)
+        self._awaited.clear()
+        return self._results
+
+    def _settle(self, index: int, one: Awaited, error: ErrorCode) -> None:
+        if error is not ErrorCode.NONE:
+            hint = one.hosted.hint_for(error)
+            self._results[index] = replace(self._results[index], error=error, current_leader=hint)
+
+
+class DelayedFetch(DelayedOperation["list[FetchResult]"]):
+    """A fetch that found too little. It is answered by reading again."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        params: FetchParams,
+        partitions: list[FetchPartition],
+        found: Sequence[FetchResult],
+        hosted: Mapping[TopicPartition, HostedPartition],
+        read: Callable[[], list[FetchResult]],
+        must_wait: Callable[[HostedPartition, int], bool],
+        *,
+        tell_high_watermarks: bool,
+    ) -> None:
+        """`hosted` is the broker's own table, so that it always says what is there; `read` reads
+        the partitions again; `must_wait` tells where a follower gets nothing now, however much
+        there is.
+        """
+        super().__init__(loop)
+        self._params = params
+        self._partitions = partitions
+        self._hosted = hosted
+        self._read = read
+        self._must_wait = must_wait
+        self._tell_high_watermarks = tell_high_watermarks
+        self._indexes: dict[TopicPartition, int] = {
+            wanted.partition: index for index, wanted in enumerate(partitions)
+        }
+        self._available = [result.size for result in found]
+        self._total = sum(self._available)
+
+    def reads_more(self, wanted: FetchPartition) -> None:
+        """A partition was added to those that the fetch reads."""
+        self._indexes[wanted.partition] = len(self._available)
+        self._available.append(0)
+
+    def is_complete_after(self, partition: TopicPartition) -> bool:
+        """Whether there is enough, or an error that the client should hear of at once."""
+        index = self._indexes[partition]
+        wanted, hosted = self._partitions[index], self._hosted.get(partition)
+        params = self._params
+        if hosted is None or hosted.fetch_error(wanted, params):
+            return True
+        if hosted.diverging(wanted) is not None or self._must_hear(hosted):
+            return True
+        others = self._total - self._available[index]
+        needed = params.min_bytes - others
+        try:
+            available = 0
+            if not self._must_wait(hosted, params.replica_id):
+                available = hosted.available_bytes(wanted, params, needed)
+        except KafkaError:
+            # The log is damaged here: reading it again tells the client.
+            return True
+        self._available[index] = available
+        self._total = others + available
+        return available >= needed
+
+    def _must_hear(self, hosted: HostedPartition) -> bool:
+        """Where consumers read from followers, those are told of commits without delay."""
+        return self._tell_high_watermarks and hosted.is_behind_in_high_watermark(
+            self._params.replica_id
+        )
+
+    def answer(self) -> list[FetchResult]:
+        """What is there now."""
+        return self._read()
+
+
+def is_enough(results: Sequence[FetchResult], min_bytes: int) -> bool:
+    """Whether a fetch is answered at once: enough bytes, or something else to tell."""
+    if any(r.error or r.diverging or r.preferred_read_replica >= 0 for r in results):
+        return True
+    return sum(result.size for result in results) >= min_bytes

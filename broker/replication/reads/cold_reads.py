@@ -1,0 +1,125 @@
+"""Brings what a fetch is about to read into memory, on workers: a disk must not stall the loop.
+
+Who reads what was on disk is catching up and soon reads on, so that more is brought in while the
+answer is on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from raftctl.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from broker.log.segments import Segment
+    from broker.replication.partition import HostedPartition
+    from broker.types import FetchParams, FetchPartition, TopicPartition
+    from raftctl.runtime.api import Worker
+
+WARMINGS_MAX = 64
+"""More cold pieces than that in one answer are waited for on the loop."""
+WORKERS = 4
+"""Disks like several reads at once; those of one partition follow each other."""
+
+
+class _Cold(NamedTuple):
+    """What is not in memory, and whose it is."""
+
+    hosted: HostedPartition
+    call: Callable[[], None]
+
+
+class ColdReads:
+    """The reads from disk of one broker."""
+
+    def __init__(
+        self, workers: Sequence[Worker], hosted: Mapping[TopicPartition, HostedPartition]
+    ) -> None:
+        """`hosted` is the broker's own table."""
+        self._workers = workers
+        self._hosted = hosted
+        self._ahead: dict[TopicPartition, asyncio.Future[None]] = {}
+        """Reads ahead that are under way, one a partition."""
+
+    def is_cold(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> bool:
+        """Whether the fetch must wait for `warm`."""
+        return self._find(params, partitions) is not None
+
+    async def warm(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
+        """Waits until what the fetch reads is in memory."""
+        for _ in range(WARMINGS_MAX):
+            cold = self._find(params, partitions)
+            if cold is None:
+                return
+            ahead = self._ahead.get(cold.hosted.partition)
+            if ahead is not None:
+                # It is just being read.
+                await asyncio.wait([ahead])
+                continue
+            try:
+                await self._worker(cold.hosted).submit(cold.call)
+            except OSError as error:
+                self._failed(cold.hosted, error)
+
+    def read_ahead(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> None:
+        """Starts to read what follows, where this is not in memory; waits for nothing."""
+        for hosted, segment, wanted, size in self._reads(params, partitions):
+            if hosted.partition in self._ahead:
+                continue
+            call = segment.warm_ahead(wanted.fetch_offset, size)
+            if call is not None:
+                self._start(hosted, call)
+
+    def close(self) -> None:
+        """Ends the workers."""
+        for worker in self._workers:
+            worker.close()
+
+    def _find(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> _Cold | None:
+        for hosted, segment, wanted, size in self._reads(params, partitions):
+            call = segment.warm(wanted.fetch_offset, size)
+            if call is not None:
+                return _Cold(hosted, call)
+        return None
+
+    def _reads(
+        self, params: FetchParams, partitions: Sequence[FetchPartition]
+    ) -> Iterator[tuple[HostedPartition, Segment, FetchPartition, int]]:
+        """What the fetch reads of which segment, and at most how many bytes."""
+        left = params.max_bytes
+        for step in range(len(partitions)):
+            wanted = partitions[(params.first + step) % len(partitions)]
+            hosted = self._hosted.get(wanted.partition)
+            if hosted is None or hosted.log.offline is not None or left <= 0:
+                continue
+            size = max(min(left, wanted.max_bytes), 1)
+            yield hosted, hosted.log.segment_at(wanted.fetch_offset), wanted, size
+            # Each record has a byte at least.
+            left -= max(0, min(size, hosted.log.log_end_offset - wanted.fetch_offset))
+
+    def _start(self, hosted: HostedPartition, call: Callable[[], None]) -> None:
+        try:
+            future = self._worker(hosted).submit(call)
+        except KafkaError:
+            # The disk is far behind: who needs these bytes will wait for them.
+            return
+        self._ahead[hosted.partition] = future
+
+        def done(future: asyncio.Future[None]) -> None:
+            del self._ahead[hosted.partition]
+            if not future.cancelled() and isinstance(error := future.exception(), OSError):
+                self._failed(hosted, error)
+
+        future.add_done_callback(done)
+
+    def _failed(self, hosted: HostedPartition, error: OSError) -> None:
+        if self._hosted.get(hosted.partition) is hosted:
+            hosted.log.failed(error)
+
+    def _worker(self, hosted: HostedPartition) -> Worker:
+        # Python's own hash differs from run to run.
+        return self._workers[zlib.crc32(str(hosted.partition).encode()) % len(self._workers)]

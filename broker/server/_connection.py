@@ -1,0 +1,320 @@
+"""One client's connection: frames in, answers out, in the order of the requests (rows R9, N3).
+
+Requests of a connection are processed one at a time: the next one starts when nothing before it is
+unanswered. Produce requests are the exception: one may start while earlier Produce requests wait
+for replication. A client cannot tell the difference: what these do, appending, is done when their
+handlers return, so appends happen in order of arrival; it reads nothing of what the earlier ones
+wait for; and answers leave in order in any case. All else waits, since a ListOffsets sent after a
+Produce must see what the Produce's answer promises. So does a Produce behind one that must ask a
+transaction's coordinator before it appends: the producer would take it for out of order.
+
+What waits is bounded: a request that cannot start yet stays a frame, one a connection, and the
+socket is not read until it starts. Produce requests started beyond the first are bounded for each
+connection and, by `queued.max.requests`, for the broker. The first request of a connection needs no
+such permit, so a follower's fetch, which the waiting produces wait for, always goes ahead. Answers
+that the client does not read stop the next request in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+from broker.apis import Later
+from broker.apis.handler import HangUpError
+from broker.protocol import FrameReader
+from broker.protocol.codec import MalformedError
+from broker.server._outbox import Outbox
+from raftctl.errors import InvariantViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from structlog.typing import FilteringBoundLogger
+
+    from broker.apis import Reply
+    from broker.protocol.codec import Frame
+    from broker.server._connection_limits import Admission
+    from broker.server._outbox import MakeSender
+    from raftctl.runtime.api import Piece
+
+PIPELINED_MAX = 32
+"""Produce requests of one connection that may be unanswered at once."""
+_SEND_BYTES = 64 * 1024
+_PRODUCE = b"\0\0"
+
+
+class _Unanswered:
+    """A request that has started, in the queue of those whose answers are due."""
+
+    __slots__ = ("frame", "later", "permit")
+
+    def __init__(self, later: Later | None, frame: list[Piece] | None, *, permit: bool) -> None:
+        self.later = later
+        """None once the answer is there."""
+        self.frame = frame
+        self.permit = permit
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one accepted socket."""
+
+    def __init__(
+        self,
+        admission: Admission,
+        serve: Callable[[Frame, str], Reply],
+        log: FilteringBoundLogger,
+        make_sender: MakeSender,
+        listener: str = "",
+    ) -> None:
+        """`serve` gets the host with each frame; `make_sender` is the runtime's; `listener` is the
+        name of the one that accepted it.
+        """
+        self._listener = listener
+        self._admission = admission
+        self._serve_frame = serve
+        self._log = log
+        self._make_sender = make_sender
+        self._frames = FrameReader(admission.frame_bytes_max)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._client_host = ""
+        self._unanswered: deque[_Unanswered] = deque()
+        self._pipelining = False
+        """Whether the unanswered requests are Produce requests."""
+        self._held: Frame | None = None
+        self._outbox: Outbox | None = None
+        """None before the connection is made and once it is lost."""
+        self._ending = False
+        """Whether to close once the outbox is empty."""
+        self._reading = True
+        self.active_at = self._loop.time()
+        """When the client last sent something, by the event loop's time."""
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    # --- what the event loop calls --------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Joins the broker's connections, or closes when there are too many or the broker stops."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._outbox = Outbox(self._transport, self._make_sender)
+        peer = transport.get_extra_info("peername")
+        self._log = self._log.bind(peer=_address(peer))
+        self._client_host = client_host(peer)
+        if refusal := self._admission.admit(self, self._listener):
+            self.hang_up(refusal)
+            return
+        self._watch_idleness()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        del sizehint
+        return self._frames.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Starts the requests that are now whole."""
+        self.active_at = self._loop.time()
+        self._frames.received(nbytes)
+        self.advance()
+
+    def pause_writing(self) -> None:
+        """The client does not read: no further request starts."""
+        if self._outbox is not None:
+            self._outbox.is_writable = False
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        if self._outbox is not None:
+            self._outbox.is_writable = True
+            self._send()
+            self.advance()
+
+    def eof_received(self) -> bool:
+        """Nothing more comes; the connection stays until what was answered has left."""
+        self._ending = self._outbox is not None and self._outbox.size > 0
+        return self._ending
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forgets what was unanswered. What it did to the logs stands."""
+        if self._transport is not None and self._frames.partial:
+            self._log.warning("connection_closed", reason="it ended within a request")
+        self._transport = None
+        if self._outbox is not None:
+            self._outbox.close()
+            self._outbox = None
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for waiting in self._unanswered:
+            self._admission.permits += waiting.permit
+            if waiting.later is not None and isinstance(waiting.later.future, asyncio.Task):
+                waiting.later.future.cancel()
+        self._unanswered.clear()
+        self._admission.forget(self)
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Starts every request that may start, sends every answer that may leave."""
+        self._attempt(self._start_requests)
+        self._send()
+
+    def close(self) -> None:
+        """Ends the connection for a reason of the broker's own."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _start_requests(self) -> None:
+        while self._transport is not None and not self._ending:
+            frame = self._held if self._held is not None else self._frames.next()
+            self._held = None
+            if frame is None:
+                self._read(go_on=True)
+                return
+            if not self._may_start(frame):
+                self._held = frame
+                self._read(go_on=False)
+                return
+            self._start(frame)
+
+    def _may_start(self, frame: Frame) -> bool:
+        outbox = self._outbox
+        if outbox is None or not (self._admission.open and outbox.is_writable):
+            return False
+        if not self._unanswered:
+            return True
+        return (
+            self._pipelining
+            and frame.startswith(_PRODUCE)
+            and len(self._unanswered) < PIPELINED_MAX
+            and self._admission.permits > 0
+        )
+
+    def _start(self, frame: Frame) -> None:
+        reply = self._serve_frame(frame, self._client_host)
+        later, answer = (reply, None) if isinstance(reply, Later) else (None, reply)
+        if later is None and (answer is None or not self._unanswered):
+            self._queue(answer)
+            return
+        has_acted = later is None or later.has_acted
+        self._pipelining = has_acted and frame.startswith(_PRODUCE)
+        waiting = _Unanswered(later, answer, permit=bool(self._unanswered))
+        self._admission.permits -= waiting.permit
+        self._unanswered.append(waiting)
+        if later is not None:
+            later.future.add_done_callback(lambda future: self._finished(waiting, future))
+
+    def _finished(self, waiting: _Unanswered, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            self.close()
+        elif self._transport is None:
+            self._forget_error(future)
+        else:
+            self.active_at = self._loop.time()
+            self._attempt(lambda: self._complete(waiting))
+            self.advance()
+
+    def _complete(self, waiting: _Unanswered) -> None:
+        if waiting.later is not None:
+            waiting.frame, waiting.later = waiting.later.finish(), None
+        while self._unanswered and self._unanswered[0].later is None:
+            answered = self._unanswered.popleft()
+            self._admission.permits += answered.permit
+            self._queue(answered.frame)
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Whatever goes wrong ends this connection only, except a bug that was recognized."""
+        log = self._log
+        try:
+            step()
+        except (MalformedError, HangUpError) as error:
+            self.hang_up(str(error))
+        except InvariantViolation as violation:
+            self._admission.fail(violation)
+        except Exception:
+            log.exception("connection_failed")
+            self.close()
+
+    def _forget_error(self, future: asyncio.Future[Any]) -> None:
+        """Looks at an error that no client waits for any more, lest asyncio complains of it."""
+        error = future.exception()
+        if isinstance(error, InvariantViolation):
+            self._admission.fail(error)
+
+    # --- the socket -----------------------------------------------------------------------------
+
+    def _queue(self, frame: list[Piece] | None) -> None:
+        if frame is None or self._outbox is None:
+            return
+        self._outbox.put(frame)
+        if self._outbox.size >= _SEND_BYTES:
+            self._send()
+
+    def _send(self) -> None:
+        if self._outbox is None or not self._outbox.size:
+            return
+        try:
+            self._outbox.send()
+        except OSError as error:
+            # Of the connection or of a file: the answer cannot be finished.
+            self._log.warning("connection_closed", reason=str(error))
+            self.close()
+        if self._ending:
+            self._close_if_sent()
+
+    def _read(self, *, go_on: bool) -> None:
+        if self._transport is None or go_on == self._reading or self._transport.is_closing():
+            return
+        self._reading = go_on
+        if go_on:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def hang_up(self, reason: str) -> None:
+        """Closes with one line in the log; what was answered still leaves."""
+        if self._transport is None or self._transport.is_closing() or self._ending:
+            return
+        self._log.warning("connection_closed", reason=reason)
+        self._read(go_on=False)
+        self._ending = True
+        self._send()
+        self._close_if_sent()
+
+    def _close_if_sent(self) -> None:
+        if self._transport is None or (self._outbox is not None and self._outbox.size):
+            return
+        transport, self._transport = self._transport, None
+        transport.close()
+
+    def _watch_idleness(self) -> None:
+        """Closes after `connections.max.idle.ms` without a request or an answer."""
+        quiet_until = self.active_at + self._admission.idle_ms_max / 1000
+        if self._unanswered:
+            quiet_until = self._loop.time() + self._admission.idle_ms_max / 1000
+        if self._loop.time() >= quiet_until:
+            self._log.info("connection_closed", reason="idle")
+            self.close()
+            return
+        self._idle_timer = self._loop.call_at(quiet_until, self._watch_idleness)
+
+
+def client_host(peer: object) -> str:
+    """As Java writes an address without a name: /127.0.0.1, /0:0:0:0:0:0:0:1."""
+    host = str(peer[0]) if isinstance(peer, tuple) else str(peer)
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return f"/{host}"
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return f"/{address.ipv4_mapped}"
+        groups = address.exploded.split(":")
+        return "/" + ":".join(f"{int(group, 16):x}" for group in groups)
+    return f"/{address}"
+
+
+def _address(peer: object) -> str:
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)

@@ -1,0 +1,72 @@
+"""What the connections of a broker share: who is connected, how much may wait, when it opens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.server._connection import Connection
+    from raftctl.config import NodeConfig
+
+
+class Admission:
+    """One a broker. Closed at first: connections are accepted, but their requests wait."""
+
+    def __init__(self, config: NodeConfig, fail: Callable[[BaseException], None]) -> None:
+        self.open = False
+        self.permits = config.queued_max_requests
+        """How many more Produce requests may start behind unanswered ones of their connection."""
+        self.frame_bytes_max = config.socket_request_max_bytes
+        self.idle_ms_max = config.connections_max_idle_ms
+        self.fail = fail
+        """Ends the node: a bug was found."""
+        self._connections_max = config.max_connections
+        has_several = len(config.broker_listeners) > 1
+        self._protected = config.inter_broker_listener if has_several else None
+        self._closed = False
+        self._connections: dict[Connection, bool] = {}
+        """Each connection to whether its listener is protected."""
+
+    def admit(self, connection: Connection, listener: str) -> str | None:
+        """Counts a new connection of a listener in; else says why not.
+
+        Brokers always get in by a listener of their own (KIP-402): the connection of another
+        listener goes for theirs that has been quiet for longest.
+        """
+        if self._closed:
+            # It was accepted just before the listener was closed.
+            return "the broker stops"
+        is_protected = listener == self._protected
+        if len(self._connections) >= self._connections_max:
+            if not is_protected:
+                return "max.connections is reached"
+            self._make_room()
+        self._connections[connection] = is_protected
+        return None
+
+    def _make_room(self) -> None:
+        others = [one for one, is_protected in self._connections.items() if not is_protected]
+        if others:
+            quietest = min(others, key=lambda one: one.active_at)
+            self.forget(quietest)
+            quietest.hang_up("max.connections is reached, and another broker connects")
+
+    def forget(self, connection: Connection) -> None:
+        """Counts a closed connection out."""
+        self._connections.pop(connection, None)
+
+    def begin(self) -> None:
+        """Lets the requests go ahead, also those that came before."""
+        if self.open:
+            return
+        self.open = True
+        for connection in list(self._connections):
+            connection.advance()
+
+    def close_all(self) -> None:
+        """Closes every connection, and those that are still made."""
+        self.open, self._closed = False, True
+        for connection in list(self._connections):
+            connection.close()

@@ -1,0 +1,180 @@
+"""What coordinators ask of other brokers: a queue for each, so that a silent one delays no other.
+
+One request to a broker is under way at a time, and takes along all that has come meanwhile. The
+queues are bounded: what does not fit is refused at once, and whoever asked tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.background import Background
+from broker.replication.fetcher import BrokerConnection, connect
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from broker.protocol.codec import Message
+    from raftctl.config import NodeConfig
+    from raftctl.metadata.image import MetadataImage
+
+WAITING_MAX = 10_000
+_AT_ONCE_MAX = 1_000
+
+
+class Form(NamedTuple):
+    """How what is asked becomes a request, and its answer an answer to each."""
+
+    api_key: int
+    version: int
+    client: str
+    """Of the client id."""
+    message: Callable[[Sequence[Any]], Message]
+    answers: Callable[[dict[str, Any]], Sequence[Any]]
+    """In order of what was asked; KafkaError if all are refused."""
+
+
+class _Entry(NamedTuple):
+    asked: Any
+    done: asyncio.Future[Any]
+
+
+class BrokerQueues:
+    """One a purpose and broker; `stop` it."""
+
+    def __init__(
+        self,
+        form: Form,
+        config: NodeConfig,
+        image: Callable[[], MetadataImage],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._form = form
+        self._config = config
+        self._image = image
+        self._background = Background(fail)
+        self._queues: dict[int, _Queue] = {}
+
+    def ask(self, broker_id: int, what: Any) -> asyncio.Future[Any]:
+        """The broker's answer. KafkaError: what refuses all, NETWORK_EXCEPTION,
+        REQUEST_TIMED_OUT, or COORDINATOR_NOT_AVAILABLE if too much waits.
+        """
+        queue = self._queues.get(broker_id)
+        if queue is None:
+            queue = self._queues[broker_id] = _Queue(
+                self._form, self._config, broker_id, self._image
+            )
+            self._background.start(queue.run())
+        return queue.ask(what)
+
+    async def stop(self) -> None:
+        """Lets go of everything; who waits is told nothing any more."""
+        await self._background.stop()
+        for queue in self._queues.values():
+            queue.close()
+
+
+class _Queue:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        form: Form,
+        config: NodeConfig,
+        broker_id: int,
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        self._form = form
+        self._config = config
+        self._broker_id = broker_id
+        self._image = image
+        self._waiting: asyncio.Queue[_Entry] = asyncio.Queue(WAITING_MAX)
+        self._connection: BrokerConnection | None = None
+
+    def ask(self, what: Any) -> asyncio.Future[Any]:
+        """See `BrokerQueues.ask`."""
+        entry = _Entry(what, asyncio.get_running_loop().create_future())
+        try:
+            self._waiting.put_nowait(entry)
+        except asyncio.QueueFull:
+            text = f"{WAITING_MAX} requests wait for broker {self._broker_id}"
+            _refuse([entry], KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text))
+        return entry.done
+
+    async def run(self) -> None:
+        """Sends what waits, again and again."""
+        while True:
+            entries = [await self._waiting.get()]
+            while len(entries) < _AT_ONCE_MAX and not self._waiting.empty():
+                entries.append(self._waiting.get_nowait())
+            await self._exchange(entries)
+
+    def close(self) -> None:
+        """Drops the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _exchange(self, entries: list[_Entry]) -> None:
+        message = self._form.message([entry.asked for entry in entries])
+        try:
+            answer = await self._answer(message)
+        except KafkaError as error:
+            self.close()
+            _refuse(entries, error)
+            return
+        try:
+            answers = list(zip(entries, self._form.answers(answer), strict=True))
+        except KafkaError as error:
+            _refuse(entries, error)
+        except ValueError as error:
+            text = f"broker {self._broker_id} does not answer what was asked: {error}"
+            _refuse(entries, KafkaError(ErrorCode.NETWORK_EXCEPTION, text))
+        else:
+            for entry, found in answers:
+                if not entry.done.done():
+                    entry.done.set_result(found)
+
+    async def _answer(self, message: Message) -> dict[str, Any]:
+        """Asks once more if a connection from before is lost before the answer comes: the other
+        broker closes what was idle, perhaps while a request is on its way. What is asked here may
+        be done twice.
+        """
+        form, timeout_ms = self._form, self._config.replica_socket_timeout_ms
+        is_held = self._connection is not None and self._connection.is_open
+        connection = await self._connected(timeout_ms)
+        try:
+            return await connection.call(form.api_key, form.version, message, timeout_ms)
+        except KafkaError as error:
+            if not is_held or error.code is not ErrorCode.NETWORK_EXCEPTION:
+                raise
+        self.close()
+        connection = await self._connected(timeout_ms)
+        return await connection.call(form.api_key, form.version, message, timeout_ms)
+
+    async def _connected(self, timeout_ms: int) -> BrokerConnection:
+        if self._connection is None or not self._connection.is_open:
+            broker = self._image().brokers.get(self._broker_id)
+            listener = self._config.inter_broker_listener
+            endpoint = None if broker is None else broker.endpoint(listener)
+            if endpoint is None:
+                text = f"broker {self._broker_id} has no address"
+                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
+            self._connection = await connect(
+                endpoint.host,
+                endpoint.port,
+                client_id=f"broker-{self._config.node_id}-{self._form.client}",
+                response_bytes_max=self._config.socket_request_max_bytes,
+                timeout_ms=timeout_ms,
+            )
+        return self._connection
+
+
+def _refuse(entries: Sequence[_Entry], error: KafkaError) -> None:
+    for entry in entries:
+        if not entry.done.done():
+            entry.done.set_exception(error)
+            # Whoever asked may be gone.
+            entry.done.exception()

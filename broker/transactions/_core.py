@@ -1,0 +1,485 @@
+"""The transaction coordinator: decides about the transactional ids of one partition (rows T2, T3).
+
+Pure; `broker.coordinator.core` says how it is run. An outcome is decided when PREPARE is in the log
+and committed; only then markers are asked for, by an errand, and the client is told. Whoever takes
+over finds PREPARE in the log and asks for the markers again, so that a crash at any step leaves
+nothing open. Markers may be written twice; what they say is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.coordinator import CHORES, Chores
+from broker.coordinator.core import Answer, Effect, Errand, Journal, Now
+from broker.transactions._ids import TransactionIds
+from broker.transactions._records import written
+from broker.transactions._state import (
+    EPOCH_MAX,
+    NO_ID,
+    TRANSACTION_V2,
+    Transaction,
+    TransactionState,
+)
+from broker.transactions._upkeep import TransactionUpkeep
+from broker.types import TopicPartition
+from raftctl.errors import ErrorCode, KafkaError, invariant
+from raftctl.timers import Timers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+_ABORTS = ("aborts",)
+_EXPIRY = ("expiry",)
+
+
+class Settings(NamedTuple):
+    """Times in milliseconds."""
+
+    timeout_max_ms: int = 900_000
+    expiration_ms: int = 604_800_000
+    abort_interval_ms: int = 10_000
+    expiration_interval_ms: int = 3_600_000
+    patience_ms: int = 100
+    """How long a patient AddPartitions waits at most."""
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducer:
+    """A producer begins, or goes on after an error (KIP-360)."""
+
+    transactional_id: str
+    timeout_ms: int
+    producer_id: int = NO_ID
+    """What it had before; NO_ID when it begins."""
+    producer_epoch: int = -1
+    fresh_id: int = NO_ID
+    """An id that nobody has, if the coordinator needs one: see `TransactionCore.needs_id`."""
+
+    def with_id(self, producer_id: int) -> InitProducer:
+        """The same with a fresh id."""
+        return replace(self, fresh_id=producer_id)
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Partitions that a transaction is going to write to."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[TopicPartition]
+    verify_only: bool = False
+    """Only asks whether they belong to it."""
+    patient: bool = False
+    """Waits a moment for the markers of the producer's last transaction, instead of being told
+    CONCURRENT_TRANSACTIONS, after which a client waits for longer than markers take.
+    """
+
+
+class _Waiting(NamedTuple):
+    """A patient request, and until when it waits."""
+
+    ticket: int
+    request: AddPartitions
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """The producer's wish."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    client_version: int = 0
+    """TRANSACTION_V2: the producer goes on with the next epoch."""
+    fresh_id: int = NO_ID
+    """As in `InitProducer`."""
+
+    def with_id(self, producer_id: int) -> EndTransaction:
+        """The same with a fresh id."""
+        return replace(self, fresh_id=producer_id)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkersWritten:
+    """Every partition of a decided transaction has its marker."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForceAbort:
+    """The cluster's operator ends whatever is ongoing."""
+
+    transactional_id: str
+
+
+Request = InitProducer | AddPartitions | EndTransaction | MarkersWritten | ForceAbort
+
+
+class ProducerGoesOn(NamedTuple):
+    """The answer to InitProducer and EndTransaction."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMarkers:
+    """An errand: to the leaders of these partitions, until all have them; then MarkersWritten."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    partitions: frozenset[TopicPartition]
+    client_version: int
+
+
+class TransactionCore:
+    """The ids of one partition of `__transaction_state`; a `core.Core`."""
+
+    def __init__(self, journal: Journal, coordinator_epoch: int, settings: Settings) -> None:
+        self._journal = journal
+        self._coordinator_epoch = coordinator_epoch
+        self._settings = settings
+        self._ids = TransactionIds()
+        self._known = self._ids.known
+        self._renewals: dict[str, int] = {}
+        """The epoch that the producer gave with which an id was renewed last: it may ask again."""
+        self._waiting: dict[str, _Waiting] = {}
+        """By transactional id, in order of their ends."""
+        self._timers: Timers[Hashable] = Timers()
+        self._chores = Chores(self._timers)
+        self._upkeep = TransactionUpkeep(self._ids, journal, self._ask_for_markers, self._abort_now)
+        self._now = Now(0, 0)
+        self._effects: list[Effect] = []
+        """Of what was due."""
+        self._handlers: Mapping[type, Callable[[Any, Now], tuple[Any, list[Effect]]]] = {
+            InitProducer: self._init,
+            AddPartitions: self._add,
+            EndTransaction: self._end,
+            MarkersWritten: self._markers_written,
+            ForceAbort: self._force_abort,
+        }
+
+    # --- what others may look at ----------------------------------------------------------------
+
+    @property
+    def known(self) -> Mapping[str, Transaction]:
+        """Every id with its newest transaction."""
+        return self._known
+
+    def needs_id(self, request: Request) -> bool:
+        """Whether the request must bring a producer id that nobody has."""
+        found = self._known.get(request.transactional_id)
+        if isinstance(request, InitProducer):
+            return found is None or found.is_exhausted
+        is_v2 = isinstance(request, EndTransaction) and request.client_version >= TRANSACTION_V2
+        return is_v2 and found is not None and found.is_exhausted
+
+    # --- Core -----------------------------------------------------------------------------------
+
+    def replay(self, key: bytes, value: bytes | None, producer_id: int = NO_ID) -> None:
+        """See `core.Core`. Nothing here belongs to a transaction itself."""
+        del producer_id
+        self._renewals.pop(self._ids.replay(key, value), None)
+
+    def ended(self, producer_id: int, *, commit: bool) -> None:
+        """See `core.Core`."""
+
+    def loaded(self, now: Now) -> list[Effect]:
+        """Asks for the markers of all that was decided and may not have them."""
+        self._timers.set(_ABORTS, now.ms + self._settings.abort_interval_ms)
+        self._timers.set(_EXPIRY, now.ms + self._settings.expiration_interval_ms)
+        self._chores.begin("resume", self._upkeep.resume(), now.ms)
+        return self._taken()
+
+    def handle(self, ticket: int, request: Request, now: Now) -> list[Effect]:
+        """See `core.Core`. The response to InitProducer may be an error that rests on records, that
+        to a patient AddPartitions one that comes later.
+        """
+        if isinstance(request, AddPartitions) and self._must_wait(request):
+            until_ms = now.ms + self._settings.patience_ms
+            self._waiting[request.transactional_id] = _Waiting(ticket, request, until_ms)
+            return []
+        response, effects = self._handlers[type(request)](request, now)
+        return [Answer(ticket, response), *effects]
+
+    def may_gather(self, request: Request) -> bool:
+        """See `core.Core`. What producers ask for is decided one by one."""
+        del request
+        return False
+
+    def handle_all(self, requests: Sequence[tuple[int, Request]], now: Now) -> list[Effect]:
+        """See `core.Core`."""
+        return [effect for one in requests for effect in self.handle(*one, now)]
+
+    def deadline_ms(self) -> int | None:
+        """See `core.Core`."""
+        if not self._known:
+            return None
+        first = next(iter(self._waiting.values()), None)
+        due_ms = self._timers.next_ms()
+        if first is None or due_ms is None:
+            return due_ms
+        return min(due_ms, first.until_ms)
+
+    def tick(self, now: Now) -> list[Effect]:
+        """Aborts what takes too long, forgets ids that nobody uses."""
+        self._now = now
+        self._effects += self._out_of_patience(now)
+        for key in self._timers.due(now.ms):
+            if key == CHORES:
+                self._chores.go_on(now.ms)
+            elif key == _ABORTS:
+                self._timers.set(_ABORTS, now.ms + self._settings.abort_interval_ms)
+                self._chores.begin("abort", self._upkeep.abort_late(now.wall_ms), now.ms)
+            elif key == _EXPIRY:
+                self._timers.set(_EXPIRY, now.ms + self._settings.expiration_interval_ms)
+                before_ms = now.wall_ms - self._settings.expiration_ms
+                self._chores.begin("expire", self._upkeep.expire(before_ms), now.ms)
+        return self._taken()
+
+    def _taken(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _ask_for_markers(self, name: str) -> None:
+        self._effects.append(self._markers(name))
+
+    def _abort_now(self, name: str) -> None:
+        self._effects += self._abort(name, self._now)
+
+    # --- producers ------------------------------------------------------------------------------
+
+    def _init(
+        self, request: InitProducer, now: Now
+    ) -> tuple[ProducerGoesOn | KafkaError, list[Effect]]:
+        self._check_new(request)
+        name, before = request.transactional_id, self._known.get(request.transactional_id)
+        if before is None:
+            found = self._first(request, now)
+            self._write(name, found)
+            return ProducerGoesOn(*found.next_producer), []
+        if before.state.is_prepared:
+            # Before who asks is looked at: id and epoch may be those that come with COMPLETE.
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        again = self._check_renewal(name, before, request)
+        if before.state is TransactionState.ONGOING:
+            # Its producer is fenced, and the client asks again until the markers are written.
+            return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS), self._abort(name, now)
+        if again:
+            return ProducerGoesOn(*before.next_producer), []
+        producer_id = self._fresh(request) if before.is_exhausted else before.producer_id
+        after = before.renewed(producer_id, request.timeout_ms, now.wall_ms)
+        self._write(name, after)
+        if request.producer_id != NO_ID:
+            self._renewals[name] = request.producer_epoch
+        return ProducerGoesOn(*after.next_producer), []
+
+    def _check_new(self, request: InitProducer) -> None:
+        if not request.transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        if not 0 < request.timeout_ms <= self._settings.timeout_max_ms:
+            text = f"transaction.timeout.ms is {request.timeout_ms}: it must be above 0 and at most"
+            maximum = f" transaction.max.timeout.ms, {self._settings.timeout_max_ms}"
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, text + maximum)
+
+    def _first(self, request: InitProducer, now: Now) -> Transaction:
+        nothing: frozenset[TopicPartition] = frozenset()
+        return Transaction(
+            self._fresh(request),
+            0,
+            request.timeout_ms,
+            TransactionState.EMPTY,
+            nothing,
+            now.wall_ms,
+        )
+
+    def _check_renewal(self, name: str, before: Transaction, request: InitProducer) -> bool:
+        """Whether the producer has had its answer before; KafkaError if it is fenced."""
+        if request.producer_id == NO_ID:
+            return False
+        if request.producer_id == before.producer_id:
+            if request.producer_epoch == before.producer_epoch:
+                return False
+            again = request.producer_epoch == self._renewals.get(name)
+        else:
+            # Its epochs were used up, and it has not heard of the id that follows.
+            moved = request.producer_id == before.previous_producer_id
+            used_up = request.producer_epoch >= EPOCH_MAX - 1 and before.producer_epoch == 0
+            again = moved and used_up
+        if not again:
+            raise _fenced(before)
+        return True
+
+    @staticmethod
+    def _fresh(request: InitProducer | EndTransaction) -> int:
+        if request.fresh_id == NO_ID:
+            # What it was asked for has changed since.
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return request.fresh_id
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def _add(
+        self, request: AddPartitions, now: Now
+    ) -> tuple[dict[TopicPartition, ErrorCode], list[Effect]]:
+        found = self._named(request)
+        comes = found.goes_on_as(request.producer_id, request.producer_epoch)
+        if comes or (found.state.is_prepared and not request.verify_only):
+            # Before who asks is looked at: id and epoch may be those that come with COMPLETE.
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        _check_producer(found, request)
+        if found.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        is_ongoing = found.state is TransactionState.ONGOING
+        here = found.partitions if is_ongoing else frozenset()
+        if request.verify_only:
+            code = ErrorCode.TRANSACTION_ABORTABLE
+            return {one: ErrorCode.NONE if one in here else code for one in request.partitions}, []
+        if not is_ongoing or not request.partitions <= here:
+            self._write(request.transactional_id, found.joined(request.partitions, now.wall_ms))
+        return dict.fromkeys(request.partitions, ErrorCode.NONE), []
+
+    def _must_wait(self, request: AddPartitions) -> bool:
+        """One of a producer at a time, which bounds how many wait."""
+        name = request.transactional_id
+        known = self._known.get(name)
+        if known is None or not request.patient or name in self._waiting:
+            return False
+        return known.goes_on_as(request.producer_id, request.producer_epoch)
+
+    def _go_on(self, name: str, now: Now) -> list[Effect]:
+        """Every partition has its marker: who waited for that has its answer."""
+        waiting = self._waiting.pop(name, None)
+        if waiting is None:
+            return []
+        try:
+            response, effects = self._add(waiting.request, now)
+        except KafkaError as error:
+            return [Answer(waiting.ticket, error, settled=False)]
+        return [Answer(waiting.ticket, response), *effects]
+
+    def _out_of_patience(self, now: Now) -> list[Effect]:
+        over = [name for name, one in self._waiting.items() if one.until_ms <= now.ms]
+        error = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return [Answer(self._waiting.pop(name).ticket, error, settled=False) for name in over]
+
+    def _end(self, request: EndTransaction, now: Now) -> tuple[ProducerGoesOn, list[Effect]]:
+        name, is_v2 = request.transactional_id, request.client_version >= TRANSACTION_V2
+        found = self._named(request)
+        if is_v2 and found.state.is_prepared:
+            # Before who asks is looked at, as in `_add`: a client of version 2 has its answer when
+            # the outcome is decided, and may end its next transaction before COMPLETE.
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        again = found.has_ended_for(request.producer_id, request.producer_epoch) and is_v2
+        if not again:
+            if is_v2 and found.follows(request.producer_id, request.producer_epoch):
+                raise _fenced(found)
+            _check_producer(found, request)
+        if found.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if again or (found.state.is_complete and not is_v2):
+            if found.state.is_commit != request.commit:
+                raise _wrong_state(found, request)
+            return ProducerGoesOn(*found.next_producer), []
+        # A client of version 2 may abort without having written, to get the next epoch.
+        if found.state is not TransactionState.ONGOING and (request.commit or not is_v2):
+            raise _wrong_state(found, request)
+        next_id = self._fresh(request) if is_v2 and found.is_exhausted else NO_ID
+        decided = found.decided(
+            commit=request.commit,
+            now_ms=now.wall_ms,
+            bump=is_v2,
+            client_version=request.client_version,
+            next_id=next_id,
+        )
+        return ProducerGoesOn(*decided.next_producer), self._decide(name, decided)
+
+    def _named(self, request: AddPartitions | EndTransaction) -> Transaction:
+        """KafkaError(INVALID_PRODUCER_ID_MAPPING) of an id that is not known."""
+        found = self._known.get(request.transactional_id)
+        if found is None:
+            raise _other_producer(request)
+        return found
+
+    def _force_abort(self, request: ForceAbort, now: Now) -> tuple[None, list[Effect]]:
+        if request.transactional_id not in self._known:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        if request.transactional_id not in self._ids.ongoing:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction is ongoing")
+        return None, self._abort(request.transactional_id, now)
+
+    def _abort(self, name: str, now: Now) -> list[Effect]:
+        """Aborts what is ongoing and fences its producer."""
+        found = self._known[name]
+        decided = found.decided(
+            commit=False, now_ms=now.wall_ms, bump=True, client_version=found.client_version
+        )
+        return self._decide(name, decided)
+
+    def _decide(self, name: str, decided: Transaction) -> list[Effect]:
+        self._write(name, decided)
+        return [self._markers(name)]
+
+    def _markers(self, name: str) -> Errand:
+        found = self._known[name]
+        return Errand(
+            WriteMarkers(
+                name,
+                found.producer_id,
+                found.producer_epoch,
+                found.state.is_commit,
+                self._coordinator_epoch,
+                found.partitions,
+                found.client_version,
+            )
+        )
+
+    def _markers_written(self, request: MarkersWritten, now: Now) -> tuple[None, list[Effect]]:
+        found = self._known.get(request.transactional_id)
+        sent = request.producer_id, request.producer_epoch
+        # Whoever reports another outcome than the newest has been overtaken.
+        is_newest = found is not None and sent == (found.producer_id, found.producer_epoch)
+        if found is not None and is_newest and found.state.is_prepared:
+            self._write(request.transactional_id, found.completed(now.wall_ms))
+            return None, self._go_on(request.transactional_id, now)
+        return None, []
+
+    def _write(self, name: str, found: Transaction | None) -> None:
+        self._journal.append([written(name, found)])
+        invariant(self._known.get(name) == found, "a record says what it was made from")
+
+
+def _check_producer(found: Transaction, request: AddPartitions | EndTransaction) -> None:
+    if request.producer_id != found.producer_id:
+        raise _other_producer(request)
+    if request.producer_epoch != found.producer_epoch:
+        raise _fenced(found)
+
+
+def _other_producer(request: AddPartitions | EndTransaction) -> KafkaError:
+    text = f"producer {request.producer_id} is not that of the transactional id"
+    return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
+
+
+def _fenced(found: Transaction) -> KafkaError:
+    text = f"another producer has taken over, with epoch {found.producer_epoch}"
+    return KafkaError(ErrorCode.PRODUCER_FENCED, text)
+
+
+def _wrong_state(found: Transaction, request: EndTransaction) -> KafkaError:
+    wish = "commit" if request.commit else "abort"
+    return KafkaError(ErrorCode.INVALID_TXN_STATE, f"cannot {wish}: it is {found.state.text}")

@@ -1,0 +1,169 @@
+"""What a history proves of its run: nothing is valid that nobody has tested.
+
+A run may end without an anomaly because nothing was wrong, or because nothing was tried: a fault
+that was asked for never struck, clients never got an answer, the last reads failed, somebody ended
+it early. Each of these makes the verdict unknown, with the reason and what helps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jepsen.checkers.verdict import Verdict
+from jepsen.generator.core import NEMESIS, SECOND_NS
+from jepsen.history import OpType
+from jepsen.nemesis.faults import HEAL, kind_struck, kind_tried
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from jepsen.core.spec import RunSpec
+    from jepsen.history import Op
+
+FAULTS, RATE, ENDING, CLIENTS = "faults", "rate", "ending", "clients"
+"""Names of the verdicts that are unknown for want of evidence."""
+
+
+class Ending(NamedTuple):
+    """How a run ended."""
+
+    trouble: str = ""
+    """What a node did that no node may."""
+    interrupted_s: float | None = None
+    """When somebody wanted an end before its time, in seconds of the test; None: nobody did."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` reads back."""
+        return self._asdict()
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Ending:
+        """KeyError, TypeError for anything else."""
+        at_s = document["interrupted_s"]
+        return cls(str(document["trouble"]), None if at_s is None else float(at_s))
+
+
+def faults_struck(asked: Sequence[str], history: Sequence[Op]) -> dict[str, int]:
+    """How often a fault of each kind struck: of those that were asked for, and of any other."""
+    struck = Counter(kind for op in history if (kind := kind_struck(op)))
+    return {**dict.fromkeys(asked, 0), **struck}
+
+
+def told_faults(counts: Mapping[str, int]) -> str:
+    """`partition 2, kill 0`."""
+    return ", ".join(f"{kind} {count}" for kind, count in counts.items())
+
+
+def unproven(spec: RunSpec, history: Sequence[Op], *, ends: bool) -> dict[str, Verdict]:
+    """By what is missing, an unknown verdict with the reason. `ends`: the workload reads last."""
+    reasons = {
+        FAULTS: _spared(spec, history),
+        RATE: _too_little(spec, history),
+        CLIENTS: _unanswered(history),
+        ENDING: _unread(history) if ends else "",
+    }
+    return {name: Verdict("unknown", why_unknown=why) for name, why in reasons.items() if why}
+
+
+def cut_short(spec: RunSpec, history: Sequence[Op], ending: Ending | None) -> dict[str, Verdict]:
+    """Unknown where the run did not come to its end. `ending`: None if it never said how."""
+    if ending is None:
+        last_s = history[-1].time / SECOND_NS if history else 0.0
+        why = (
+            f"the run never came to an end: its history stops after {last_s:.0f} of "
+            f"{spec.time_limit_s:g} s; run it again"
+        )
+    elif ending.interrupted_s is not None:
+        why = interruption(spec, history, ending.interrupted_s)
+    else:
+        return {}
+    return {"interrupted": Verdict("unknown", why_unknown=why)}
+
+
+def interruption(spec: RunSpec, history: Sequence[Op], at_s: float) -> str:
+    """When it was, and what had been done until then."""
+    struck = sum(faults_struck((), history).values())
+    faults = f"{struck} {'fault' if struck == 1 else 'faults'} struck"
+    return f"interrupted after {at_s:.0f} of {spec.time_limit_s:g} s, {faults}"
+
+
+def _spared(spec: RunSpec, history: Sequence[Op]) -> str:
+    """Which kinds of faults that were asked for never struck, and what helps."""
+    counts = faults_struck(spec.nemesis, history)
+    return "; ".join(_why_spared(kind, history) for kind in spec.nemesis if not counts[kind])
+
+
+def _why_spared(kind: str, history: Sequence[Op]) -> str:
+    tries = [op for op in history if kind_tried(op) == kind]
+    failed = [op.error for op in tries if op.error is not None]
+    if failed:
+        return (
+            f"no {kind} struck: {len(failed)} of {len(tries)} attempts failed, last: {failed[-1]}"
+        )
+    if tries:
+        return (
+            f"no {kind} struck: of {len(tries)} attempts none found a node it could strike: "
+            "give a longer --time-limit or a longer --interval"
+        )
+    return f"no {kind} struck: give a longer --time-limit or a shorter --interval"
+
+
+def _too_little(spec: RunSpec, history: Sequence[Op]) -> str:
+    """Why what clients did before the end of the test shows nothing; empty if it does."""
+    within = [op for op in history if op.by_client and op.time <= spec.time_limit_s * SECOND_NS]
+    seconds = max((op.time for op in within), default=0) / SECOND_NS
+    count = sum(op.type is OpType.OK for op in within)
+    if not count:
+        return f"no operation succeeded in {seconds:.1f} s: does the cluster serve its clients?"
+    if count >= spec.rate_min * seconds:
+        return ""
+    return (
+        f"{count} operations succeeded in {seconds:.1f} s, "
+        f"which is less than --min-rate {spec.rate_min:g} a second"
+    )
+
+
+def _unanswered(history: Sequence[Op]) -> str:
+    """Functions of which nobody ever had an answer, though they were tried."""
+    answered: dict[str, bool] = {}
+    errors: dict[str, str] = {}
+    for op in history:
+        if not op.by_client or op.type is OpType.INVOKE:
+            continue
+        # A failure without an error is an answer: what was found did not allow it.
+        found = op.type is OpType.OK or (op.type is OpType.FAIL and op.error is None)
+        answered[op.f] = answered.get(op.f, False) or found
+        if op.error is not None:
+            errors[op.f] = op.error
+    return "; ".join(
+        f"no {f} was ever answered, last: {errors.get(f, 'nothing')}"
+        for f, found in sorted(answered.items())
+        if not found
+    )
+
+
+def _unread(history: Sequence[Op]) -> str:
+    """Why the last operations, with everything healed, show nothing; empty if they do.
+
+    A history without an end says nothing of that (`cut_short`).
+    """
+    heals = [op for op in history if (op.process, op.f) == (NEMESIS, HEAL)]
+    if not heals or heals[-1].type is OpType.INVOKE:
+        return ""
+    last: dict[str, str] = {}
+    done: set[str] = set()
+    for op in history[heals[-1].index + 1 :]:
+        if op.by_client:
+            if op.type is OpType.OK:
+                done.add(op.f)
+            last[op.f] = op.error or last.get(op.f, "it has not ended")
+    missing = [f"no last {f} succeeded: {why}" for f, why in last.items() if f not in done]
+    if not last:
+        missing = ["nothing was read when all was healed"]
+    return "; ".join(missing + [f"healing failed: {why}" for why in _errors(heals) if missing])
+
+
+def _errors(heals: Sequence[Op]) -> Iterator[str]:
+    if heals[-1].error is not None:
+        yield heals[-1].error

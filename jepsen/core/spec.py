@@ -1,0 +1,369 @@
+"""One test, from its specification to its history, in whatever environment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from jepsen.checkers.replication.trace import LEADER, METADATA_LOG, REPLICA
+from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
+from jepsen.core._evidence import unproven
+from jepsen.core._interpreter import Interpreter
+from jepsen.environments import ClusterSpec
+from jepsen.environments.local import NAMESPACES, NETWORKS, RELAYS
+from jepsen.errors import InputError
+from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
+from jepsen.generator.core import NOTHING
+from jepsen.nemesis import Nemesis
+from jepsen.nemesis.faults import FEATURES, PACKAGES, healing, package
+from jepsen.workloads import Workload, WorkloadOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jepsen.checkers.verdict import Valid
+    from jepsen.environments import Environment
+    from jepsen.environments.admin import Features, Membership, Roles
+    from jepsen.generator.core import Generator
+    from jepsen.history import Op
+
+WORKLOADS = {
+    "register": "jepsen.workloads.kv:register",
+    "set": "jepsen.workloads.kv:set_workload",
+    "lock": "jepsen.workloads.kv:lock",
+    "watch": "jepsen.workloads.key_watches:watch",
+    "queue": "jepsen.workloads.queue:queue",
+    "queue-txn": "jepsen.workloads.queue:queue_txn",
+    "list-append": "jepsen.workloads.list_append:list_append",
+    "bank": "jepsen.workloads.bank:bank",
+    "group": "jepsen.workloads.group:group",
+    "topics": "jepsen.workloads.topics:topics",
+    "verifiable": "jepsen.workloads.verifiable:verifiable",
+}
+"""Loaded when needed, as each needs libraries of its own."""
+LOG_WORKLOADS = ("queue", "queue-txn", "list-append", "bank", "group", "verifiable")
+"""Those on the partitions of a topic, which have leaders and coordinators."""
+KAFKA_WORKLOADS = (*LOG_WORKLOADS, "topics")
+"""Those that any Kafka cluster can be tested with."""
+LOG_FAULTS = ("reassign",)
+"""Those that only such a topic can suffer."""
+JAVA_WORKLOADS = ("verifiable",)
+"""Those that need tools of Apache Kafka beside the cluster, so no part of a matrix."""
+_NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
+CLUSTER_KEYS = {"group": _NO_DELAY, "verifiable": _NO_DELAY}
+"""What a workload wants of nodes that are made for it, unless the user wants something else.
+
+A group whose coordinator goes before the first rebalance begins anew to wait for more members: with
+the default of 3 s, faults every few seconds leave it no time in which anybody owns anything.
+"""
+CLIENTS = ("aiokafka", "librdkafka")
+RATE_MIN = 0.1
+SETTLE_S = 3.0
+FINAL_S = 60.0
+LEADER_POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """All that makes a run: with `env` sim the same specification is the same run."""
+
+    workload: str
+    env: str = "local"
+    nemesis: tuple[str, ...] = ()
+    time_limit_s: float = 30.0
+    rate: float = 50.0
+    """Operations a second, of all clients together."""
+    concurrency: int = 6
+    interval_s: float = 4.0
+    """Between faults, and how long they last, on average."""
+    seed: int = 0
+    keys: int = 3
+    ops_per_key: int = 200
+    """Of `register`, as `barrier_every`; see WorkloadOptions."""
+    barrier_every: int = 0
+    replication: int = 3
+    acks: str = "all"
+    client: str = "aiokafka"
+    """Of `queue`: one of CLIENTS."""
+    topic: str = "jepsen"
+    controllers: int = 3
+    brokers: int = 3
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    bootstrap_servers: str = ""
+    control: str = ""
+    kafka_home: str = ""
+    rate_min: float = RATE_MIN
+    """Operations a second that must have succeeded, so that the run shows anything."""
+    network: str = RELAYS
+    """Of `local`: one of NETWORKS."""
+
+    @property
+    def name(self) -> str:
+        """Of the test: workload, environment and faults."""
+        return "-".join([self.workload, self.env, *(self.nemesis or ["healthy"])])
+
+    @property
+    def cluster(self) -> ClusterSpec:
+        """What cluster it wants."""
+        keys = {**CLUSTER_KEYS.get(self.workload, {}), **self.overrides}
+        return ClusterSpec(
+            self.controllers, self.brokers, keys, self.bootstrap_servers, self.control
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` reads back."""
+        return {**asdict(self), "nemesis": list(self.nemesis), "overrides": dict(self.overrides)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> RunSpec:
+        """A specification; InputError names what it does not know."""
+        known = {one.name for one in fields(cls)}
+        unknown = sorted(set(document) - known)
+        if unknown or "workload" not in document:
+            raise InputError(f"no test: it has {unknown}, or no workload")
+        return cls(**{**document, "nemesis": tuple(document.get("nemesis", ()))})
+
+
+FAULTS = {
+    "local": tuple(PACKAGES),
+    "sim": tuple(PACKAGES),
+    "external": ("kill", "pause", "restart", "rolling", "reassign"),
+}
+"""What can be done to the clusters of each environment; to external ones by --control alone."""
+
+
+def workloads_in(env: str) -> tuple[str, ...]:
+    """The workloads that the environment's clusters can serve with nothing else."""
+    known = KAFKA_WORKLOADS if env == "external" else WORKLOADS
+    return tuple(name for name in known if name not in JAVA_WORKLOADS)
+
+
+def faults_in(env: str, control: str = "") -> tuple[str, ...]:
+    """The faults that the environment's clusters can be given."""
+    return () if env == "external" and not control else FAULTS[env]
+
+
+def faults_ready(env: str, control: str = "") -> tuple[str, ...]:
+    """`faults_in`, without what this machine lacks the means for."""
+    if env != "local":
+        return faults_in(env, control)
+    from jepsen.environments.local.clocks import find_library
+
+    return tuple(one for one in faults_in(env) if one != "clock" or find_library())
+
+
+def check_spec(spec: RunSpec) -> None:
+    """InputError for what cannot be run."""
+    if spec.workload not in WORKLOADS:
+        raise InputError(f"{spec.workload}: no workload; choose one of {', '.join(WORKLOADS)}")
+    for name in spec.nemesis:
+        _check_fault(spec, name)
+    if spec.client not in CLIENTS:
+        raise InputError(f"--client {spec.client}: choose one of {', '.join(CLIENTS)}")
+    if spec.env == "sim" and spec.client != "aiokafka":
+        raise InputError(f"--client {spec.client}: it has clocks of its own, so not in --env sim")
+    if spec.env == "external":
+        if not spec.bootstrap_servers:
+            raise InputError("--env external: say where with --bootstrap-servers HOST:PORT,...")
+        if spec.workload not in KAFKA_WORKLOADS:
+            raise InputError(f"--env external: only for {', '.join(KAFKA_WORKLOADS)}")
+    elif spec.bootstrap_servers or spec.control:
+        option = "--bootstrap-servers" if spec.bootstrap_servers else "--control"
+        raise InputError(f"{option}: only with --env external, not {spec.env}")
+    _check_java(spec)
+    _check_network(spec)
+    if spec.barrier_every and spec.workload != "register":
+        raise InputError(f"--barrier-every: only for register, not {spec.workload}")
+    if (
+        spec.workload in KAFKA_WORKLOADS
+        and spec.replication > spec.brokers
+        and spec.env != "external"
+    ):
+        raise InputError(f"--replication {spec.replication}: there are {spec.brokers} brokers")
+
+
+def _check_java(spec: RunSpec) -> None:
+    wanted = spec.workload in JAVA_WORKLOADS
+    if wanted != bool(spec.kafka_home) or (wanted and spec.env == "sim"):
+        tools = ", ".join(JAVA_WORKLOADS)
+        raise InputError(
+            f"--kafka-home is for --workload {tools}, which needs it and cannot run in --env sim"
+        )
+    if wanted:
+        from jepsen.workloads.verifiable import check_tools
+
+        check_tools(spec.kafka_home)
+
+
+def _check_network(spec: RunSpec) -> None:
+    if spec.network not in NETWORKS:
+        raise InputError(f"--network {spec.network}: choose one of {', '.join(NETWORKS)}")
+    if spec.network == NAMESPACES:
+        if spec.env != "local":
+            raise InputError(f"--network {spec.network}: only with --env local, not {spec.env}")
+        from jepsen.environments.local.namespaces import check_means
+
+        check_means()
+
+
+def _check_fault(spec: RunSpec, name: str) -> None:
+    if name not in PACKAGES:
+        raise InputError(f"--nemesis {name}: choose from {', '.join(PACKAGES)}")
+    if name in LOG_FAULTS and spec.workload not in LOG_WORKLOADS:
+        raise InputError(f"--nemesis {name}: only for {', '.join(LOG_WORKLOADS)}")
+    possible = faults_in(spec.env, spec.control)
+    if name not in possible:
+        if not possible:
+            raise InputError(f"--nemesis {name}: --env {spec.env} needs --control COMMAND for it")
+        known = ", ".join(possible)
+        raise InputError(f"--nemesis {name}: --env {spec.env} has none such; choose from {known}")
+
+
+def workload_of(spec: RunSpec) -> Workload:
+    """The workload that the specification names."""
+    module, _, function = WORKLOADS[spec.workload].partition(":")
+    options = WorkloadOptions(
+        concurrency=spec.concurrency,
+        keys=spec.keys,
+        ops_per_key=spec.ops_per_key,
+        barrier_every=spec.barrier_every,
+        replication=spec.replication,
+        topic=spec.topic,
+        acks=spec.acks,
+        client=spec.client,
+        kafka_home=spec.kafka_home,
+    )
+    made: Workload = getattr(importlib.import_module(module), function)(options)
+    return made
+
+
+class Run:
+    """Runs one test; `stop` ends it early, with everything healed."""
+
+    def __init__(self, spec: RunSpec, environment: Environment, note: Callable[[Op], Any]) -> None:
+        self._spec = spec
+        self._environment = environment
+        self._workload = workload_of(spec)
+        self.interrupted_s: float | None = None
+        """When it was asked to stop, in seconds of the test."""
+        rng = random.Random(f"{spec.seed}/clients")
+        self.interpreter = Interpreter(
+            spec.concurrency,
+            lambda process: self._workload.client(environment, process, rng),
+            Nemesis(
+                environment,
+                random.Random(f"{spec.seed}/nemesis"),
+                self._roles(),
+                self._membership(),
+                self._features(),
+            ),
+            note,
+            random.Random(f"{spec.seed}/generator"),
+            self._workload.op_timeout_s,
+        )
+
+    def _roles(self) -> Roles | None:
+        """Who leads and coordinates, where the workload has partitions."""
+        if self._spec.workload not in LOG_WORKLOADS:
+            return None
+        # Not imported for keys and values, which need no Kafka client.
+        from jepsen.environments.admin import Roles
+
+        rng = random.Random(f"{self._spec.seed}/roles")
+        return Roles(self._environment.bootstrap_servers, self._spec.topic, rng)
+
+    def _membership(self) -> Membership | None:
+        """Who comes and goes, where that is asked for."""
+        if "brokers" not in self._spec.nemesis:
+            return None
+        # Not imported for keys and values, which need no Kafka client.
+        from jepsen.environments.admin import Membership
+
+        return Membership(self._environment, random.Random(f"{self._spec.seed}/membership"))
+
+    def _features(self) -> Features | None:
+        """What is lowered and raised, where that is asked for."""
+        if FEATURES not in self._spec.nemesis:
+            return None
+        from jepsen.environments.admin import Features
+
+        return Features(self._environment, random.Random(f"{self._spec.seed}/features"))
+
+    def stop(self) -> None:
+        """Nothing more of the test proper; the end comes as it does."""
+        if self.interrupted_s is None:
+            self.interrupted_s = self.interpreter.elapsed_s
+        self.interpreter.stopped = True
+
+    async def run(self) -> None:
+        """From a cluster that is ready to the last operation."""
+        await self._workload.prepare(self._environment)
+        watch = asyncio.get_running_loop().create_task(self._watch_controllers())
+        try:
+            await self.interpreter.run(self._main())
+            self.interpreter.stopped = False
+            await self.interpreter.run(self._ending())
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            await self.interpreter.close()
+
+    async def _watch_controllers(self) -> None:
+        """Notes who is the active controller and how its log and the others' stand, on change."""
+        last = None
+        told: dict[str, Mapping[str, Any]] = {}
+        while True:
+            with contextlib.suppress(Exception):
+                found = await self._environment.leadership()
+                if found not in (None, last):
+                    last = found
+                    self.interpreter.observe(LEADER, list(found or ()))
+            with contextlib.suppress(Exception):
+                for node, replica in (await self._environment.replicas()).items():
+                    if told.get(node) != replica:
+                        told[node] = replica
+                        self.interpreter.observe(REPLICA, dict(replica), node, METADATA_LOG)
+            await asyncio.sleep(LEADER_POLL_S)
+
+    def _main(self) -> Generator:
+        spec = self._spec
+        work = clients(Stagger(1 / spec.rate, self._workload.generator))
+        roles = spec.workload in LOG_WORKLOADS
+        disks = tuple(self._environment.disk_faults)
+        features = tuple(self._environment.features)
+        faults = package(
+            spec.nemesis,
+            spec.interval_s,
+            time_limit_s=spec.time_limit_s,
+            roles=roles,
+            disks=disks,
+            features=features,
+        )
+        return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
+
+    def _ending(self) -> Generator:
+        settle = Sleep(SETTLE_S if self._spec.nemesis else 0)
+        final = TimeLimit(FINAL_S, clients(Stagger(SETTLE_S / 10, self._workload.final)))
+        return phases(healing(), settle, final)
+
+
+def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
+    """By checker; with what the history does not prove (`jepsen.core._evidence`)."""
+    workload = workload_of(spec)
+    found = {name: checker(history) for name, checker in workload.checkers.items()}
+    return found | unproven(spec, history, ends=workload.final is not NOTHING)
+
+
+def failure_of_cluster(what: str) -> Verdict:
+    """The verdict if a node did what no node may, whatever clients saw."""
+    return Verdict(False, (Anomaly("cluster-failed", {"what": what}),))
+
+
+def overall(verdicts: Mapping[str, Verdict]) -> Valid:
+    """The verdict on a run."""
+    return merge_valid(verdict.valid for verdict in verdicts.values())

@@ -1,1 +1,0 @@
-"""Environments in which a cluster runs while it is tested."""

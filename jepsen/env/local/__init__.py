@@ -1,1 +1,0 @@
-"""The environment `local`: real node processes on this machine, started by raftctl."""

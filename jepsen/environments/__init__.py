@@ -1,0 +1,39 @@
+"""Environments: clusters behind one interface, whatever they run on.
+
+`Environment` is all that a test knows of a cluster: addresses, roles, and one method for each
+primitive fault (kill, pause, cut a link, slow a link, skew a clock, fail a disk) and its
+repair. `KeyValues` is its client of keys and values. `ClusterSpec` says which cluster a test
+needs.
+
+    local      node processes on this machine
+    external   any cluster that speaks Kafka's protocol, broken by a program of its owner
+    raftctl    glue that clusters of raftctl nodes share
+    admin      changes that an administrator makes over Kafka's protocol
+    jepsen.simulator   nodes in one process, in virtual time
+
+An environment performs faults; when and where they strike is decided by `jepsen.nemesis`. It
+must not know workloads, generators or checkers of histories.
+
+Invariants: faults take effect before the method returns. Repairs are idempotent. After all
+repairs the cluster differs from a healthy one only by its history.
+"""
+
+from jepsen.environments._base import (
+    Change,
+    ClusterSpec,
+    Environment,
+    KeyValueError,
+    KeyValues,
+    Link,
+    Quality,
+)
+
+__all__ = [
+    "Change",
+    "ClusterSpec",
+    "Environment",
+    "KeyValueError",
+    "KeyValues",
+    "Link",
+    "Quality",
+]

@@ -1,0 +1,340 @@
+"""A cluster of processes on this machine; what blocks runs on threads, so that clients go on.
+
+How they reach each other, and what cuts their links, is the network's
+(`jepsen.environments.local._network`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+from jepsen.environments.local import _disks as disks
+from jepsen.environments.local.clocks import Clocks
+from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
+from jepsen.errors import ClusterError, InputError
+from raftctl.cli.files import read_config_file
+from raftctl.cli.offline.storage import FirstVoters, format_storage, random_uuid_text
+from raftctl.cli.offline.voters import voter_of
+from raftctl.errors import ConfigError
+from raftctl.localcluster import cluster as local
+from raftctl.localcluster.fork_server import NodeLauncher
+from raftctl.localcluster.processes import start_node
+from raftctl.metadata.features import SUPPORTED
+from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
+from raftctl.runtime.real import RealFileSystem, RealRuntime
+from raftctl.storage import load_directories
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from jepsen.environments._base import ClusterSpec, Link, Quality
+    from jepsen.environments.local._network import Network
+    from raftctl.localcluster.processes import ProcessRef
+    from raftctl.raft.messages import ChangeVotersRequest, Voter
+
+READY_S = 90.0
+ASK_S = 3.0
+POLL_S = 0.1
+TERMINATE_S = 20.0
+SETTLED_S = 20.0
+
+
+class LocalEnvironment:
+    """See `jepsen.environments._base.Environment`."""
+
+    def __init__(
+        self, directory: Path, spec: ClusterSpec, network: Network, *, skewed: bool = False
+    ) -> None:
+        """`skewed`: clocks can be set. InputError."""
+        self._clocks = Clocks() if skewed else None
+        self._network = network
+        hosts = network.hosts(spec.controllers + spec.brokers)
+        # A forked node has the environment and the network of the process that it is forked from.
+        self._launcher = None if skewed or hosts else NodeLauncher()
+        wanted = local.ClusterSpec(spec.controllers, spec.brokers, None, spec.overrides, hosts)
+        try:
+            self._cluster = local.LocalCluster.open(
+                directory, wanted, random_uuid_text, format_storage, self._launch
+            )
+        except ConfigError as error:
+            self._close_launcher()
+            raise InputError(str(error)) from error
+        self._directory = directory
+        self._blocked: set[Link] = set()
+        self._slow: dict[Link, Quality] = {}
+        self._broken: list[str] = []
+
+    def _launch(self, properties: Path, log: Path) -> ProcessRef:
+        if self._launcher is not None:
+            return self._launcher.launch(properties, log)
+        folder = properties.parent
+        variables = None if self._clocks is None else self._clocks.variables(folder.name, folder)
+        return start_node(properties, log, variables, self._network.prefix(folder.name))
+
+    def _close_launcher(self) -> None:
+        if self._launcher is not None:
+            self._launcher.close()
+
+    def _properties(self, node: str) -> Path:
+        return self._directory / node / "node.properties"
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        """See `Environment`."""
+        return [node.name for node in self._cluster.layout.controllers]
+
+    @property
+    def brokers(self) -> Sequence[str]:
+        """See `Environment`."""
+        return [node.name for node in self._cluster.layout.brokers]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """See `Environment`."""
+        return self._cluster.layout.bootstrap
+
+    @property
+    def disk_faults(self) -> Mapping[str, Sequence[str]]:
+        """See `Environment`."""
+        everybody, brokers = [*self.controllers, *self.brokers], self.brokers
+        return {
+            disks.WRITE_ERROR: everybody,
+            disks.TRUNCATE: brokers,
+            disks.BIT_FLIP: brokers,
+            disks.WIPE: brokers,
+        }
+
+    @property
+    def features(self) -> Mapping[str, tuple[int, int]]:
+        """See `Environment`."""
+        return SUPPORTED
+
+    def start(self) -> None:
+        """Starts every node."""
+        self._network.prepare(self._cluster.layout.nodes, self._directory)
+        self._cluster.start_all()
+
+    async def wait_ready(self, progress: Callable[[str], None]) -> None:
+        """Returns when all serve; raises ClusterError if that takes too long."""
+        await self._network.open(self._pids)
+        wanted = {node.node_id for node in self._cluster.layout.brokers}
+        active: set[int] = set()
+        for _ in range(int(READY_S / POLL_S)):
+            status = await asyncio.to_thread(self._cluster.status, ASK_S)
+            if (now := set(status.active_brokers)) != active:
+                progress(f"{len(now)} of {len(wanted)} brokers are active")
+            active = now
+            if wanted <= active:
+                return
+            await asyncio.sleep(POLL_S)
+        raise ClusterError(f"not ready after {READY_S:g} s: see {self._cluster.log_hint}")
+
+    async def close(self) -> None:
+        """Ends what stands between the nodes."""
+        await self._network.close()
+
+    def stop(self) -> None:
+        """Ends every process of the cluster; its data and logs stay."""
+        self._cluster.kill_all()
+        self._close_launcher()
+        self._network.remove()
+
+    def _pids(self) -> dict[str, int]:
+        found = ((node.name, self._cluster.process(node)) for node in self._cluster.layout.nodes)
+        return {name: process.pid for name, process in found if process is not None}
+
+    def kv_client(self, timeout_s: float, rng: random.Random) -> RaftctlKeyValues:
+        """See `Environment`."""
+        nodes = self._cluster.layout.controllers
+        addresses = [node.address for node in rng.sample(nodes, len(nodes))]
+        return RaftctlKeyValues(addresses, timeout_s, rng)
+
+    async def leader(self) -> str | None:
+        """See `Environment`."""
+        found = await self.leadership()
+        return None if found is None else found[0]
+
+    async def leadership(self) -> tuple[str, int] | None:
+        """See `Environment`."""
+        status = await asyncio.to_thread(self._cluster.status)
+        found = status.leader
+        if found is None:
+            return None
+        return self._cluster.layout.node(found["node_id"]).name, found["epoch"]
+
+    async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `Environment`; a life is a process."""
+        before = self._pids()
+        status = await asyncio.to_thread(self._cluster.status)
+        nodes, after = self._cluster.layout.controllers, self._pids()
+        answers = ((node.name, status.answers[node.address]) for node in nodes)
+        return {
+            name: {
+                "leads": answer["role"] == "leader",
+                "epoch": answer["epoch"],
+                "high_watermark": answer["high_watermark"],
+                "log_end": answer["log_end_offset"],
+                "life": after[name],
+            }
+            for name, answer in answers
+            # Whoever was started anew meanwhile may have answered before or after.
+            if answer is not None and before.get(name) == after.get(name, -1)
+        }
+
+    def broker_name(self, broker_id: int) -> str | None:
+        """See `Environment`."""
+        found = [node.name for node in self._cluster.layout.brokers if node.node_id == broker_id]
+        return found[0] if found else None
+
+    async def settled(self) -> bool:
+        """See `Environment`."""
+        return await asyncio.to_thread(self._cluster.is_healthy, ASK_S)
+
+    async def committed_at_rest(self) -> int | None:
+        """Waits until the cluster has settled; up to where its metadata are committed then.
+
+        None if that takes too long.
+        """
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + SETTLED_S
+        while now_s() < until_s:
+            if await self.settled():
+                status = await asyncio.to_thread(self._cluster.status, ASK_S)
+                if status.leader is not None:
+                    return int(status.leader["high_watermark"])
+            await asyncio.sleep(POLL_S)
+        return None
+
+    async def kill(self, node: str) -> None:
+        """See `Environment`."""
+        self._check_running(node)
+        await self._end(node)
+
+    async def _end(self, node: str) -> None:
+        await asyncio.to_thread(self._cluster.kill, self._cluster.layout.node(node))
+
+    def _check_running(self, node: str) -> None:
+        if not self._cluster.is_running(self._cluster.layout.node(node)):
+            raise RuntimeError(f"{node} does not run")
+
+    async def terminate(self, node: str) -> None:
+        """See `Environment`."""
+        await asyncio.to_thread(self._cluster.stop, self._cluster.layout.node(node), TERMINATE_S)
+
+    async def start_node(self, node: str) -> None:
+        """See `Environment`."""
+        of_node = self._cluster.layout.node(node)
+        if not self._cluster.is_running(of_node):
+            await asyncio.to_thread(self._cluster.start, of_node)
+
+    async def pause(self, node: str) -> None:
+        """See `Environment`."""
+        self._check_running(node)
+        self._signal(node, signal.SIGSTOP)
+
+    async def resume(self, node: str) -> None:
+        """See `Environment`."""
+        self._signal(node, signal.SIGCONT)
+
+    def _signal(self, node: str, number: signal.Signals) -> None:
+        process = self._cluster.process(self._cluster.layout.node(node))
+        if process is not None:
+            process.send(number)
+
+    async def block(self, links: Sequence[Link]) -> None:
+        """See `Environment`."""
+        self._blocked |= set(links)
+        await self._network.set_blocked(self._blocked)
+
+    async def unblock(self) -> None:
+        """See `Environment`."""
+        self._blocked.clear()
+        await self._network.set_blocked(())
+
+    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+        """See `Environment`."""
+        self._slow |= dict.fromkeys(links, quality)
+        await self._network.set_quality(self._slow)
+
+    async def restore(self) -> None:
+        """See `Environment`."""
+        self._slow.clear()
+        await self._network.set_quality({})
+
+    async def skew_clock(self, node: str, by_ms: int) -> None:
+        """See `Environment`."""
+        if self._clocks is None:
+            raise InputError("--env local: clocks can be set only if the nodes were started so")
+        self._clocks.skew(node, by_ms)
+
+    async def reset_clocks(self) -> None:
+        """See `Environment`."""
+        if self._clocks is not None:
+            self._clocks.reset()
+
+    async def remove_voter(self, node: str) -> bool:
+        """See `Environment`."""
+        return await self._change_voters(RemoveVoterRequest(self._voter(node).replica))
+
+    async def add_voter(self, node: str) -> bool:
+        """See `Environment`."""
+        return await self._change_voters(AddVoterRequest(self._voter(node)))
+
+    def _voter(self, node: str) -> Voter:
+        """As its configuration and its disk say."""
+        config = read_config_file(str(self._properties(node)))
+        found = load_directories(RealFileSystem(), config.directories, config.node_id)
+        return voter_of(config, found[config.metadata_directory].directory_id)
+
+    async def _change_voters(self, request: ChangeVotersRequest) -> bool:
+        layout = self._cluster.layout
+        controllers = [(node.host, node.port) for node in layout.controllers]
+        runtime = RealRuntime(log_level="critical")
+        try:
+            return await change_voters(runtime, controllers, layout.cluster_id, request)
+        finally:
+            runtime.close()
+
+    async def replace_disk(self, node: str) -> None:
+        """See `Environment`."""
+        config = read_config_file(str(self._properties(node)))
+        for directory in config.directories:
+            await asyncio.to_thread(shutil.rmtree, directory)
+        # A controller whose log named it comes back as another replica, which does not vote yet.
+        joins = config.is_controller and not config.controller_quorum_voters
+        first = FirstVoters(no_initial_controllers=joins)
+        cluster_id = self._cluster.layout.cluster_id
+        await asyncio.to_thread(format_storage, config, cluster_id, first=first)
+
+    async def break_disk(self, node: str, kind: str) -> bool:
+        """See `Environment`, and `jepsen.environments.local._disks` for what is damaged."""
+        self._broken.append(node)
+        if kind == disks.WRITE_ERROR:
+            pids = self._pids_of([node])
+            for pid in pids:
+                disks.refuse_writes(pid)
+            return bool(pids)
+        await self._end(node)
+        if kind == disks.WIPE:
+            await self.replace_disk(node)
+            return True
+        data = self._directory / node / "data"
+        return bool(await asyncio.to_thread(disks.damage, data, kind))
+
+    async def mend_disks(self) -> None:
+        """See `Environment`."""
+        broken, self._broken = self._broken, []
+        for pid in self._pids_of(broken):
+            disks.allow_writes(pid)
+        for node in broken:
+            await self.start_node(node)
+
+    def _pids_of(self, nodes: Sequence[str]) -> list[int]:
+        """Of those that run."""
+        found = (self._cluster.process(self._cluster.layout.node(node)) for node in nodes)
+        return [one.pid for one in found if one is not None and one.is_alive()]

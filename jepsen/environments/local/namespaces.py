@@ -1,0 +1,268 @@
+"""Nodes in network namespaces of their own, behind one bridge; needs root, `ip` and TUN devices.
+
+Nodes reach each other, and the host them, by the bridge. What is meant for a node over a link that
+is cut or slow is routed to a TUN device in the sender's namespace, and from there to this process,
+which loses it, or hands it on to the receiver's device when its time has come. So what TCP sends
+into a cut link vanishes without a word. (Linux' `netem` could lose and delay packets as well, but
+not every kernel has it.)
+
+Source: Linux, Documentation/networking/tuntap.rst; ip-netns(8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from jepsen.environments.local._network import Network
+from jepsen.environments.local._packets import PacketRouter
+from jepsen.environments.local._topology import MTU, Batch, Topology, device_of, free_network, owner
+from jepsen.errors import ClusterError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from ipaddress import IPv4Network
+
+    from jepsen.environments._base import Link, Quality
+    from raftctl.localcluster.layout import LocalNode
+
+logger = logging.getLogger(__name__)
+
+TUN = Path("/dev/net/tun")
+STATUS = Path("/proc/self/status")
+PACKETS_AT_ONCE = 64
+"""Read from one device before anything else has its turn."""
+UNDER_WAY_MAX = 10_000
+"""Packets that have not arrived yet; more are lost."""
+CALL_TIMEOUT_S = 60.0
+_SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
+"""Where `ip` is, though a user's PATH may not say so."""
+_CAPABILITIES = (1 << 12) | (1 << 21)
+"""To make devices (CAP_NET_ADMIN), and to enter and name namespaces (CAP_SYS_ADMIN)."""
+_TUNSETIFF = 0x400454CA
+_IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
+_LENIENT = [f"/proc/sys/net/ipv4/conf/{of}/rp_filter" for of in ("all", "default")]
+
+
+def check_means() -> None:
+    """InputError that names all that this machine lacks for namespaces, and what helps."""
+    lacking = []
+    if not _may_administer():
+        lacking.append("root with CAP_NET_ADMIN and CAP_SYS_ADMIN (sudo; a privileged container)")
+    if _find_ip() is None:
+        lacking.append("the program ip (package iproute2)")
+    if not TUN.exists():
+        lacking.append(f"{TUN} (modprobe tun; in a container --device {TUN})")
+    if lacking:
+        raise InputError(
+            f"--network namespaces: it needs {', '.join(lacking)}; --network relays needs nothing"
+        )
+
+
+class NamespaceNetwork(Network):
+    """One for each node; as all of `Network`, for one cluster of one process at a time."""
+
+    def __init__(self) -> None:
+        """Sweeps what killed runs left. ClusterError if `ip` cannot say what there is."""
+        self._ip = _find_ip() or "ip"
+        self._pid = os.getpid()
+        self._topology: Topology | None = None
+        self._network = self._free_network()
+        self._tuns: dict[str, int] = {}
+        self._router = PacketRouter({}, random.Random())
+        self._rerouted: frozenset[Link] = frozenset()
+        self._under_way: set[asyncio.TimerHandle] = set()
+        self._sweep()
+
+    def hosts(self, count: int) -> Sequence[str]:
+        """See `Network`."""
+        nodes = tuple(f"node-{number}" for number in range(count))
+        return list(Topology(self._pid, self._network, nodes).addresses.values())
+
+    def prepare(self, nodes: Sequence[LocalNode], directory: Path) -> None:
+        """See `Network`; ClusterError if `ip` refuses."""
+        del directory
+        topology = Topology(self._pid, self._network, tuple(node.name for node in nodes))
+        self._topology = topology
+        self._router = PacketRouter(topology.addresses, random.Random())
+        for batch in topology.building():
+            self._run(batch)
+        for node in topology.nodes:
+            self._make_detour(topology, node)
+
+    def _make_detour(self, topology: Topology, node: str) -> None:
+        # Packets that come by the detour would be taken for forged where the way back is another.
+        command = [self._ip, "netns", "exec", topology.namespace(node), "tee", *_LENIENT]
+        _call(command, "0")
+        device = f"{topology.device}t"
+        self._tuns[node] = _open_tun(device)
+        for batch in topology.placing(node, device):
+            self._run(batch)
+
+    def prefix(self, node: str) -> Sequence[str]:
+        """See `Network`."""
+        assert self._topology is not None
+        return [self._ip, "netns", "exec", self._topology.namespace(node)]
+
+    async def open(self, pids: Callable[[], Mapping[str, int]]) -> None:
+        """See `Network`."""
+        del pids
+        for tun in self._tuns.values():
+            asyncio.get_running_loop().add_reader(tun, self._carry, tun)
+
+    async def set_blocked(self, links: Iterable[Link]) -> None:
+        """See `Network`."""
+        self._router.set_blocked(links)
+        await self._reroute()
+
+    async def set_quality(self, qualities: Mapping[Link, Quality]) -> None:
+        """See `Network`."""
+        self._router.set_quality(qualities)
+        await self._reroute()
+
+    async def _reroute(self) -> None:
+        """Has the routes follow the router."""
+        assert self._topology is not None
+        wanted = self._router.links
+        batches = self._topology.rerouting(self._rerouted, wanted)
+        self._rerouted = wanted
+        await asyncio.gather(*(asyncio.to_thread(self._run, batch) for batch in batches))
+
+    def _carry(self, tun: int) -> None:
+        """Takes what nodes have sent into a detour, and lets it go on or not."""
+        loop = asyncio.get_running_loop()
+        for _ in range(PACKETS_AT_ONCE):
+            try:
+                packet = os.read(tun, 2 * MTU)
+            except BlockingIOError:
+                return
+            delivery = self._router.delivery(packet, loop.time())
+            if delivery is None or len(self._under_way) >= UNDER_WAY_MAX:
+                continue
+            if delivery.at_s <= loop.time():
+                self._deliver(delivery.node, packet)
+            else:
+                self._deliver_at(delivery.at_s, delivery.node, packet)
+
+    def _deliver_at(self, at_s: float, node: str, packet: bytes) -> None:
+        def arrive() -> None:
+            self._under_way.discard(timer)
+            self._deliver(node, packet)
+
+        timer = asyncio.get_running_loop().call_at(at_s, arrive)
+        self._under_way.add(timer)
+
+    def _deliver(self, node: str, packet: bytes) -> None:
+        # What a device does not take is lost, as anywhere.
+        with contextlib.suppress(OSError):
+            os.write(self._tuns[node], packet)
+
+    async def close(self) -> None:
+        """See `Network`: with the devices go the routes to them."""
+        for timer in self._under_way:
+            timer.cancel()
+        self._under_way.clear()
+        for tun in self._tuns.values():
+            asyncio.get_running_loop().remove_reader(tun)
+        self._close_tuns()
+
+    def _close_tuns(self) -> None:
+        for tun in self._tuns.values():
+            os.close(tun)
+        self._tuns.clear()
+
+    def remove(self) -> None:
+        """See `Network`."""
+        self._close_tuns()
+        self._take_away(self._pid)
+
+    def _free_network(self) -> IPv4Network:
+        routes = json.loads(
+            _call([self._ip, "-json", "-4", "route", "show", "table", "all"]) or "[]"
+        )
+        found = free_network(self._pid, routes)
+        if found is None:
+            raise ClusterError("--network namespaces: 198.18.0.0/15 is in use: see `ip route`")
+        return found
+
+    def _namespaces(self) -> list[str]:
+        lines = _call([self._ip, "netns", "list"]).splitlines()
+        return [line.split()[0] for line in lines if line.strip()]
+
+    def _sweep(self) -> None:
+        """Takes away what a harness left that was killed, with its nodes."""
+        owners = {pid for name in self._namespaces() if (pid := owner(name)) is not None}
+        for pid in sorted(owners):
+            if pid == self._pid or not psutil.pid_exists(pid):
+                self._take_away(pid)
+
+    def _take_away(self, pid: int) -> None:
+        try:
+            self._dismantle(pid)
+        except ClusterError as error:
+            # Another run may be sweeping too; what a run has shown is worth more than what it left.
+            logger.warning("perhaps not all of process %d's network is gone: %s", pid, error)
+
+    def _dismantle(self, pid: int) -> None:
+        """Takes the network of that process away, and ends what still runs in it."""
+        names = [name for name in self._namespaces() if owner(name) == pid]
+        for name in names:
+            for member in _call([self._ip, "netns", "pids", name]).split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(member), signal.SIGKILL)
+        if Path(f"/sys/class/net/{device_of(pid)}").exists():
+            self._run(Batch("", (f"link delete dev {device_of(pid)}",)))
+        self._run(Batch("", tuple(f"netns delete {name}" for name in names)))
+
+    def _run(self, batch: Batch) -> None:
+        namespace = ["-netns", batch.namespace] if batch.namespace else []
+        _call([self._ip, *namespace, "-batch", "-"], "\n".join(batch.lines) + "\n")
+
+
+def _may_administer() -> bool:
+    """What root may not do everywhere: containers take capabilities from it. proc(5)."""
+    status = STATUS.read_text() if STATUS.exists() else ""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return found is not None and int(found[1], 16) & _CAPABILITIES == _CAPABILITIES
+
+
+def _find_ip() -> str | None:
+    return shutil.which("ip") or shutil.which("ip", path=_SYSTEM_PATH)
+
+
+def _open_tun(device: str) -> int:
+    """A new TUN device of the host's, as a file of packets; it is gone when that is closed."""
+    tun = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        flags = _IFF_TUN | _IFF_NO_PI
+        fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", device.encode(), flags))
+    except OSError as error:
+        os.close(tun)
+        raise ClusterError(f"--network namespaces: {TUN}: {error.strerror}") from error
+    return tun
+
+
+def _call(command: Sequence[str], told: str = "") -> str:
+    """What the program printed; ClusterError if it failed."""
+    try:
+        done = subprocess.run(
+            command, input=told, capture_output=True, text=True, timeout=CALL_TIMEOUT_S, check=True
+        )
+    except subprocess.SubprocessError as error:
+        why = getattr(error, "stderr", "") or str(error)
+        raise ClusterError(f"--network namespaces: {' '.join(command)}: {why.strip()}") from None
+    return done.stdout

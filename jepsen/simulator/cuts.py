@@ -1,0 +1,70 @@
+"""Which part of a seed's run to keep: how a failing run is made small
+(`jepsen.simulator.runner._shrink`).
+
+A scenario derives its faults and the number of its operations from the seed, and lets `Cuts` take
+some away. What it began with is remembered, so that whoever shrinks knows what there is to cut.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+T = TypeVar("T")
+
+
+@dataclass
+class Cuts:
+    """Keeps the faults of these places in the plan, and at most so many operations; None: all."""
+
+    faults: tuple[int, ...] | None = None
+    operations: int | None = None
+    had_faults: int = field(default=0, init=False)
+    had_operations: int = field(default=0, init=False)
+
+    def keep_faults(self, plan: Sequence[T]) -> tuple[T, ...]:
+        """The part of the plan that is kept, in order."""
+        self.had_faults = len(plan)
+        if self.faults is None:
+            return tuple(plan)
+        return tuple(plan[number] for number in self.faults if number < len(plan))
+
+    def keep_operations(self, count: int) -> int:
+        """How many of `count` operations are kept."""
+        self.had_operations = count
+        return count if self.operations is None else min(count, self.operations)
+
+    def options(self) -> list[str]:
+        """The options of `python -m jepsen.simulator run` that cut so."""
+        options = []
+        if self.faults is not None:
+            options += ["--faults", ",".join(map(str, self.faults)) or "none"]
+        if self.operations is not None:
+            options += ["--operations", str(self.operations)]
+        return options
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        """Adds those options to a parser of a command line."""
+        parser.add_argument("--faults", help="keep only the faults of these places, or none: 0,3,4")
+        parser.add_argument("--operations", type=int, help="at most so many operations a client")
+
+    @staticmethod
+    def from_options(options: Sequence[str]) -> Cuts:
+        """What `options` gave."""
+        parser = argparse.ArgumentParser()
+        Cuts.add_options(parser)
+        parsed = parser.parse_args(options)
+        return Cuts.parse(parsed.faults, parsed.operations)
+
+    @staticmethod
+    def parse(faults: str | None, operations: int | None) -> Cuts:
+        """From the values of those options."""
+        if faults is None:
+            return Cuts(None, operations)
+        numbers = [] if faults == "none" else faults.split(",")
+        return Cuts(tuple(map(int, numbers)), operations)

@@ -1,0 +1,242 @@
+"""The environment `sim`: a test's cluster in the deterministic world."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
+from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, Observer, SimCluster
+from jepsen.simulator.faults import Fault
+from raftctl.localcluster.ports import API_VERSIONS_REQUEST
+from raftctl.metadata.features import SUPPORTED
+from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping, Sequence
+
+    from jepsen.environments import ClusterSpec, Link, Quality
+    from jepsen.simulator.world import SimRuntime, World
+    from raftctl.raft.messages import ChangeVotersRequest
+
+ASK_S = 1.0
+TERMINATE_S = 20.0
+DISK_FAULTS = ("power_off", "sync_error", "write_error", "disk_full", "bit_flip")
+WIPE = "wipe"
+OPERATOR = "operator"
+
+
+class SimEnvironment:
+    """See `jepsen.environments._base.Environment`."""
+
+    def __init__(self, world: World, spec: ClusterSpec) -> None:
+        self._world = world
+        self._cluster = SimCluster(world, spec.controllers, spec.brokers, spec.overrides)
+        self._observer = Observer(self._cluster)
+        self._disks = self._cluster.disk_faults()
+        self._broken: list[Fault] = []
+        self._without_power: list[str] = []
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        """See `Environment`."""
+        return self._cluster.controller_names
+
+    @property
+    def brokers(self) -> Sequence[str]:
+        """See `Environment`."""
+        return self._cluster.broker_names
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """See `Environment`."""
+        return ",".join(self._cluster.bootstrap)
+
+    @property
+    def disk_faults(self) -> Mapping[str, Sequence[str]]:
+        """See `Environment`."""
+        everybody = (*self.controllers, *self.brokers)
+        # A controller that does not know how it has voted must not come back as the same voter.
+        return {**dict.fromkeys(DISK_FAULTS, everybody), WIPE: self.brokers}
+
+    @property
+    def features(self) -> Mapping[str, tuple[int, int]]:
+        """See `Environment`."""
+        return SUPPORTED
+
+    def start(self) -> None:
+        """Starts every node."""
+        self._cluster.start_all()
+
+    async def wait_ready(self) -> None:
+        """Returns when a controller leads and every broker is active."""
+        wanted = len(self.brokers)
+
+        def ready(status: dict[str, Any]) -> bool:
+            return len([one for one in status["brokers"] if not one["fenced"]]) == wanted
+
+        await self._observer.wait_for(ready)
+
+    def kv_client(self, timeout_s: float, rng: random.Random) -> RaftctlKeyValues:
+        """See `Environment`."""
+        names = rng.sample(list(self.controllers), len(self.controllers))
+        return RaftctlKeyValues([f"{name}:{CONTROLLER_PORT}" for name in names], timeout_s, rng)
+
+    async def leader(self) -> str | None:
+        """See `Environment`."""
+        found = await self.leadership()
+        return None if found is None else found[0]
+
+    async def leadership(self) -> tuple[str, int] | None:
+        """See `Environment`."""
+        try:
+            status = await self._observer.wait_for(lambda _: True, ASK_S)
+        except TimeoutError:
+            return None
+        return f"controller-{status['leader_id']}", status["epoch"]
+
+    async def replicas(self) -> Mapping[str, Mapping[str, Any]]:
+        """See `Environment`: every step of every node is judged."""
+        return {}
+
+    def broker_name(self, broker_id: int) -> str | None:
+        """See `Environment`."""
+        name = f"broker-{broker_id}"
+        return name if name in self.brokers else None
+
+    async def settled(self) -> bool:
+        """See `Environment`.
+
+        Brokers are asked first, as those of processes are (`LocalCluster.is_healthy`).
+        """
+        for name in self.brokers:
+            if not await _serves(name):
+                return False
+        try:
+            status = await self._observer.wait_for(lambda _: True, ASK_S)
+        except TimeoutError:
+            return False
+        active = [one for one in status["brokers"] if not one["fenced"]]
+        return len(active) == len(self.brokers) and not status["under_replicated_partitions"]
+
+    async def kill(self, node: str) -> None:
+        """See `Environment`."""
+        if self._world.node(node).process is not None:
+            self._world.kill(node)
+
+    async def terminate(self, node: str) -> None:
+        """See `Environment`."""
+        process = self._world.node(node).process
+        if process is None or not process.running:
+            return
+        self._world.terminate(node)
+        done, _ = await asyncio.wait([process.done], timeout=TERMINATE_S)
+        if not done:
+            self._world.kill(node)
+
+    async def start_node(self, node: str) -> None:
+        """See `Environment`."""
+        if self._world.node(node).process is None:
+            self._cluster.start(node)
+
+    async def pause(self, node: str) -> None:
+        """See `Environment`."""
+        if self._cluster.is_up(node):
+            self._world.pause(node)
+
+    async def resume(self, node: str) -> None:
+        """See `Environment`."""
+        if self._world.node(node).process is not None:
+            self._world.resume(node)
+
+    async def block(self, links: Sequence[Link]) -> None:
+        """See `Environment`."""
+        for source, target in links:
+            self._world.block(source, target)
+
+    async def unblock(self) -> None:
+        """See `Environment`."""
+        self._world.heal()
+
+    async def degrade(self, links: Sequence[Link], quality: Quality) -> None:
+        """See `Environment`."""
+        for source, target in links:
+            link = self._world.network.link(source, target)
+            link.latency_min_ms += quality.delay_ms
+            link.loss = quality.loss
+            link.bytes_per_s = quality.bytes_per_s
+
+    async def restore(self) -> None:
+        """See `Environment`."""
+        self._world.network.restore_links()
+
+    async def skew_clock(self, node: str, by_ms: int) -> None:
+        """See `Environment`."""
+        self._world.node(node).clock_offset_ms += by_ms
+
+    async def reset_clocks(self) -> None:
+        """See `Environment`."""
+        for node in [*self.controllers, *self.brokers]:
+            self._world.node(node).clock_offset_ms = 0
+
+    async def remove_voter(self, node: str) -> bool:
+        """See `Environment`."""
+        return await self._change_voters(RemoveVoterRequest(self._cluster.voter(node).replica))
+
+    async def add_voter(self, node: str) -> bool:
+        """See `Environment`."""
+        return await self._change_voters(AddVoterRequest(self._cluster.voter(node)))
+
+    async def _change_voters(self, request: ChangeVotersRequest) -> bool:
+        controllers = [(name, CONTROLLER_PORT) for name in self.controllers]
+
+        async def operate(runtime: SimRuntime) -> bool:
+            return await change_voters(runtime, controllers, self._cluster.cluster_id, request)
+
+        done: bool = await self._world.start(OPERATOR, operate).done
+        return done
+
+    async def replace_disk(self, node: str) -> None:
+        """See `Environment`; formatted when the node starts."""
+        self._cluster.wipe(node)
+
+    async def break_disk(self, node: str, kind: str) -> bool:
+        """See `Environment`."""
+        if kind == "power_off":
+            self._cluster.power_off(node)
+            self._without_power.append(node)
+            return True
+        fault = Fault(kind, 0, 0, (node,), self._world.random.random())
+        if not self._disks.may_begin(fault):
+            return False
+        self._disks.begin(fault)
+        self._broken.append(fault)
+        return True
+
+    async def mend_disks(self) -> None:
+        """See `Environment`."""
+        broken, self._broken = self._broken, []
+        for fault in broken:
+            try:
+                self._disks.end(fault)
+            except AssertionError as error:
+                # Else it would only be a fault that could not be mended.
+                self._world.accuse(fault.nodes[0], error)
+        dark, self._without_power = self._without_power, []
+        for node in dark:
+            await self.start_node(node)
+
+
+async def _serves(broker: str) -> bool:
+    """Whether it answers a request; one that has not registered yet makes it wait."""
+    try:
+        async with asyncio.timeout(ASK_S):
+            reader, writer = await asyncio.open_connection(broker, BROKER_PORT)
+            try:
+                writer.write(API_VERSIONS_REQUEST)
+                return bool(await reader.read(1))
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False

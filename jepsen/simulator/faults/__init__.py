@@ -1,0 +1,33 @@
+"""Faults of a simulated cluster: a plan drawn from the seed, and the nemesis that injects it.
+
+A plan is a tuple of `Fault`s, that is, data. A failing run can therefore be repeated with some
+of them left out (`runner`). Faults overlap. Quiet windows between bursts let the cluster
+recover, because some bugs only show then. A fault that makes no sense when its time comes, or
+that the scenario's guard refuses, is skipped.
+
+Kinds: processes (kill, stop, pause, stall), machines (power_off, power_cut, suspend, wipe),
+links (block, isolate, halves, ring, reset, half_open, narrow, slow), clocks (clock, clock_rate)
+and disks (errors, full disks, hanging and slow calls, flipped bits). The table of kinds with
+their meaning is in `_faults`.
+
+What nodes owe in return is checked here only for disks. A node stops on a disk error; a node
+whose metadata is damaged refuses to start and names the file; a broker outlives its second log
+directory.
+
+Invariants:
+* The same seed makes the same plan, whatever the cluster does with it.
+* Every fault ends: when a run is over all links, clocks and disks are sound again.
+* Only the guard of a scenario knows how many members may be down at once.
+"""
+
+from jepsen.simulator.faults._disk_faults import DiskFaults
+from jepsen.simulator.faults._faults import ALL_KINDS, FAULT_MS_MAX, FILLING, Draws, Fault
+
+__all__ = [
+    "ALL_KINDS",
+    "FAULT_MS_MAX",
+    "FILLING",
+    "DiskFaults",
+    "Draws",
+    "Fault",
+]

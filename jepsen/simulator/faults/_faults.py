@@ -1,0 +1,553 @@
+"""The nemesis: what goes wrong in a run, as data that follows from the seed, and how it is done.
+
+A plan is a tuple of `Fault`s, so that a failing run can be repeated with some of them left out
+(`jepsen.simulator.runner._shrink`). Faults overlap; the windows between bursts let the cluster
+recover, since some bugs show only when it does. A fault that makes no sense when its time comes
+(its node is down already) or that the scenario's guard refuses is skipped.
+
+kill          the process ends as by SIGKILL; the disk keeps what was written
+power_off     the machine stops; what was not synced may be lost or torn
+power_cut     the machine stops after so many operations on its disk: in the middle of a call
+stop          the process is asked to end, as by SIGTERM, and killed when its time is over
+pause         the process stands still as by SIGSTOP, its timers and sockets wait
+stall         one step of the process's event loop after the other takes long, as with a collection
+              of garbage; its threads go on, and all that came meanwhile is handled at once
+suspend       the machine is suspended: its monotonic clock stands still, CLOCK_BOOTTIME goes on
+block         what the first node sends does not reach the second
+isolate       the node and all other members do not reach each other
+halves        the named members and the others do not reach each other
+ring          the two do not reach each other, all others do: majorities overlap, but differ
+reset         again and again, in the middle of what the first node sends to the second, the
+              connection is reset; both hear of it, or only one of them
+half_open     the network forgets the connections between the two nodes: neither is told, and
+              what is sent on them is lost; new ones work; when it ends the old ones are refused
+narrow        the first node's link to the second carries only so many bytes a second
+slow          both directions between two nodes get a long latency
+slow_disk     every sync takes many times as long
+slow_io       some reads and writes take long; on the event loop they hold it up
+hung_writes   what the node writes, syncs or names hangs until the fault is over
+hung_disk     so does what it reads
+clock         the node's wall clock is off
+clock_rate    the node's other clocks go faster or slower
+sync_error    an fsync of the node fails, after which its disk forgets what was to be synced
+write_error   the node's disk takes no writes any more
+disk_full     the node's disk is full
+disk_fills    the node's disk is full after so many bytes more, in the midst of a write; after an
+              odd number there is space again once that has failed
+bit_flip      a bit flips in what a node that is started reads of the metadata
+bit_rot       a bit flips under the node while it runs, in a file that is complete: a closed
+              segment, its index, or a snapshot
+wipe          the node's machine comes back with an empty disk
+directory_dies, directory_sync_error, directory_full, directory_fills
+              the disk under a broker's second log directory fails; the broker lives on, and is
+              started again when that disk is well
+
+A kill, power_off or pause may strike all members of one role at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jepsen.simulator.disk import HANGING
+from jepsen.simulator.network import Link
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from jepsen.simulator.faults._disk_faults import DiskFaults
+    from jepsen.simulator.network import Flow
+    from jepsen.simulator.world import World
+
+BURST_FAULTS_MAX = 4
+BURST_MS = 3_000
+FAULT_MS_MIN = 200
+FAULT_MS_MAX = 4_000
+QUIET_MS_MAX = 4_000
+SLOW_MS_MAX = 400.0
+CLOCK_MS_MAX = 120_000
+CLOCK_RATE_ERROR_MAX = 0.05
+"""Two clocks that differ by twice as much still differ by less than leases allow for."""
+STALL_MS_MIN = 5.0
+STALL_MS_MAX = 3_000.0
+RESET_BYTES_MIN = 20
+RESET_BYTES_MAX = 20_000
+NARROW_BYTES_MIN = 30_000.0
+NARROW_BYTES_MAX = 300_000.0
+SLOW_DISK_TIMES_MAX = 400.0
+SLOW_IO_MS_MIN = 1.0
+SLOW_IO_MS_MAX = 500.0
+WHOLE_GROUP_CHANCE = 0.15
+KINDS = {
+    "kill": 5,
+    "power_off": 3,
+    "stop": 3,
+    "pause": 4,
+    "stall": 3,
+    "suspend": 3,
+    "block": 3,
+    "isolate": 4,
+    "halves": 2,
+    "ring": 2,
+    "reset": 3,
+    "half_open": 2,
+    "narrow": 1,
+    "slow": 2,
+    "slow_disk": 2,
+    "slow_io": 2,
+    "hung_writes": 2,
+    "hung_disk": 2,
+    "clock": 1,
+    "clock_rate": 2,
+}
+"""Each kind with its weight."""
+LINK_KINDS = ("block", "isolate", "halves", "ring", "reset", "half_open", "narrow")
+PROCESS_KINDS = ("kill", "power_off", "stop", "pause", "stall", "suspend")
+WAIT_KINDS = ("slow_io", *HANGING)
+PAIR_KINDS = ("block", "ring", "slow", "reset", "half_open", "narrow")
+DISK_KINDS = {
+    "sync_error": 3,
+    "write_error": 2,
+    "disk_full": 2,
+    "bit_flip": 4,
+    "bit_rot": 3,
+    "wipe": 1,
+}
+"""Each kind of fault of disks with its weight; see `jepsen.simulator.faults._disk_faults`."""
+DISK_FAULTS_MAX = 2
+DISKS_FAIL_CHANCE = 0.6
+DIRECTORY_KINDS = {"directory_dies": 2, "directory_sync_error": 2, "directory_full": 1}
+"""Each kind of fault of log directories with its weight."""
+FILLING = ("disk_fills", "directory_fills")
+FILLING_SHARE = 0.5
+FILLING_MAX = 3
+FILLS_AFTER_BYTES_MIN = 1
+FILLS_AFTER_BYTES_MAX = 20_000
+DIRECTORY_FAULTS_MAX = 3
+POWER_CUTS_SHARE = 0.5
+POWER_CUTS_MAX = 4
+POWER_CUT_OPERATIONS_MAX = 12
+"""A flush takes two to ten or so, a snapshot as many; the next call begins where one ends."""
+ON_DIRECTORIES = (*DIRECTORY_KINDS, "directory_fills")
+ON_DISKS = (*DISK_KINDS, *DIRECTORY_KINDS, *FILLING)
+ALL_KINDS = (*KINDS, *DISK_KINDS, *DIRECTORY_KINDS, "power_cut", *FILLING)
+"""Whatever a plan that nobody wrote may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Which kinds of faults are on, and how long one may last."""
+
+    kinds: frozenset[str] = frozenset(ALL_KINDS)
+    ms_max: int = FAULT_MS_MAX
+
+    def kind(self, source: random.Random, weights: Mapping[str, int]) -> str | None:
+        """One of those kinds that is on; None if all are off."""
+        on = {kind: weight for kind, weight in weights.items() if kind in self.kinds}
+        return source.choices(list(on), list(on.values()))[0] if on else None
+
+    def for_ms(self, source: random.Random) -> int:
+        """How long one lasts."""
+        return source.randint(FAULT_MS_MIN, self.ms_max)
+
+
+EVERYTHING = Draws()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong for a while; times are virtual milliseconds of the plan."""
+
+    kind: str
+    at_ms: int
+    for_ms: int
+    nodes: tuple[str, ...]
+    amount: float = 0.0
+    """Milliseconds of latency, of clock error, of a stall or, at most, of a slow call; how many
+    times slower a disk is; which bit; after how many operations or bytes; bytes a second; a rate.
+    """
+
+    def __str__(self) -> str:
+        extra = f" by {self.amount:.4g}" if self.amount else ""
+        return f"{self.kind} {' '.join(self.nodes)}{extra} at {self.at_ms} for {self.for_ms} ms"
+
+    def touches(self, nodes: Sequence[str]) -> bool:
+        """Whether one of these nodes is a target; halves concern everybody."""
+        return self.kind == "halves" or any(node in nodes for node in self.nodes)
+
+
+def plan_faults(
+    source: random.Random,
+    groups: Sequence[Sequence[str]],
+    duration_ms: int,
+    draws: Draws = EVERYTHING,
+) -> tuple[Fault, ...]:
+    """Faults for members in groups of one role each, in order of their times.
+
+    Rings and slow links are laid within a group more often than across.
+    """
+    faults: list[Fault] = []
+    begin_ms = source.randint(0, 500)
+    while begin_ms < duration_ms:
+        for _ in range(source.randint(1, BURST_FAULTS_MAX)):
+            at_ms = begin_ms + source.randrange(BURST_MS)
+            if at_ms < duration_ms and (fault := _one_fault(source, groups, at_ms, draws)):
+                faults.append(fault)
+        begin_ms += BURST_MS + source.randrange(QUIET_MS_MAX)
+    faults += _disk_faults(source, groups, duration_ms, draws)
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def _disk_faults(
+    source: random.Random, groups: Sequence[Sequence[str]], duration_ms: int, draws: Draws
+) -> Iterator[Fault]:
+    """A few, in some of the plans: disks fail more seldom than processes and links."""
+    if source.random() >= DISKS_FAIL_CHANCE:
+        return
+    members = _members(groups)
+    for _ in range(source.randint(1, DISK_FAULTS_MAX)):
+        kind = draws.kind(source, DISK_KINDS)
+        if kind is None:
+            return
+        at_ms = source.randrange(duration_ms)
+        for_ms = draws.for_ms(source)
+        yield Fault(kind, at_ms, for_ms, (source.choice(members),), source.random())
+
+
+def plan_directory_faults(
+    source: random.Random, brokers: Sequence[str], duration_ms: int, draws: Draws = EVERYTHING
+) -> tuple[Fault, ...]:
+    """A few faults of log directories, for brokers that have several."""
+    faults = []
+    for _ in range(source.randint(1, DIRECTORY_FAULTS_MAX)):
+        kind = draws.kind(source, DIRECTORY_KINDS)
+        if kind is not None:
+            at_ms = source.randrange(duration_ms)
+            faults.append(Fault(kind, at_ms, draws.for_ms(source), (source.choice(brokers),)))
+    return tuple(faults)
+
+
+def plan_power_cuts(
+    source: random.Random, members: Sequence[str], duration_ms: int, draws: Draws = EVERYTHING
+) -> tuple[Fault, ...]:
+    """In some of the plans, a few losses of power in the middle of what a node does to its disk."""
+    if source.random() >= POWER_CUTS_SHARE or "power_cut" not in draws.kinds:
+        return ()
+    return tuple(
+        Fault(
+            "power_cut",
+            source.randrange(duration_ms),
+            draws.for_ms(source),
+            (source.choice(members),),
+            source.randrange(POWER_CUT_OPERATIONS_MAX),
+        )
+        for _ in range(source.randint(1, POWER_CUTS_MAX))
+    )
+
+
+def plan_filling_disks(
+    source: random.Random,
+    members: Sequence[str],
+    second_of: Sequence[str],
+    duration_ms: int,
+    draws: Draws = EVERYTHING,
+) -> tuple[Fault, ...]:
+    """In some of the plans, a few disks that are full in the midst of a write.
+
+    `second_of`: the brokers that have a second log directory.
+    """
+    kinds = [kind for kind in FILLING if kind in draws.kinds and (kind != FILLING[1] or second_of)]
+    if source.random() >= FILLING_SHARE or not kinds:
+        return ()
+    faults = []
+    for _ in range(source.randint(1, FILLING_MAX)):
+        kind = source.choice(kinds)
+        name = source.choice(members if kind == "disk_fills" else second_of)
+        room = round(_magnitude(source, FILLS_AFTER_BYTES_MIN, FILLS_AFTER_BYTES_MAX))
+        at_ms = source.randrange(duration_ms)
+        faults.append(Fault(kind, at_ms, draws.for_ms(source), (name,), room))
+    return tuple(faults)
+
+
+def _one_fault(
+    source: random.Random, groups: Sequence[Sequence[str]], at_ms: int, draws: Draws
+) -> Fault | None:
+    members = _members(groups)
+    kind = draws.kind(source, KINDS)
+    if kind is None:
+        return None
+    for_ms = draws.for_ms(source)
+    if kind in PAIR_KINDS:
+        several = [group for group in groups if len(group) > 1]
+        pool = source.choice([*several, *several, members])
+        nodes = tuple(source.sample(list(pool), 2))
+    elif kind == "halves":
+        nodes = tuple(sorted(source.sample(members, len(members) // 2)))
+    elif kind in PROCESS_KINDS and kind != "stop" and source.random() < WHOLE_GROUP_CHANCE:
+        nodes = tuple(source.choice(groups))
+    else:
+        nodes = (source.choice(members),)
+    return Fault(kind, at_ms, for_ms, nodes, _amount(source, kind))
+
+
+def _members(groups: Sequence[Sequence[str]]) -> list[str]:
+    """Everybody once, also who is of two roles."""
+    return list(dict.fromkeys(name for group in groups for name in group))
+
+
+def _amount(source: random.Random, kind: str) -> float:
+    match kind:
+        case "slow":
+            return source.uniform(10, SLOW_MS_MAX)
+        case "slow_disk":
+            return source.uniform(10, SLOW_DISK_TIMES_MAX)
+        case "slow_io":
+            return _magnitude(source, SLOW_IO_MS_MIN, SLOW_IO_MS_MAX)
+        case "clock":
+            return source.uniform(-CLOCK_MS_MAX, CLOCK_MS_MAX)
+        case "clock_rate":
+            return source.uniform(1 - CLOCK_RATE_ERROR_MAX, 1 + CLOCK_RATE_ERROR_MAX)
+        case "stall":
+            return _magnitude(source, STALL_MS_MIN, STALL_MS_MAX)
+        case "reset":
+            return round(_magnitude(source, RESET_BYTES_MIN, RESET_BYTES_MAX))
+        case "narrow":
+            return _magnitude(source, NARROW_BYTES_MIN, NARROW_BYTES_MAX)
+    return 0.0
+
+
+def _magnitude(source: random.Random, least: float, most: float) -> float:
+    """Each order of magnitude as often as another."""
+    return math.exp(source.uniform(math.log(least), math.log(most)))
+
+
+def blocked_links(fault: Fault, members: Sequence[str]) -> list[tuple[str, str]]:
+    """The directed links that a fault of the network blocks."""
+    match fault.kind:
+        case "block":
+            return [(fault.nodes[0], fault.nodes[1])]
+        case "ring":
+            return _both_ways(fault.nodes[:1], fault.nodes[1:])
+        case "isolate" | "halves":
+            others = [name for name in members if name not in fault.nodes]
+            return _both_ways(fault.nodes, others)
+    return []
+
+
+def _both_ways(one: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
+    pairs = [(a, b) for a in one for b in other]
+    return pairs + [(b, a) for a, b in pairs]
+
+
+class Nemesis:
+    """Does what a plan says to the members of a world, and undoes it."""
+
+    def __init__(
+        self,
+        world: World,
+        members: Sequence[str],
+        *,
+        start: Callable[[str], None],
+        power_off: Callable[[str], None],
+        guard: Callable[[Fault], bool],
+        disks: DiskFaults | None = None,
+        states: Callable[[str], Sequence[str]] = lambda _: (),
+    ) -> None:
+        """`start` begins a node's next life; `guard` may refuse a fault when its time comes.
+
+        Without `disks` faults of disks are skipped. `states` says what a node is at, for the
+        world's coverage.
+        """
+        self._world = world
+        self._members = tuple(members)
+        self._start = start
+        self._power_off = power_off
+        self._guard = guard
+        self._disks = disks
+        self._states = states
+        self._blocked: Counter[tuple[str, str]] = Counter()
+        self._forgotten: dict[int, list[Flow]] = {}
+        """The connections that each fault has made half open."""
+        self.active: dict[int, Fault] = {}
+        """The faults that were done and are not undone yet, by their place in the plan."""
+
+    async def run(self, faults: Sequence[Fault]) -> None:
+        """Goes through the plan; returns when the last fault is over."""
+        began_s = asyncio.get_running_loop().time()
+        for at_ms, number, begins in _moments(faults):
+            await asyncio.sleep(began_s + at_ms / 1000 - asyncio.get_running_loop().time())
+            if begins:
+                self._begin(number, faults[number])
+            else:
+                self._end(number)
+
+    def heal(self) -> None:
+        """Undoes what is left, and starts every member that does not run."""
+        for number in list(self.active):
+            self._end(number)
+        for name in self._members:
+            if self._world.node(name).process is None:
+                self._start(name)
+
+    def _begin(self, number: int, fault: Fault) -> None:
+        processes = [self._world.node(name).process for name in fault.nodes]
+        running = all(one is not None and one.running for one in processes)
+        senseless = fault.kind in PROCESS_KINDS and not running
+        if fault.kind in ON_DISKS:
+            senseless = self._disks is None or not self._disks.may_begin(fault)
+        # Whether power may be cut is for the guard to say when it is.
+        if senseless or (fault.kind != "power_cut" and not self._guard(fault)):
+            self._world.trace.add("-", "fault", f"{number} skipped: {fault}")
+            return
+        self._world.trace.add("-", "fault", f"{number} begins: {fault}")
+        self.active[number] = fault
+        for name in fault.nodes:
+            for state in self._states(name):
+                self._world.coverage.struck(fault.kind, state)
+        if self._disks is not None and fault.kind in ON_DISKS:
+            self._disks.begin(fault)
+        for name in fault.nodes:
+            self._strike(number, fault, name)
+        self._strike_links(number, fault)
+        for link in blocked_links(fault, self._members):
+            self._blocked[link] += 1
+            self._world.network.block(*link)
+
+    def _strike_links(self, number: int, fault: Fault) -> None:
+        network = self._world.network
+        match fault.kind:
+            case "slow":
+                self._set_latency(fault, fault.amount)
+            case "reset":
+                network.link(*fault.nodes).reset_every(int(fault.amount))
+            case "half_open":
+                one, other = map(self._world.node, fault.nodes)
+                self._forgotten[number] = network.forget_between(one, other)
+            case "narrow":
+                network.link(*fault.nodes).bytes_per_s = fault.amount
+
+    def _relieve_links(self, number: int, fault: Fault) -> None:
+        network = self._world.network
+        match fault.kind:
+            case "slow":
+                self._set_latency(fault, None)
+            case "reset":
+                network.link(*fault.nodes).reset_every(None)
+            case "half_open":
+                for flow in self._forgotten.pop(number):
+                    flow.refuse()
+            case "narrow":
+                network.link(*fault.nodes).bytes_per_s = None
+
+    def _strike(self, number: int, fault: Fault, name: str) -> None:
+        match fault.kind:
+            case "kill":
+                self._world.kill(name)
+            case "power_off":
+                self._power_off(name)
+            case "power_cut":
+                self._world.cut_power_within(
+                    name,
+                    int(fault.amount),
+                    power_off=self._power_off,
+                    may=lambda: self._guard(fault),
+                )
+            case "stop":
+                self._world.terminate(name)
+            case "pause":
+                self._world.pause(name)
+            case "stall":
+                self._stall(number, fault, name)
+            case "suspend":
+                self._world.suspend(name)
+            case "clock_rate":
+                self._world.set_clock_rate(name, fault.amount)
+            case "slow_disk" | "slow_io" | "hung_writes" | "hung_disk":
+                self._slow_disk(fault, name)
+            case "clock":
+                self._world.node(name).clock_offset_ms += round(fault.amount)
+
+    def _end(self, number: int) -> None:
+        fault = self.active.pop(number, None)
+        if fault is None:
+            return
+        self._world.trace.add("-", "fault", f"{number} ends")
+        if self._disks is not None and fault.kind in ON_DISKS:
+            self._disks.end(fault)
+        for name in fault.nodes:
+            self._relieve(fault, name)
+        self._relieve_links(number, fault)
+        for link in blocked_links(fault, self._members):
+            self._blocked[link] -= 1
+            if not self._blocked[link]:
+                self._world.network.unblock(*link)
+
+    def _relieve(self, fault: Fault, name: str) -> None:
+        node = self._world.node(name)
+        if fault.kind == "power_cut":
+            node.disk.spare()
+        if fault.kind == "stop" and node.process is not None and node.process.terminating:
+            self._world.kill(name)
+        match fault.kind:
+            case "kill" | "power_off" | "power_cut" | "stop":
+                if node.process is None:
+                    self._start(name)
+            case "pause":
+                if node.process is not None:
+                    self._world.resume(name)
+            case "stall":
+                self._world.unstall(name)
+            case "suspend":
+                self._world.wake(name)
+            case "clock_rate":
+                self._world.set_clock_rate(name, 1.0)
+            case "slow_disk" | "slow_io" | "hung_writes" | "hung_disk":
+                self._quicken_disk(fault, name)
+            case "clock":
+                node.clock_offset_ms -= round(fault.amount)
+
+    def _slow_disk(self, fault: Fault, name: str) -> None:
+        disk = self._world.node(name).disk
+        if fault.kind == "slow_disk":
+            disk.slowness = fault.amount
+        elif fault.kind == "slow_io":
+            disk.slow_call_s = fault.amount / 1000
+        else:
+            disk.hang(fault.kind)
+
+    def _quicken_disk(self, fault: Fault, name: str) -> None:
+        disk = self._world.node(name).disk
+        if fault.kind == "slow_disk":
+            disk.slowness = 1.0
+        else:
+            disk.heal()
+
+    def _stall(self, number: int, fault: Fault, name: str) -> None:
+        """Holds the process up as long as it may go on afterwards, while the fault lasts."""
+        if self.active.get(number) is not fault:
+            return
+        process = self._world.node(name).process
+        seconds = fault.amount / 1000
+        if process is not None and process.running:
+            self._world.stall(name, seconds)
+        loop = asyncio.get_running_loop()
+        loop.call_later(2 * seconds, self._stall, number, fault, name)
+
+    def _set_latency(self, fault: Fault, mean_ms: float | None) -> None:
+        for source, target in _both_ways(fault.nodes[:1], fault.nodes[1:]):
+            link = self._world.network.link(source, target)
+            link.latency_extra_mean_ms = (
+                Link().latency_extra_mean_ms if mean_ms is None else mean_ms
+            )
+
+
+def _moments(faults: Sequence[Fault]) -> Iterator[tuple[int, int, bool]]:
+    """(time, place in the plan, whether it begins), in order; ends come before beginnings."""
+    moments = [(fault.at_ms, 1, number) for number, fault in enumerate(faults)]
+    moments += [(fault.at_ms + fault.for_ms, 0, number) for number, fault in enumerate(faults)]
+    return ((at_ms, number, bool(begins)) for at_ms, begins, number in sorted(moments))

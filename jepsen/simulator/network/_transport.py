@@ -1,0 +1,340 @@
+"""asyncio's view of a connection: the transport and the server that production code gets.
+
+Behaves as the selector event loop's socket transport does: bytes that do not fit the send window
+wait in a bounded-by-watermarks buffer, `connection_lost` comes exactly once and never from within a
+call of the protocol's own, reading starts after `connection_made`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import TYPE_CHECKING, cast
+
+from jepsen.simulator.network._connection import Listener, os_error
+from raftctl.failures import ENDS_OF_PROGRAMS, HandingTo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jepsen.simulator.kernel.process import Process
+    from jepsen.simulator.network._connection import Address, Endpoint
+
+Buffer = bytes | bytearray | memoryview
+
+READ_BYTES_MAX = 256 * 1024
+WRITE_BUFFER_HIGH_BYTES = 64 * 1024
+
+
+class SimTransport(asyncio.Transport):
+    """A connected stream. Created and called only within its process."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        endpoint: Endpoint,
+        protocol: asyncio.BaseProtocol,
+    ) -> None:
+        super().__init__(extra={"peername": endpoint.remote, "sockname": endpoint.local})
+        self._loop = loop
+        self._endpoint = endpoint
+        self._buffer = bytearray()
+        self._reading = True
+        self._closing = False
+        self._lost = False
+        self._eof_written = False
+        self._eof_seen = False
+        self._protocol_paused = False
+        self._protocol = protocol
+        self.set_write_buffer_limits()
+
+    def __repr__(self) -> str:
+        return f"<connection {self._endpoint.local} to {self._endpoint.remote}>"
+
+    def start(self) -> None:
+        """Tells the protocol, then begins to read."""
+        self._protocol.connection_made(self)
+        self._endpoint.wake = self._look
+        self._endpoint.notify()
+
+    # Asking
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """The protocol that gets the bytes."""
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Gives the connection to another protocol."""
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        """Whether the transport is closed or on its way there."""
+        return self._closing
+
+    def is_reading(self) -> bool:
+        """Whether bytes are handed to the protocol."""
+        return self._reading and not self._closing
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes written and not yet taken by the operating system."""
+        return len(self._buffer)
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """The low and the high watermark in bytes."""
+        return self._low_bytes, self._high_bytes
+
+    def can_write_eof(self) -> bool:
+        """Half-closing is supported."""
+        return True
+
+    # Reading
+
+    def pause_reading(self) -> None:
+        """Stops handing bytes to the protocol; the window closes behind them."""
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        """Hands bytes to the protocol again."""
+        self._reading = True
+        self._endpoint.notify()
+
+    # Writing
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Sets the watermarks in bytes at which the protocol is paused and resumed."""
+        if high is None:
+            high = WRITE_BUFFER_HIGH_BYTES if low is None else 4 * low
+        if low is None:
+            low = high // 4
+        if not high >= low >= 0:
+            raise ValueError(f"high ({high}) must be >= low ({low}) must be >= 0")
+        self._high_bytes = high
+        self._low_bytes = low
+        self._pause_protocol_if_full()
+
+    def write(self, data: Buffer) -> None:
+        """Sends bytes, now or when the window opens; nothing happens once it is lost."""
+        if self._eof_written:
+            raise RuntimeError("Cannot call write() after write_eof()")
+        if self._lost or not data:
+            return
+        view = memoryview(data).cast("B")
+        taken = 0 if self._buffer else self._endpoint.send(view)
+        if taken < len(view):
+            self._buffer += view[taken:]
+            self._pause_protocol_if_full()
+
+    def send_past(self, data: memoryview) -> int:
+        """What a write to the socket itself takes now; OSError if the connection is broken."""
+        if self._endpoint.error is not None:
+            raise self._endpoint.error
+        if self._lost or self._eof_written:
+            raise os_error(errno.EPIPE)
+        return self._endpoint.send(data)
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        """Sends the concatenation of the parts."""
+        self.write(b"".join(list_of_data))
+
+    def write_eof(self) -> None:
+        """Closes the sending half once the buffer is empty."""
+        if not self._eof_written and not self._closing:
+            self._eof_written = True
+            if not self._buffer:
+                self._endpoint.shut_down()
+
+    # Ending
+
+    def close(self) -> None:
+        """Stops reading, sends what is buffered, then closes."""
+        if not self._closing:
+            self._closing = True
+            if not self._buffer:
+                self._lose(None)
+
+    def abort(self) -> None:
+        """Drops the buffer and resets the connection."""
+        self._buffer.clear()
+        self._closing = True
+        self._lose(None, reset=True)
+
+    def _lose(self, error: BaseException | None, *, reset: bool = False) -> None:
+        if not self._lost:
+            self._lost = True
+            self._closing = True
+            self._buffer.clear()
+            self._loop.call_soon(self._finish, error, reset, context=self._endpoint.context)
+
+    def _finish(self, error: BaseException | None, reset: bool) -> None:
+        self._endpoint.wake = None
+        try:
+            self._protocol.connection_lost(cast("Exception | None", error))
+        finally:
+            self._endpoint.close(reset=reset)
+
+    # What the endpoint has to say
+
+    def _look(self) -> None:
+        if self._lost:
+            return
+        if self.is_reading() and self._endpoint.readable:
+            self._call_protocol(self._read)
+        elif self._endpoint.error is not None:
+            self._lose(self._endpoint.error)
+        elif self.is_reading() and self._endpoint.end_of_stream and not self._eof_seen:
+            self._call_protocol(self._read_eof)
+        if not self._lost and self._buffer:
+            self._flush()
+
+    def _call_protocol(self, step: Callable[[], None]) -> None:
+        with HandingTo(self._drop, but=ENDS_OF_PROGRAMS):
+            step()
+
+    def _drop(self, error: BaseException) -> None:
+        """As real transports do when their protocol fails: reports it and drops the connection."""
+        failure = "the protocol failed on what it received"
+        self._loop.call_exception_handler(
+            {
+                "message": failure,
+                "exception": error,
+                "transport": self,
+                "protocol": self._protocol,
+            }
+        )
+        self._lose(error, reset=True)
+
+    def _read(self) -> None:
+        if isinstance(self._protocol, asyncio.BufferedProtocol):
+            self._read_into(self._protocol)
+        else:
+            data = self._endpoint.receive(READ_BYTES_MAX)
+            cast("asyncio.Protocol", self._protocol).data_received(data)
+        # One read a turn, as with a real selector; the rest gets its own turn.
+        if self._endpoint.readable or self._endpoint.ended:
+            self._endpoint.notify()
+
+    def _read_into(self, protocol: asyncio.BufferedProtocol) -> None:
+        buffer = memoryview(cast("bytearray", protocol.get_buffer(-1))).cast("B")
+        if not buffer:
+            raise RuntimeError("get_buffer() returned an empty buffer")
+        data = self._endpoint.receive(min(len(buffer), READ_BYTES_MAX))
+        buffer[: len(data)] = data
+        protocol.buffer_updated(len(data))
+
+    def _read_eof(self) -> None:
+        self._eof_seen = True
+        protocol = cast("asyncio.Protocol", self._protocol)
+        if not protocol.eof_received():
+            self.close()
+
+    def _flush(self) -> None:
+        with memoryview(self._buffer) as view:
+            taken = self._endpoint.send(view)
+        del self._buffer[:taken]
+        self._resume_protocol_if_drained()
+        if not self._buffer:
+            if self._closing:
+                self._lose(None)
+            elif self._eof_written:
+                self._endpoint.shut_down()
+
+    def _pause_protocol_if_full(self) -> None:
+        if len(self._buffer) > self._high_bytes and not self._protocol_paused:
+            self._protocol_paused = True
+            self._protocol.pause_writing()
+
+    def _resume_protocol_if_drained(self) -> None:
+        if self._protocol_paused and len(self._buffer) <= self._low_bytes:
+            self._protocol_paused = False
+            self._protocol.resume_writing()
+
+
+class ListeningSocket:
+    """What callers ask of `server.sockets`: the address."""
+
+    family = socket.AF_INET
+    type = socket.SOCK_STREAM
+    proto = socket.IPPROTO_TCP
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def getsockname(self) -> Address:
+        """The address and port listened on."""
+        return self._address
+
+
+class SimServer(asyncio.Server):
+    """A listening server; one port on one or more addresses of a node."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        process: Process,
+        addresses: frozenset[str],
+        port: int,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+    ) -> None:
+        super().__init__(loop, (), protocol_factory, None, 0, None)
+        self._loop = loop
+        self._process = process
+        self._factory = protocol_factory
+        self._listener = Listener(process, addresses, port, self._accept)
+        self._closed = loop.create_future()
+        self._accepting = False
+
+    def start(self) -> None:
+        """Begins to accept; OSError (EADDRINUSE) if the port is taken."""
+        if self._accepting:
+            return
+        listener = self._listener
+        if listener.port in self._process.listeners:
+            raise os_error(errno.EADDRINUSE, f"port {listener.port} of {self._process.node.name}")
+        self._process.listeners[listener.port] = listener
+        self._accepting = True
+
+    @property
+    def sockets(self) -> tuple[socket.socket, ...]:
+        """One stand-in per address; empty after `close`."""
+        if self._closed.done():
+            return ()
+        found = [
+            ListeningSocket((a, self._listener.port)) for a in sorted(self._listener.addresses)
+        ]
+        return cast("tuple[socket.socket, ...]", tuple(found))
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the world."""
+        return self._loop
+
+    def is_serving(self) -> bool:
+        """Whether connections are accepted."""
+        return self._accepting
+
+    async def start_serving(self) -> None:
+        """Begins to accept."""
+        self.start()
+
+    async def serve_forever(self) -> None:
+        """Accepts until cancelled or closed."""
+        self.start()
+        try:
+            await asyncio.shield(self._closed)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stops accepting; open connections stay."""
+        self._accepting = False
+        self._listener.close()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    async def wait_closed(self) -> None:
+        """Waits for `close`."""
+        await asyncio.shield(self._closed)
+
+    def _accept(self, endpoint: Endpoint) -> None:
+        protocol = self._factory()
+        SimTransport(self._loop, endpoint, protocol).start()

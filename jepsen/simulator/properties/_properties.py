@@ -1,0 +1,152 @@
+"""Runs all properties of a whole cluster as views of its nodes come in.
+
+The properties are in the modules `..._invariants` and `outcomes` beside this one; the first that
+does not hold ends the run, by its name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jepsen.simulator.properties._invariants import (
+    IMAGE_PROPERTIES,
+    QUORUM_PROPERTIES,
+    ImageHistory,
+    all_committed_stays_durable_on_a_majority,
+    no_voter_differs_from_committed,
+)
+from jepsen.simulator.properties._partition_invariants import (
+    PARTITION_PROPERTIES,
+    PartitionHistory,
+    every_replica_has_all_committed,
+)
+from jepsen.simulator.properties._producer_id_invariants import (
+    PRODUCER_ID_PROPERTIES,
+    ProducerIdHistory,
+)
+from jepsen.simulator.properties._snapshot_invariants import (
+    snapshot_is_the_image_at_its_end,
+    snapshot_names_the_voters_at_its_end,
+)
+from jepsen.simulator.properties._waiting_invariants import what_waits_is_bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jepsen.simulator.properties._invariants import (
+        ImageView,
+        QuorumChange,
+        QuorumHistory,
+        VoterKey,
+    )
+    from jepsen.simulator.properties._outcomes import Register
+    from jepsen.simulator.properties._partition_invariants import PartitionChange
+    from jepsen.simulator.properties._producer_id_invariants import ProducerIdsView
+    from jepsen.simulator.properties._recorder import Recorder
+    from jepsen.simulator.properties._snapshot_invariants import SnapshotView
+    from jepsen.simulator.properties._waiting_invariants import WaitingView
+
+
+class Violation(AssertionError):
+    """A property does not hold; `name` is that of its function."""
+
+    def __init__(self, name: str, complaint: str) -> None:
+        self.name = name
+        super().__init__(f"{name}: {complaint}")
+
+
+class Properties:
+    """All properties of one run, checked as views come in; counts what it looked at."""
+
+    def __init__(self, quorum: QuorumHistory) -> None:
+        self.quorum = quorum
+        self.partitions: dict[str, PartitionHistory] = {}
+        self.images = ImageHistory(partitions=self.partitions)
+        self.producer_ids = ProducerIdHistory()
+        self.checks = 0
+        self.registers: list[Register] = []
+        """What clients change meanwhile."""
+        self.image_watchers: list[Callable[[ImageView], None]] = []
+        """Scenarios' own properties of images; each raises `Violation`."""
+        self.recorder: Recorder | None = None
+        """Is shown what is seen, before it is judged."""
+
+    def quorum_changed(self, change: QuorumChange) -> None:
+        """A replica of the metadata log made a step."""
+        if self.recorder is not None:
+            self.recorder.quorum_changed(change)
+        self.checks += 1
+        self.quorum.views[change.after.node_id] = change.after
+        for holds in QUORUM_PROPERTIES:
+            _raise_if(holds.__name__, holds(self.quorum, change))
+
+    def image_published(self, view: ImageView) -> None:
+        """A node has a newer image."""
+        if self.recorder is not None:
+            self.recorder.image_published(view)
+        self.checks += 1
+        ids = self.producer_ids
+        ids.committed_end = max(ids.committed_end, view.next_producer_id)
+        for holds in IMAGE_PROPERTIES:
+            _raise_if(holds.__name__, holds(self.images, view))
+        for register in self.registers:
+            register.image_published(view)
+        for look in self.image_watchers:
+            look(view)
+
+    def partition_changed(self, change: PartitionChange) -> None:
+        """A replica of a partition made a step."""
+        if self.recorder is not None:
+            self.recorder.partition_changed(change)
+        self.checks += 1
+        after = change.after
+        history = self.partitions.setdefault(after.partition, PartitionHistory())
+        history.views[after.node_id] = after
+        if after.leads:
+            history.forgetful.intersection_update(after.isr)
+        for holds in PARTITION_PROPERTIES:
+            _raise_if(holds.__name__, holds(history, change))
+
+    def producer_ids_changed(self, view: ProducerIdsView) -> None:
+        """A broker was granted producer ids or gave some out."""
+        self.checks += 1
+        for holds in PRODUCER_ID_PROPERTIES:
+            _raise_if(holds.__name__, holds(self.producer_ids, view))
+
+    def waiting_changed(self, view: WaitingView) -> None:
+        """Something else waits in a controller."""
+        _raise_if(what_waits_is_bounded.__name__, what_waits_is_bounded(view))
+
+    def snapshot_found(self, view: SnapshotView) -> None:
+        """A disk has another whole snapshot of metadata."""
+        self.checks += 1
+        complaint = snapshot_is_the_image_at_its_end(self.images, view)
+        _raise_if(snapshot_is_the_image_at_its_end.__name__, complaint)
+        complaint = snapshot_names_the_voters_at_its_end(self.quorum, view)
+        _raise_if(snapshot_names_the_voters_at_its_end.__name__, complaint)
+
+    def come_to_rest(self) -> None:
+        """All nodes live, nothing goes wrong any more, and the last write is long ago."""
+        for rests in (no_voter_differs_from_committed, all_committed_stays_durable_on_a_majority):
+            _raise_if(rests.__name__, rests(self.quorum))
+        for history in self.partitions.values():
+            complaint = every_replica_has_all_committed(history)
+            _raise_if(every_replica_has_all_committed.__name__, complaint)
+
+    def lost_disk(self, voter: VoterKey) -> None:
+        """A controller gets an empty disk now: what it has next is the log of another voter."""
+        node_id, _ = voter
+        self.quorum.lost[voter] = dict(self.quorum.durable_entries(voter))
+        self.quorum.lost_votes[voter] = self.quorum.durable_vote(node_id)
+        self.quorum.wiped.add(node_id)
+        self.quorum.knew_voters.pop(node_id, None)
+
+    def lost_power(self, node_id: int) -> None:
+        """A broker's machine went down with what was not synced, or its disk is gone."""
+        for history in self.partitions.values():
+            history.forgetful.add(node_id)
+
+
+def _raise_if(name: str, complaint: str | None) -> None:
+    if complaint:
+        raise Violation(name, complaint)

@@ -1,0 +1,186 @@
+"""Runs each seed in a fork of an interpreter that has already imported everything.
+
+Starting an interpreter and importing the product and its clients takes as long as the run of a
+seed. A warm interpreter does that once. A seed still has a process of its own, whose run is the
+one that a cold interpreter makes of it (`tests/unit/sim/test_warm.py` compares their traces).
+
+`python -m jepsen.simulator serve` is such an interpreter: it reads a JSON object a line (`target`,
+`seed`, `options`, `timeout_s`) and answers each with one (`status`, `output`, `processor_s`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import traceback
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, NoReturn, Self
+
+from jepsen.simulator.cuts import Cuts
+from jepsen.simulator.runner import determinism
+from jepsen.simulator.runner.determinism import SUBPROCESS_TIMEOUT_S, RunResult
+from jepsen.simulator.runner.run import load, run_seed
+from raftctl.failures import HandingTo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+STOP_TIMEOUT_S = 10.0
+
+
+class WarmInterpreters:
+    """Up to `processes` warm interpreters, started when needed. Any thread may call `run`."""
+
+    def __init__(self, processes: int = 1) -> None:
+        self._idle: queue.LifoQueue[_Interpreter | None] = queue.LifoQueue()
+        for _ in range(processes):
+            self._idle.put(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(
+        self,
+        target: str,
+        seed: int,
+        *,
+        options: Sequence[str] = (),
+        timeout_s: float = SUBPROCESS_TIMEOUT_S,
+    ) -> RunResult:
+        """Runs the scenario `module:function` of one seed; waits for an idle interpreter.
+
+        `options` are those of `Cuts.options`. A run that takes longer than `timeout_s` fails and
+        says where it was.
+        """
+        interpreter = self._idle.get()
+        try:
+            if interpreter is None:
+                interpreter = _Interpreter()
+            return interpreter.run(target, seed, options, timeout_s)
+        except BaseException:
+            # Whoever is interrupted leaves an answer that the next one would take for its own.
+            if interpreter is not None:
+                interpreter.kill()
+            interpreter = None
+            raise
+        finally:
+            self._idle.put(interpreter)
+
+    def close(self) -> None:
+        """Ends the interpreters that are idle."""
+        while True:
+            try:
+                interpreter = self._idle.get_nowait()
+            except queue.Empty:
+                return
+            if interpreter is not None:
+                interpreter.close()
+
+
+class _Interpreter:
+    """The process of one warm interpreter, as its user sees it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "jepsen.simulator", "serve"],
+            env=determinism.environment(os.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, target: str, seed: int, options: Sequence[str], timeout_s: float) -> RunResult:
+        """Asks for one run and waits for its end, which is never later than its time-out."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = {"target": target, "seed": seed, "options": options, "timeout_s": timeout_s}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the interpreter that ran {target}, seed {seed}, has ended")
+        reply = json.loads(line)
+        result = RunResult.parse(seed, reply["status"], reply["output"])
+        return replace(result, processor_s=reply["processor_s"])
+
+    def kill(self) -> None:
+        """Ends it at once; a run under way ends by itself, at its time-out at the latest."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.kill()
+        self._process.wait(STOP_TIMEOUT_S)
+        self._process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def close(self) -> None:
+        """Ends it by ending its input."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(STOP_TIMEOUT_S)
+        self._process.stdout.close()
+
+
+def serve(requests: IO[str], replies: IO[str]) -> None:
+    """Prepares this interpreter and runs seeds in forks of it until `requests` end."""
+    determinism.prepare()
+    for line in requests:
+        request = json.loads(line)
+        # Whatever is wrong with the scenario's name or module, its run tells.
+        with contextlib.suppress(Exception):
+            load(request["target"])
+        determinism.quiet_collector()
+        replies.write(json.dumps(_in_fork(request)) + "\n")
+        replies.flush()
+
+
+def _in_fork(request: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as late:
+        child = os.fork()
+        if child == 0:
+            _run_and_exit(request, output, late)
+        _, status, usage = os.wait4(child, 0)
+        output.seek(0)
+        late.seek(0)
+        # What this run was the first to import, later ones find imported.
+        for name in late.read().split():
+            importlib.import_module(name)
+        return {
+            "status": os.waitstatus_to_exitcode(status),
+            "output": output.read(),
+            "processor_s": usage.ru_utime + usage.ru_stime,
+        }
+
+
+def _run_and_exit(request: dict[str, Any], output: IO[str], late: IO[str]) -> NoReturn:
+    """The forked process: its output goes to a file, and it never returns."""
+    status = 1
+    with HandingTo(traceback.print_exception):
+        os.dup2(output.fileno(), sys.stdout.fileno())
+        os.dup2(output.fileno(), sys.stderr.fileno())
+        faulthandler.dump_traceback_later(request["timeout_s"], exit=True)
+        known = set(sys.modules)
+        cuts = Cuts.from_options(request["options"])
+        status = run_seed(request["target"], request["seed"], cuts, covered=True)
+        late.write("\n".join(name for name in sys.modules if name not in known))
+        late.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

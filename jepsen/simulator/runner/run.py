@@ -1,0 +1,135 @@
+"""Runs one scenario with one seed in this prepared interpreter, and tells what came of it.
+
+A scenario is `async def function(world: World) -> None`, named as `module:function`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import logging
+import sys
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING
+
+from jepsen.errors import InputError
+from jepsen.simulator.runner import determinism
+from jepsen.simulator.runner._shrink import size_line
+from raftctl.failures import outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any, TextIO
+
+    from jepsen.simulator.cuts import Cuts
+    from jepsen.simulator.world import World
+
+    Scenario = Callable[[World], Coroutine[Any, Any, object]]
+
+TAIL_LINES = 40
+
+
+def load(target: str) -> Scenario:
+    """The scenario `module:function`; only after `determinism.prepare`. InputError."""
+    check_target(target)
+    module_name, _, function_name = target.partition(":")
+    module = importlib.import_module(module_name)
+    try:
+        scenario: Scenario = getattr(module, function_name)
+    except AttributeError:
+        raise InputError(f"{target}: {module_name} has no scenario {function_name}") from None
+    return scenario
+
+
+def check_target(target: str) -> None:
+    """InputError for what names no module; the scenario itself is looked up in each process."""
+    module_name, _, function_name = target.partition(":")
+    if not (module_name and function_name):
+        raise InputError(f"{target}: name a scenario as module:function")
+    try:
+        found = importlib.util.find_spec(module_name)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise InputError(f"{target}: no module {module_name}; name one that can be imported")
+
+
+def run_seed(
+    target: str,
+    seed: int,
+    cuts: Cuts,
+    trace_path: str | None = None,
+    servers_path: str | None = None,
+    *,
+    covered: bool = False,
+) -> int:
+    """Runs a seed to its end; the exit status is 0 if nothing went wrong. The files get every event
+    of the world, and what servers are seen to do as lines of a history. With `covered` a line says
+    what the run has reached.
+
+    The last line of the output is `seed N: ok, trace HASH`, or says that the seed failed.
+    """
+    scenario = load(target)
+    from jepsen.simulator.properties import Recorder
+    from jepsen.simulator.world import World
+
+    determinism.stabilize_hashes()
+    determinism.quiet_collector()
+    determinism.begin(seed)
+    with contextlib.ExitStack() as stack:
+        # The files first: a world that ends tells of it.
+        trace = None if trace_path is None else stack.enter_context(opened("--trace", trace_path))
+        servers = (
+            None if servers_path is None else stack.enter_context(opened("--servers", servers_path))
+        )
+        world = stack.enter_context(World(seed, cuts=cuts))
+        if trace is not None:
+            world.trace.sink = trace.write
+        if servers is not None:
+            world.recorder = Recorder(world.loop.time, servers.write)
+        logging.getLogger().addHandler(_LogToTrace(world))
+        _, error = outcome_of(lambda: world.run(scenario(world)))
+        if covered:
+            sys.stdout.write(determinism.covered_line(world.coverage.seen))
+        if error is not None:
+            tail = deque(world.trace.recent, TAIL_LINES)
+            sys.stdout.write("".join(tail) + "".join(traceback.format_exception(error)))
+            sys.stdout.write(size_line(cuts) + replay_line(target, seed, cuts))
+            sys.stdout.write(_ran_line(world))
+            sys.stdout.write(f"seed {seed}: FAILED, trace {world.trace_hash()}\n")
+            return 1
+        sys.stdout.write(_ran_line(world))
+        sys.stdout.write(f"seed {seed}: ok, trace {world.trace_hash()}\n")
+        return 0
+
+
+def opened(option: str, path: str) -> TextIO:
+    """A file to be written. InputError."""
+    try:
+        return open(path, "w", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{option} {path}: cannot be written: {error.strerror}") from None
+
+
+def replay_line(target: str, seed: int, cuts: Cuts) -> str:
+    """The command that runs the same again."""
+    options = " ".join(["", *cuts.options()])
+    return f"replay: python -m jepsen.simulator run {target} --seed {seed}{options}\n"
+
+
+def _ran_line(world: World) -> str:
+    return determinism.ran_line(world.elapsed_s, world.loop.handles_run)
+
+
+class _LogToTrace(logging.Handler):
+    """Puts what libraries log at warning level or above into the trace."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.WARNING)
+        self._trace = world.trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Adds one record."""
+        self._trace.add("-", "library", f"{record.name} {record.getMessage()}")

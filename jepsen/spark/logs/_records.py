@@ -1,0 +1,346 @@
+"""What the operations of a history of logs sent and polled, packed by key.
+
+A row holds what a piece of the history says of one key, as an array of `RECORD`, so that a shuffle
+moves few rows however many records there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from jepsen.checkers.kafka import SUBSCRIBED
+from jepsen.checkers.kafka.log import ASSIGNING, POLLING, SENDING, records_in
+from jepsen.compiled import available
+from jepsen.history.edn import hashable
+from jepsen.history.table import reader, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from jepsen.checkers.kafka.log import Record
+
+RECORD = np.dtype(
+    [
+        ("call", "<i8"),
+        ("invoked", "<i8"),
+        ("process", "<i8"),
+        ("value", "<i8"),
+        ("offset", "<i8"),
+        ("flags", "<i4"),
+    ]
+)
+"""`call` is the line that ended the operation, else that of its invocation. Of a value that is no
+integer (`TEXT`) the row has the text instead, in the order of the records."""
+NO_OFFSET = np.iinfo(np.int64).min
+POLL, OWN, FAIL, INFO, TXN, SEVERAL, TEXT = (1 << bit for bit in range(7))
+"""Flags: polled, not sent; by the operation that sends it; the operation failed; nobody knows
+whether it did; it is a transaction; it sent several records; see `RECORD`. The first two are those
+of `jepsen.compiled.mops`, too."""
+TURN_SHIFT = 7
+"""Above the flags: how often the operation has gone on to another key before this record."""
+_TURNS_MAX = (1 << 24) - 1
+
+RECORDS, TOLD, RESET, REFUSED = "records", "told", "reset", "refused"
+SENT, SENT_OK, POLLED_OK, MOVED, SPREAD = "sent", "sent-ok", "polled-ok", "moved", "spread"
+BOTH = "both"
+"""What is told of a history: something was sent; with success; was polled with success; there is a
+group; an operation whose outcome is unknown sent several records; one that succeeded both sent and
+polled."""
+PACKED = pa.schema(
+    [
+        pa.field("history", pa.string(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("key", pa.string(), nullable=False),
+        pa.field("process", pa.int64()),
+        pa.field("call", pa.int64()),
+        pa.field("texts", pa.list_(pa.string())),
+        pa.field("records", pa.binary()),
+    ]
+)
+"""`records` of a key, in the order of their operations, with the `texts` of values; `told`: words
+about the history; `reset`: where a process stands is forgotten but for the keys in `texts`, in all
+if that is null; `refused`: `texts` has the reason why an operation is none of these.
+"""
+PACKED_SQL = (
+    "history string, kind string, key string, process long, call long, texts array<string>, "
+    "records binary"
+)
+NO_KEY = "null"
+PIECE_BYTES = 4 << 20
+"""Text that is read at a time; its records take up to ten times as much."""
+COMPILED_MIN = 1000
+"""For fewer operations it takes longer to load what is compiled than to do without."""
+_INTEGER_DIGITS = 18
+"""So many fit any number of 64 bits."""
+_NAMES = ", ".join(f"'{f}'" for f in ASSIGNING)
+_COLUMNS = (
+    "history",
+    "process",
+    "f",
+    "CASE WHEN complete_index IS NULL THEN 'info' ELSE type END AS type",
+    "invoke_index AS invoked",
+    "coalesce(complete_index, invoke_index) AS call",
+    # What ended badly may have noted nothing more.
+    f"""CASE WHEN f IN ({_NAMES}) OR complete_index IS NULL OR result = 'null'
+        THEN argument ELSE result END AS text""",
+)
+_TYPES = {"ok": 0, "fail": FAIL, "info": INFO}
+
+
+def packed_of(operations: DataFrame) -> DataFrame:
+    """The rows of `PACKED` of all operations."""
+    return operations.selectExpr(*_COLUMNS).mapInArrow(_batches, PACKED_SQL)
+
+
+def _batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    read = reader()
+    for batch in batches:
+        for piece in _pieces(batch):
+            yield from _Piece(piece, read).rows()
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Operations in a row with so much text that their records fit in memory."""
+    ends = _texts(batch)[1].astype(np.int64)
+    first = 0
+    while first < len(batch):
+        last = int(np.searchsorted(ends, ends[first] + PIECE_BYTES, "right")) - 1
+        last = min(max(last, first + 1), len(batch))
+        yield batch.slice(first, last - first)
+        first = last
+
+
+def _texts(batch: pa.RecordBatch) -> tuple[Any, Any]:
+    """(all bytes, where in them each text begins and the last ends) of the column `text`."""
+    column = batch.column("text")
+    _, offsets, data = column.buffers()
+    kind = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    ends = np.frombuffer(offsets, kind)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data if data is not None else b"", np.uint8), ends
+
+
+def _codes(column: pa.Array, code: Callable[[str], int]) -> Any:
+    """The code of each text, as an array."""
+    encoded = column.dictionary_encode()
+    table = np.array([code(text) for text in encoded.dictionary.to_pylist()], np.int64)
+    return table[encoded.indices.to_numpy()]
+
+
+class Mops(NamedTuple):
+    """Records as arrays of equal length."""
+
+    row: Any
+    """The number of the operation in its piece; never less than that before it."""
+    flags: Any
+    key: Any
+    """Numbers of keys."""
+    value: Any
+    offset: Any
+
+
+@dataclass
+class _Read:
+    """What is read of operations one after the other."""
+
+    keys: dict[str, int]
+    """The number of each key's text; grows."""
+    records: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    """The values of `Mops`."""
+    texts: list[str] = field(default_factory=list)
+    """Of the values that are no integers."""
+
+    def note(self, row: int, sends: Sequence[Record], polls: Sequence[Record]) -> None:
+        """Adds the records of an operation. Raises TypeError and EdnError."""
+        sent = {(record.key, record.value) for record in sends}
+        found, texts = [], []
+        for kind, records in ((0, sends), (POLL, polls)):
+            for record in records:
+                own = OWN if kind and (record.key, record.value) in sent else 0
+                text, offset = text_of(record.value), _offset(record.offset)
+                number = integer(text)
+                if number is None:
+                    texts.append(text)
+                flags = kind | own | (TEXT if number is None else 0)
+                key = self.keys.setdefault(text_of(record.key), len(self.keys))
+                found.append((row, flags, key, number or 0, offset))
+        self.records += found
+        self.texts += texts
+
+    def mops(self) -> Mops:
+        """All records as arrays."""
+        return Mops(*np.array(self.records, np.int64).reshape(-1, len(Mops._fields)).T)
+
+
+def integer(text: str) -> int | None:
+    """The number that has this text and no other, if it fits."""
+    if text.lstrip("-").isdecimal() and len(text) <= _INTEGER_DIGITS and str(int(text)) == text:
+        return int(text)
+    return None
+
+
+def _offset(offset: Any) -> int:
+    if offset is None:
+        return int(NO_OFFSET)
+    if type(offset) is not int or not -(1 << 62) < offset < 1 << 62:
+        raise TypeError(f"the offset {offset} is no number of 64 bits")
+    return offset
+
+
+class _Piece:
+    """Operations in a row, and what is read of them."""
+
+    def __init__(self, batch: pa.RecordBatch, read: Callable[[str], Any]) -> None:
+        self._batch = batch
+        self._value_of = read
+        names = batch.column("history").dictionary_encode()
+        self._histories: list[str] = names.dictionary.to_pylist()
+        self._history = names.indices.to_numpy()
+        self._type = _codes(batch.column("type"), _TYPES.__getitem__)
+        self._others: list[dict[str, Any]] = []
+        """Rows that are no records."""
+        self._read = _Read({})
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """All of it as rows of `PACKED`."""
+        f = self._batch.column("f")
+        moving = _codes(f, lambda name: name in ASSIGNING or name == "final-poll")
+        wanted = _codes(f, lambda name: name in SENDING or name in POLLING).astype(bool)
+        for row in np.flatnonzero(moving).tolist():
+            self._reset(row)
+        mops = self._mops(wanted)
+        mops = self._with_flags(mops, _codes(f, lambda name: TXN if name == "txn" else 0))
+        self._tell(mops, _codes(f, lambda name: name in SUBSCRIBED).astype(bool))
+        if len(mops.row):
+            yield self._grouped(mops)
+        yield pa.RecordBatch.from_pylist(self._others, PACKED)
+
+    def _at(self, name: str, row: int) -> Any:
+        return self._batch.column(name)[row].as_py()
+
+    def _other(self, kind: str, history: str, texts: list[str] | None, **more: Any) -> None:
+        row = {"history": history, "kind": kind, "key": NO_KEY, "texts": texts, **more}
+        self._others.append(row)
+
+    def _mops(self, wanted: Any) -> Mops:
+        """All records of those operations: most are plain, the others take longer."""
+        if not available() or wanted.sum() < COMPILED_MIN:
+            self._take(np.flatnonzero(wanted))
+            return self._read.mops()
+        from jepsen.compiled.mops import read_mops
+
+        data, ends = _texts(self._batch)
+        plain = read_mops(data, ends, wanted)
+        for number, (first, last) in enumerate(plain.keys.tolist()):
+            self._read.keys[data[first:last].tobytes().decode()] = number
+        self._take(np.flatnonzero(wanted & ~plain.understood))
+        parts = zip(plain.records.T, self._read.mops(), strict=True)
+        mops = Mops(*map(np.concatenate, parts))
+        order = np.argsort(mops.row, kind="stable")
+        return Mops(*(column[order] for column in mops))
+
+    def _take(self, rows: Any) -> None:
+        """Reads the records of operations one after the other."""
+        texts = self._batch.column("text").take(pa.array(rows)).to_pylist()
+        for row, text in zip(rows.tolist(), texts, strict=True):
+            self._take_one(row, text)
+
+    def _take_one(self, row: int, text: str) -> None:
+        try:
+            self._read.note(row, *records_in(self._value_of(text)))
+        except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
+            self._refuse(row, error)
+
+    def _refuse(self, row: int, error: Exception) -> None:
+        self._other(REFUSED, self._at("history", row), [str(error) or "its values are others"])
+
+    def _reset(self, row: int) -> None:
+        """Notes an assignment that has not failed, or a final poll."""
+        kept: list[str] | None = None
+        if self._at("f", row) in ASSIGNING:
+            try:
+                keys = self._value_of(self._at("text", row)) or ()
+                kept = [text_of(hashable(key)) for key in keys]
+            except (ValueError, TypeError) as error:
+                self._refuse(row, error)
+            if self._type[row] == FAIL:
+                return
+        process, call = self._at("process", row), self._at("call", row)
+        self._other(RESET, self._at("history", row), kept, process=process, call=call)
+
+    def _with_flags(self, mops: Mops, txn: Any) -> Mops:
+        sends = np.bincount(mops.row[mops.flags & POLL == 0], minlength=len(self._batch))
+        of_row = self._type | txn | np.where(sends > 1, SEVERAL, 0)
+        return mops._replace(flags=mops.flags | of_row[mops.row] | _turns(mops) << TURN_SHIFT)
+
+    def _tell(self, mops: Mops, subscribed: Any) -> None:
+        """Notes what is said of histories as a whole."""
+        sent = mops.flags & POLL == 0
+        ok = mops.flags & (FAIL | INFO) == 0
+        spread = sent & (mops.flags & SEVERAL != 0) & (mops.flags & INFO != 0)
+        words: list[list[str]] = [[] for _ in self._histories]
+        masks = ((SENT, sent), (SENT_OK, sent & ok), (POLLED_OK, ~sent & ok), (SPREAD, spread))
+        found = [(word, mops.row[mask]) for word, mask in masks]
+        senders, readers = (self._among(mops.row[mask & ok]) for mask in (sent, ~sent))
+        for word, rows in (*found, (BOTH, senders & readers), (MOVED, subscribed)):
+            for history in np.unique(self._history[rows]).tolist():
+                words[history].append(word)
+        for history, mine in zip(self._histories, words, strict=True):
+            self._other(TOLD, history, mine)
+
+    def _among(self, rows: Any) -> Any:
+        """Of each operation whether its number is one of these."""
+        among: Any = np.zeros(len(self._batch), bool)
+        among[rows] = True
+        return among
+
+    def _grouped(self, mops: Mops) -> pa.RecordBatch:
+        """The records by history and key."""
+        group = self._history[mops.row].astype(np.int64) * len(self._read.keys) + mops.key
+        order = np.argsort(group, kind="stable")
+        row, group, flags = mops.row[order], group[order], mops.flags[order]
+        records: Any = np.empty(len(row), RECORD)
+        for name in ("call", "invoked", "process"):
+            records[name] = self._batch.column(name).to_numpy()[row]
+        records["value"], records["offset"] = mops.value[order], mops.offset[order]
+        records["flags"] = flags
+        first = np.flatnonzero(np.diff(group, prepend=-1))
+        bounds: Any = np.append(first, len(group)).astype(np.int32)
+        histories, keys = np.divmod(group[first], len(self._read.keys))
+        nothing = pa.nulls(len(first), pa.int64())
+        columns = [
+            pa.array(self._histories).take(pa.array(histories)),
+            pa.array([RECORDS] * len(first)),
+            pa.array(list(self._read.keys)).take(pa.array(keys)),
+            nothing,
+            nothing,
+            self._texts_of(mops.flags & TEXT != 0, order, bounds),
+            _binary(bounds * np.int32(RECORD.itemsize), records),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=PACKED)
+
+    def _texts_of(self, is_text: Any, order: Any, bounds: Any) -> pa.Array:
+        """The texts of values of each stretch of the records in this order."""
+        place, is_mine = np.cumsum(is_text) - 1, is_text[order]
+        mine = pa.array(self._read.texts, pa.string()).take(pa.array(place[order[is_mine]]))
+        ends = np.append(0, np.cumsum(is_mine))[bounds].astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(ends), mine)
+
+
+def _turns(mops: Mops) -> Any:
+    """How often each record's operation has gone on to another key before it."""
+    same = np.diff(mops.row, prepend=-1) == 0
+    turned = np.cumsum(same & (np.diff(mops.key, prepend=-1) != 0))
+    first = np.flatnonzero(~same)
+    turns = turned - np.repeat(turned[first], np.diff(np.append(first, len(same))))
+    return np.minimum(turns, _TURNS_MAX)
+
+
+def _binary(ends: Any, records: Any) -> pa.Array:
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(records)]
+    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)

@@ -1,0 +1,255 @@
+"""Sessions on aiokafka, which runs on the event loop, and so in every environment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import (
+    CommitFailedError,
+    ConsumerStoppedError,
+    IllegalGenerationError,
+    IllegalStateError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    RebalanceInProgressError,
+    TopicAuthorizationFailedError,
+    UnknownMemberIdError,
+)
+
+from jepsen.workloads.sessions._base import (
+    HEARTBEAT_MS,
+    POLL_MS,
+    POLL_RECORDS,
+    REQUEST_TIMEOUT_MS,
+    SESSION_TIMEOUT_MS,
+    TRANSACTION_TIMEOUT_MS,
+    Batch,
+    Membership,
+    SessionError,
+    SessionOptions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+STOP_S = 2.0
+ERRORS = (KafkaError, ConsumerStoppedError, OSError, TimeoutError)
+REFUSED = (MessageSizeTooLargeError, TopicAuthorizationFailedError)
+"""What a broker says of a record it has certainly not appended, in no attempt."""
+NOT_COMMITTED = (
+    CommitFailedError,
+    IllegalGenerationError,
+    IllegalStateError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+"""What is told of a commit that no coordinator has kept."""
+
+
+@contextlib.contextmanager
+def _told(certain: tuple[type[BaseException], ...] = ERRORS) -> Iterator[None]:
+    """What the library raises, as what it means for the call."""
+    try:
+        yield
+    except ERRORS as error:
+        raise SessionError(repr(error), certain=isinstance(error, certain)) from error
+
+
+class AioSession:
+    """See `LogSession`."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        ConsumerRebalanceListener.register(AioSession)
+        self._options = options
+        self._producer: AIOKafkaProducer | None = None
+        self._consumer: AIOKafkaConsumer | None = None
+        self._member: Membership | None = None
+
+    async def close(self) -> None:
+        """See `LogSession`."""
+        await self.renew_producer()
+        await self.leave()
+
+    async def renew_producer(self) -> None:
+        """See `LogSession`."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await _stopped(producer)
+
+    # --- the producer -----------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """See `LogSession`."""
+        with _told():
+            await (await self._started_producer()).begin_transaction()
+
+    async def send(self, key: str, value: bytes) -> int:
+        """See `LogSession`."""
+        with _told():
+            producer = await self._started_producer()
+        with _told(REFUSED):
+            at = await producer.send_and_wait(self._options.topic, value, partition=int(key))
+        return int(at.offset)
+
+    async def commit(self) -> None:
+        """See `LogSession`."""
+        with _told(()):
+            await (await self._started_producer()).commit_transaction()
+
+    async def abort(self) -> None:
+        """See `LogSession`."""
+        with _told(()):
+            await (await self._started_producer()).abort_transaction()
+
+    async def _started_producer(self) -> AIOKafkaProducer:
+        if self._producer is None:
+            options = self._options
+            transactional: dict[str, Any] = {
+                "transactional_id": options.transactional_id,
+                "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+            }
+            producer = AIOKafkaProducer(
+                bootstrap_servers=options.bootstrap,
+                acks=options.acks if options.acks == "all" else int(options.acks),
+                enable_idempotence=options.acks == "all",
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                retry_backoff_ms=50,
+                **(transactional if options.transactional_id else {}),
+            )
+            await _started(producer)
+            self._producer = producer
+        return self._producer
+
+    # --- the consumer -----------------------------------------------------------------------------
+
+    async def assign(self, positions: Mapping[str, int]) -> None:
+        """See `LogSession`."""
+        with _told():
+            consumer = await self._started_consumer()
+            consumer.assign([self._partition(key) for key in positions])
+            for key, position in positions.items():
+                consumer.seek(self._partition(key), position)
+
+    async def subscribe(self) -> None:
+        """See `LogSession`."""
+        await self.leave()
+        with _told():
+            consumer = await self._started_consumer(subscribed=True)
+            consumer.subscribe([self._options.topic], listener=self)
+
+    async def leave(self) -> None:
+        """See `LogSession`."""
+        consumer, self._consumer, self._member = self._consumer, None, None
+        if consumer is not None:
+            await _stopped(consumer)
+
+    async def poll(self) -> Batch:
+        """See `LogSession`."""
+        with _told():
+            consumer = await self._started_consumer()
+            batches = await consumer.getmany(timeout_ms=POLL_MS, max_records=POLL_RECORDS)
+        return {
+            str(where.partition): [(one.offset, one.value) for one in records]
+            for where, records in batches.items()
+        }
+
+    async def positions(self, keys: Sequence[str]) -> dict[str, int]:
+        """See `LogSession`."""
+        with _told():
+            consumer = await self._started_consumer()
+            return {key: await consumer.position(self._partition(key)) for key in keys}
+
+    def membership(self) -> Membership | None:
+        """See `LogSession`."""
+        return self._member
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Part of the listener."""
+        del revoked
+        self._member = None
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Part of the listener; only the library's coordinator knows the generation."""
+        known: Any = getattr(self._consumer, "_coordinator", None)
+        if known is not None:
+            keys = tuple(str(number) for number in sorted(one.partition for one in assigned))
+            self._member = Membership(known.member_id, known.generation, keys)
+
+    async def ends(self, keys: Sequence[str], *, committed_only: bool) -> dict[str, int]:
+        """See `LogSession`."""
+        where = [self._partition(key) for key in keys]
+        with _told():
+            if committed_only == self._options.committed_only:
+                found = await (await self._started_consumer()).end_offsets(where)
+            else:
+                found = await self._ends_elsewhere(where, committed_only=committed_only)
+        return {str(one.partition): end for one, end in found.items()}
+
+    async def _ends_elsewhere(
+        self, where: list[TopicPartition], *, committed_only: bool
+    ) -> dict[TopicPartition, int]:
+        """As a consumer of the other isolation level sees it."""
+        consumer = await self._new_consumer(committed_only=committed_only)
+        try:
+            ends: dict[TopicPartition, int] = await consumer.end_offsets(where)
+        finally:
+            await _stopped(consumer)
+        return ends
+
+    async def commit_offsets(self, offsets: Mapping[str, int]) -> None:
+        """See `LogSession`."""
+        with _told(NOT_COMMITTED):
+            wanted = {self._partition(key): offset for key, offset in offsets.items()}
+            await (await self._started_consumer()).commit(wanted)
+
+    async def committed(self, keys: Sequence[str]) -> dict[str, int | None]:
+        """See `LogSession`."""
+        with _told():
+            consumer = await self._started_consumer()
+            return {key: await consumer.committed(self._partition(key)) for key in keys}
+
+    async def _started_consumer(self, *, subscribed: bool = False) -> AIOKafkaConsumer:
+        if self._consumer is None:
+            self._consumer = await self._new_consumer(
+                committed_only=self._options.committed_only, subscribed=subscribed
+            )
+        return self._consumer
+
+    async def _new_consumer(
+        self, *, committed_only: bool, subscribed: bool = False
+    ) -> AIOKafkaConsumer:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._options.bootstrap,
+            group_id=self._options.group or None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest" if subscribed else "none",
+            isolation_level="read_committed" if committed_only else "read_uncommitted",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            retry_backoff_ms=50,
+        )
+        await _started(consumer)
+        return consumer
+
+    def _partition(self, key: str) -> TopicPartition:
+        return TopicPartition(self._options.topic, int(key))
+
+
+async def _started(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
+    try:
+        await client.start()
+    except BaseException:
+        await _stopped(client)
+        raise
+
+
+async def _stopped(client: AIOKafkaProducer | AIOKafkaConsumer) -> None:
+    """Ends it, as well as that succeeds in a short time."""
+    with contextlib.suppress(*ERRORS):
+        async with asyncio.timeout(STOP_S):
+            await client.stop()

@@ -1,0 +1,115 @@
+"""How many partitions there are, are led and are kept by whom, without looking at all of them.
+
+A publisher of the loader: each image's counts are the last one's and what its delta changed. Where
+that is much, as for who joins or is sent a snapshot, the counts follow a part in each turn of the
+event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+from raftctl.failures import HandingTo
+from raftctl.metadata.records import NO_LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from raftctl.metadata.image import MetadataDelta, MetadataImage, PartitionImage, TopicDelta
+
+PIECE_PARTITIONS = 10_000
+"""Counted in one turn: some 10 ms where they are new. One topic is never divided."""
+
+
+class PartitionCounts:
+    """The counts of the newest committed image, or of one shortly before."""
+
+    def __init__(self, fail: Callable[[BaseException], None]) -> None:
+        """`fail` ends the node."""
+        self._fail = fail
+        self._waiting: deque[Iterator[None]] = deque()
+        """Changes that are not counted, the first perhaps in part."""
+        self.partitions = 0
+        self.offline = 0
+        """Without a leader."""
+        self.under_replicated = 0
+        """With an ISR smaller than the assignment."""
+        self.leaders: Counter[int] = Counter()
+        """Broker id to how many partitions it leads."""
+        self.replicas: Counter[int] = Counter()
+        """Broker id to how many replicas are assigned to it."""
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follows the change to `image`."""
+        self._waiting.append(self._follow(delta))
+        if len(self._waiting) == 1:
+            self._count_some()
+
+    def _count_some(self) -> None:
+        with HandingTo(self._fail):
+            while self._waiting:
+                for _ in self._waiting[0]:
+                    asyncio.get_running_loop().call_soon(self._count_some)
+                    return
+                self._waiting.popleft()
+
+    def _follow(self, delta: MetadataDelta) -> Iterator[None]:
+        """Counts what changed, with pauses between its pieces."""
+        counted = 0
+        for topic in delta.deleted_topics.values():
+            for partition in topic.partitions.values():
+                self._remove(partition)
+            counted += len(topic.partitions)
+            if counted >= PIECE_PARTITIONS:
+                counted = 0
+                yield
+        for change in delta.changed_topics.values():
+            counted += self._follow_topic(change)
+            if counted >= PIECE_PARTITIONS:
+                counted = 0
+                yield
+
+    def _follow_topic(self, change: TopicDelta) -> int:
+        """Counts what changed in a topic; returns how many partitions."""
+        known = {} if change.before is None else change.before.partitions
+        count = 0
+        for partition_id, after in change.changes():
+            count += 1
+            before = known.get(partition_id)
+            if before is None:
+                self._add(after)
+            elif before.replicas == after.replicas:
+                self._change(before, after)
+            else:
+                self._remove(before)
+                self._add(after)
+        return count
+
+    def _add(self, partition: PartitionImage) -> None:
+        self.partitions += 1
+        self.under_replicated += len(partition.isr) < len(partition.replicas)
+        self._led(partition.leader, 1)
+        for broker_id in partition.replicas:
+            self.replicas[broker_id] += 1
+
+    def _remove(self, partition: PartitionImage) -> None:
+        self.partitions -= 1
+        self.under_replicated -= len(partition.isr) < len(partition.replicas)
+        self._led(partition.leader, -1)
+        for broker_id in partition.replicas:
+            self.replicas[broker_id] -= 1
+
+    def _change(self, before: PartitionImage, after: PartitionImage) -> None:
+        count = len(after.replicas)
+        self.under_replicated += (len(after.isr) < count) - (len(before.isr) < count)
+        if before.leader != after.leader:
+            self._led(before.leader, -1)
+            self._led(after.leader, 1)
+
+    def _led(self, leader: int, count: int) -> None:
+        if leader == NO_LEADER:
+            self.offline += count
+        else:
+            self.leaders[leader] += count

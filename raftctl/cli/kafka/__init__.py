@@ -1,0 +1,6 @@
+"""Commands that ask brokers over Kafka's protocol.
+
+They use librdkafka's administrator, and kafka-python's for requests that librdkafka lacks. They
+know nothing of raftctl's own controllers, so they administer any Kafka cluster. Errors keep the
+names of Kafka's error codes, followed by a sentence with the remedy.
+"""

@@ -1,0 +1,313 @@
+"""`raftctl acls`: who may do what with which resources (row C12; KIP-11, KIP-290)."""
+
+from __future__ import annotations
+
+import enum
+from itertools import product
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.kafka._admin_client import open_admin
+from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
+from raftctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+app = typer.Typer(help="Lists, adds and removes the rules of access control.", no_args_is_help=True)
+
+CLUSTER_NAME = "kafka-cluster"
+"""What the one resource of its kind is called."""
+ANY_HOST = "*"
+
+
+class Operation(enum.StrEnum):
+    """What a rule is about, named as Apache Kafka's tools name it."""
+
+    ALL = "All"
+    READ = "Read"
+    WRITE = "Write"
+    CREATE = "Create"
+    DELETE = "Delete"
+    ALTER = "Alter"
+    DESCRIBE = "Describe"
+    CLUSTER_ACTION = "ClusterAction"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+    ALTER_CONFIGS = "AlterConfigs"
+    IDEMPOTENT_WRITE = "IdempotentWrite"
+
+
+class Pattern(enum.StrEnum):
+    """How a resource's name is meant."""
+
+    LITERAL = "literal"
+    PREFIXED = "prefixed"
+    MATCH = "match"
+    ANY = "any"
+
+
+Names = list[str] | None
+TopicOption = Annotated[Names, typer.Option(metavar="NAME", help="A topic; `*`: all.")]
+GroupOption = Annotated[Names, typer.Option(metavar="NAME", help="A consumer group; `*`: all.")]
+TransactionalIdOption = Annotated[
+    Names, typer.Option(metavar="NAME", help="A transactional id; `*`: all.")
+]
+ClusterOption = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole.")]
+PatternOption = Annotated[
+    Pattern,
+    typer.Option(
+        "--resource-pattern-type",
+        metavar="literal|prefixed",
+        help="`prefixed`: the rule is for all resources whose names begin so.",
+    ),
+]
+FilterPatternOption = Annotated[
+    Pattern,
+    typer.Option(
+        "--resource-pattern-type",
+        metavar="literal|prefixed|match|any",
+        help="`match`: rules of every kind that concern the name.",
+    ),
+]
+AllowOption = Annotated[
+    Names, typer.Option("--allow-principal", metavar="User:NAME", help="Who may; `User:*`: all.")
+]
+DenyOption = Annotated[
+    Names, typer.Option("--deny-principal", metavar="User:NAME", help="Who must not.")
+]
+AllowHostOption = Annotated[
+    Names, typer.Option("--allow-host", metavar="ADDRESS", help="From where; any if left out.")
+]
+DenyHostOption = Annotated[
+    Names, typer.Option("--deny-host", metavar="ADDRESS", help="From where not.")
+]
+OperationOption = Annotated[
+    list[Operation] | None,
+    typer.Option(
+        "--operation",
+        metavar="NAME",
+        case_sensitive=False,
+        help=f"One of {', '.join(Operation)}; may be repeated.",
+    ),
+]
+COLUMNS = ("RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION")
+
+
+@app.command(name="list")
+def list_rules(
+    bootstrap_server: BootstrapOption,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    transactional_id: TransactionalIdOption = None,
+    cluster: ClusterOption = False,
+    resource_pattern_type: FilterPatternOption = Pattern.ANY,
+    principal: Annotated[
+        Names, typer.Option(metavar="User:NAME", help="Only rules for this principal.")
+    ] = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Lists the rules, all of them if nothing is named."""
+    resources = _resources(topic, group, transactional_id, cluster) or [("ANY", None)]
+    people: list[Person] = [(one, None, "ANY") for one in principal or (None,)]
+    filters = _filters(resources, resource_pattern_type, people, None)
+    _print(_matching(bootstrap_server, filters, timeout), output)
+
+
+@app.command()
+def add(
+    bootstrap_server: BootstrapOption,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    transactional_id: TransactionalIdOption = None,
+    cluster: ClusterOption = False,
+    resource_pattern_type: PatternOption = Pattern.LITERAL,
+    allow_principal: AllowOption = None,
+    allow_host: AllowHostOption = None,
+    deny_principal: DenyOption = None,
+    deny_host: DenyHostOption = None,
+    operation: OperationOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Adds rules. There is one for each combination of the resources, principals, hosts and
+    operations named."""
+    resources = _resources(topic, group, transactional_id, cluster)
+    people = _people(allow_principal, allow_host, deny_principal, deny_host)
+    if not resources:
+        raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")
+    if not people:
+        raise ConfigError("name who: --allow-principal or --deny-principal User:NAME")
+    if not operation:
+        raise ConfigError("name what: --operation, once or more")
+    if resource_pattern_type not in (Pattern.LITERAL, Pattern.PREFIXED):
+        raise ConfigError("--resource-pattern-type: a rule is either literal or prefixed")
+    rules = [_rule(*one) for one in product(resources, [resource_pattern_type], people, operation)]
+    client = admin_client(bootstrap_server)
+    futures = client.create_acls(rules, request_timeout=timeout)
+    for future in futures.values():
+        wait_for(future, timeout)
+    _print(rules, output)
+
+
+@app.command()
+def remove(
+    bootstrap_server: BootstrapOption,
+    topic: TopicOption = None,
+    group: GroupOption = None,
+    transactional_id: TransactionalIdOption = None,
+    cluster: ClusterOption = False,
+    resource_pattern_type: FilterPatternOption = Pattern.LITERAL,
+    allow_principal: AllowOption = None,
+    allow_host: AllowHostOption = None,
+    deny_principal: DenyOption = None,
+    deny_host: DenyHostOption = None,
+    operation: OperationOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Shows what would go; changes nothing.")
+    ] = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Removes rules and shows which. Without principals or operations, the rules for any."""
+    resources = _resources(topic, group, transactional_id, cluster)
+    if not resources:
+        raise ConfigError("name a resource: --topic, --group, --transactional-id or --cluster")
+    people = _people(allow_principal, allow_host, deny_principal, deny_host, any_host=None)
+    filters = _filters(resources, resource_pattern_type, people or [(None, None, "ANY")], operation)
+    if dry_run:
+        _print(_matching(bootstrap_server, filters, timeout), output)
+        return
+    client = admin_client(bootstrap_server)
+    futures = client.delete_acls(filters, request_timeout=timeout)
+    _print([rule for one in futures.values() for rule in wait_for(one, timeout)], output)
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+Resource = tuple[str, str | None]
+"""(kind, name): the kind as the library names it; None is any name."""
+Person = tuple[str | None, str | None, str]
+"""(principal, host, ALLOW or DENY or ANY); None is any."""
+
+
+def _resources(topics: Names, groups: Names, transactional: Names, cluster: bool) -> list[Resource]:
+    named = (("TOPIC", topics), ("GROUP", groups), ("TRANSACTIONAL_ID", transactional))
+    found: list[Resource] = [(kind, name) for kind, names in named for name in names or ()]
+    # The library's name for the kind that is 4 in the protocol.
+    return [*found, *([("BROKER", CLUSTER_NAME)] if cluster else [])]
+
+
+def _people(
+    allowed: Names,
+    from_hosts: Names,
+    denied: Names,
+    not_from: Names,
+    any_host: str | None = ANY_HOST,
+) -> list[Person]:
+    """Each principal with each host; ConfigError for hosts of nobody and for a wrong principal."""
+    found: list[Person] = []
+    for word, principals, hosts in (("allow", allowed, from_hosts), ("deny", denied, not_from)):
+        if hosts and not principals:
+            raise ConfigError(f"--{word}-host: name a --{word}-principal, too; User:* is anybody")
+        for one in principals or ():
+            kind, colon, name = one.partition(":")
+            if not (kind and colon and name):
+                raise ConfigError(f"--{word}-principal {one}: write User:NAME")
+        from_where: Sequence[str | None] = hosts or (any_host,)
+        pairs = product(principals or (), from_where)
+        found += [(who, host, word.upper()) for who, host in pairs]
+    return found
+
+
+def _filters(
+    resources: Iterable[Resource],
+    pattern: Pattern,
+    people: Iterable[Person],
+    operations: Sequence[Operation] | None,
+) -> list[Any]:
+    from confluent_kafka.admin._acl import AclBindingFilter, AclOperation, AclPermissionType
+    from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+    names = [one.name for one in operations or ()] or ["ANY"]
+    # The library takes None for any, though it is typed otherwise.
+    make: Any = AclBindingFilter
+    return [
+        make(
+            ResourceType[kind],
+            name,
+            ResourcePatternType[pattern.name],
+            principal,
+            host,
+            AclOperation[operation],
+            AclPermissionType[permission],
+        )
+        for (kind, name), (principal, host, permission), operation in product(
+            resources, people, names
+        )
+    ]
+
+
+def _rule(resource: Resource, pattern: Pattern, person: Person, operation: Operation) -> Any:
+    from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+    from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+    (kind, name), (principal, host, permission) = resource, person
+    make: Any = AclBinding
+    return make(
+        ResourceType[kind],
+        name,
+        ResourcePatternType[pattern.name],
+        principal,
+        host,
+        AclOperation[operation.name],
+        AclPermissionType[permission],
+    )
+
+
+# --- what is told ---------------------------------------------------------------------------------
+
+
+def _matching(bootstrap: str, filters: Iterable[Any], timeout_s: float) -> list[Any]:
+    """The rules that any of the filters means, each once."""
+    client = admin_client(bootstrap)
+    answers = [client.describe_acls(one, request_timeout=timeout_s) for one in filters]
+    found = list(dict.fromkeys(rule for one in answers for rule in wait_for(one, timeout_s)))
+    if not found:
+        _require_rules(bootstrap, timeout_s)
+    return found
+
+
+def _require_rules(bootstrap: str, timeout_s: float) -> None:
+    """KafkaError if the cluster keeps no rules: librdkafka shows that as if there were none."""
+    from kafka import admin
+
+    nothing = admin.ACLFilter(
+        "nobody",
+        None,
+        admin.ACLOperation.ANY,
+        admin.ACLPermissionType.ANY,
+        admin.ResourcePatternFilter(admin.ResourceType.ANY, None, admin.ACLResourcePatternType.ANY),
+    )
+    with open_admin(bootstrap, timeout_s) as client:
+        client.describe_acls(nothing)
+
+
+def _print(rules: Iterable[Any], output: Output) -> None:
+    found = sorted((_document(one) for one in rules), key=lambda one: list(one.values()))
+    show(output, found, table(COLUMNS, [list(one.values()) for one in found], "no such rule"))
+
+
+def _document(rule: Any) -> dict[str, str]:
+    kind = rule.restype.name
+    return {
+        "resource_type": "cluster" if kind == "BROKER" else kind.lower().replace("_", "-"),
+        "resource_name": rule.name,
+        "pattern_type": rule.resource_pattern_type.name.lower(),
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": rule.operation.name.title().replace("_", ""),
+        "permission": rule.permission_type.name.lower(),
+    }

@@ -1,0 +1,180 @@
+"""`raftctl quotas`: what clients may use, over the Kafka protocol (row C12; KIP-546)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftctl.cli._output import BootstrapOption, Output, OutputOption, say_progress, show, table
+from raftctl.cli.files import parse_overrides
+from raftctl.cli.kafka._admin_client import check, open_admin, send
+from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption
+from raftctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+app = typer.Typer(help="Shows and changes quotas of users and clients.", no_args_is_help=True)
+
+_EXACT, _DEFAULT, _ANY = 0, 1, 2
+"""How a part of a filter is meant."""
+KINDS = ("user", "client-id", "ip")
+DEFAULT_NAME = "<default>"
+"""How the entity of all who have no quota of their own is shown, as Apache Kafka's tools do."""
+
+UserOption = Annotated[str | None, typer.Option("--user", metavar="NAME", help="A user.")]
+AnyUserOption = Annotated[
+    bool, typer.Option("--user-defaults", help="All users without a quota of their own.")
+]
+ClientOption = Annotated[
+    str | None, typer.Option("--client-id", metavar="NAME", help="A client's id.")
+]
+AnyClientOption = Annotated[
+    bool, typer.Option("--client-id-defaults", help="All client ids without one of their own.")
+]
+IpOption = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="An address.")]
+AnyIpOption = Annotated[
+    bool, typer.Option("--ip-defaults", help="All addresses without a quota of their own.")
+]
+Part = tuple[str, str | None]
+"""(kind, name); None stands for whoever has no quota of their own."""
+
+
+@app.command()
+def describe(
+    bootstrap_server: BootstrapOption,
+    user: UserOption = None,
+    user_defaults: AnyUserOption = False,
+    client_id: ClientOption = None,
+    client_id_defaults: AnyClientOption = False,
+    ip: IpOption = None,
+    ip_defaults: AnyIpOption = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Only quotas of exactly what is named.")
+    ] = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Shows the quotas of what is named, or all of them."""
+    from kafka.protocol.admin import DescribeClientQuotasRequest as Ask
+
+    names = ((user, user_defaults), (client_id, client_id_defaults), (ip, ip_defaults))
+    parts = _entity(names)
+    if strict and not parts:
+        raise ConfigError("--strict: name a --user, --client-id or --ip")
+    components = [
+        Ask.ComponentData(
+            entity_type=kind, match_type=_DEFAULT if name is None else _EXACT, match=name
+        )
+        for kind, name in parts
+    ]
+    with open_admin(bootstrap_server, timeout) as client:
+        answer = send(client, Ask(components=components, strict=strict))
+    check(answer)
+    found = [
+        {"entity": _names(one["entity"]), "quotas": {v["key"]: v["value"] for v in one["values"]}}
+        for one in answer["entries"] or ()
+    ]
+    rows = [
+        [*(_shown(one["entity"], kind) for kind in KINDS), key, f"{value:.15g}"]
+        for one in found
+        for key, value in sorted(one["quotas"].items())
+    ]
+    columns = ("USER", "CLIENT-ID", "IP", "QUOTA", "VALUE")
+    show(output, found, table(columns, rows, "no such quota"))
+
+
+@app.command()
+def alter(
+    bootstrap_server: BootstrapOption,
+    user: UserOption = None,
+    user_defaults: AnyUserOption = False,
+    client_id: ClientOption = None,
+    client_id_defaults: AnyClientOption = False,
+    ip: IpOption = None,
+    ip_defaults: AnyIpOption = False,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="QUOTA=VALUE", help="E.g. producer_byte_rate=1048576, bytes a second."
+        ),
+    ] = None,
+    delete: Annotated[
+        list[str] | None, typer.Option("--delete", metavar="QUOTA", help="Takes a quota away.")
+    ] = None,
+    validate_only: Annotated[
+        bool, typer.Option(help="Checks the request; changes nothing.")
+    ] = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Sets and removes quotas, all or none of them. A user and a client id may be named
+    together."""
+    from kafka.protocol.admin import AlterClientQuotasRequest as Ask
+
+    names = ((user, user_defaults), (client_id, client_id_defaults), (ip, ip_defaults))
+    parts = _entity(names)
+    if not parts:
+        raise ConfigError("name whose quota it is: a --user, --client-id or --ip, or the defaults")
+    changes = parse_changes(add or (), delete or ())
+    entry = Ask.EntryData(
+        entity=[Ask.EntryData.EntityData(entity_type=k, entity_name=name) for k, name in parts],
+        ops=[
+            Ask.EntryData.OpData(key=key, value=value or 0.0, remove=value is None)
+            for key, value in changes.items()
+        ],
+    )
+    with open_admin(bootstrap_server, timeout) as client:
+        (told,) = send(client, Ask(entries=[entry], validate_only=validate_only))["entries"]
+    check(told)
+    done = "could alter" if validate_only else "altered"
+    whose = ", ".join(f"{kind} {DEFAULT_NAME if name is None else name}" for kind, name in parts)
+    document = {"altered": not validate_only, "entity": dict(parts), "quotas": changes}
+    show(output, document, f"{done} {whose}: {', '.join(changes)}")
+    say_progress("warning: quotas are kept, but brokers do not enforce them yet")
+
+
+def parse_changes(add: Iterable[str], delete: Iterable[str]) -> dict[str, float | None]:
+    """Quota -> its new value, None for one that goes. ConfigError for what makes no sense."""
+    changes: dict[str, float | None] = dict.fromkeys(delete)
+    for key, text in parse_overrides(add, "--set").items():
+        if key in changes:
+            raise ConfigError(f"--set {key}: it is named by --delete, too")
+        changes[key] = _number(key, text)
+    if not changes:
+        raise ConfigError("nothing to change: give --set QUOTA=VALUE or --delete QUOTA")
+    return changes
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or value <= 0:
+        raise ConfigError(f"--set {key}={text}: the value must be a number above 0")
+    return value
+
+
+def _entity(names: Iterable[tuple[str | None, bool]]) -> list[Part]:
+    parts: list[Part] = []
+    for kind, (name, defaults) in zip(KINDS, names, strict=True):
+        if name is not None and defaults:
+            raise ConfigError(f"give either --{kind} or --{kind}-defaults")
+        if name == "":
+            raise ConfigError(f"--{kind} is empty: write a name, or give --{kind}-defaults")
+        if name is not None or defaults:
+            parts.append((kind, name))
+    if len(parts) > 1 and parts[-1][0] == "ip":
+        raise ConfigError("--ip has quotas of its own: name no user and no client id with it")
+    return parts
+
+
+def _names(entity: Iterable[dict[str, Any]]) -> dict[str, str | None]:
+    return {part["entity_type"]: part["entity_name"] for part in entity}
+
+
+def _shown(entity: dict[str, str | None], kind: str) -> str | None:
+    return None if kind not in entity else entity[kind] or DEFAULT_NAME

@@ -1,0 +1,100 @@
+"""`raftctl brokers`: who is registered, what their log directories hold (rows C2, C14)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftctl.cli._output import BootstrapOption, Output, OutputOption, show, table
+from raftctl.cli.kafka._admin_client import check, check_broker, message_class, open_admin, send
+from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption
+from raftctl.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_UNREGISTER = ("UnregisterBrokerRequest", "UnregisterBrokerResponse")
+
+app = typer.Typer(
+    help="Lists brokers and log directories; forgets brokers.",
+    no_args_is_help=True,
+)
+
+
+@app.command(name="list")
+def list_brokers(
+    bootstrap_server: BootstrapOption,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Lists the registered brokers; a fenced one serves nobody."""
+    with open_admin(bootstrap_server, timeout) as client:
+        brokers = client.describe_cluster()["brokers"]
+    found = [
+        {
+            "broker_id": one["broker_id"],
+            "address": f"{one['host']}:{one['port']}",
+            "rack": one["rack"],
+            "fenced": bool(one.get("is_fenced")),
+        }
+        for one in sorted(brokers, key=lambda one: one["broker_id"])
+    ]
+    rows = [list(one.values()) for one in found]
+    show(output, found, table(("BROKER", "ADDRESS", "RACK", "FENCED"), rows))
+
+
+@app.command(name="log-dirs")
+def log_dirs(
+    bootstrap_server: BootstrapOption,
+    broker: Annotated[
+        list[int] | None, typer.Option(help="A broker's id; may be repeated. Default: all.")
+    ] = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Shows the log directories of brokers. Of each: replicas, bytes used and free, failures."""
+    with open_admin(bootstrap_server, timeout) as client:
+        for one in broker or ():
+            check_broker(client, one)
+        found = list(_directories(client.describe_log_dirs(brokers=broker)))
+    rows = [list(one.values()) for one in found]
+    columns = ("BROKER", "DIRECTORY", "ERROR", "REPLICAS", "BYTES", "FREE")
+    show(output, found, table(columns, rows))
+
+
+@app.command()
+def unregister(
+    broker: Annotated[int, typer.Argument(metavar="ID", help="A broker that does not run.")],
+    bootstrap_server: BootstrapOption,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also one that runs: it ends, and its leaders move.")
+    ] = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Forgets a broker that is gone for good. Move its replicas away first, then stop it."""
+    with open_admin(bootstrap_server, timeout) as client:
+        known = {one["broker_id"]: one for one in client.describe_cluster()["brokers"]}
+        if broker in known and not known[broker].get("is_fenced") and not force:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"broker {broker} runs: stop it first, or give --force"
+            )
+        request, _response = map(message_class, _UNREGISTER)
+        check(send(client, request(broker_id=broker)))
+    show(output, {"unregistered": broker}, f"unregistered broker {broker}")
+
+
+def _directories(answers: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    for answer in answers:
+        for one in answer["log_dirs"]:
+            replicas = [replica for topic in one["topics"] for replica in topic["partitions"]]
+            failed = one["error_code"] != ErrorCode.NONE
+            yield {
+                "broker_id": answer["broker"],
+                "directory": one["log_dir"],
+                "error": ErrorCode(one["error_code"]).name if failed else None,
+                "replicas": len(replicas),
+                "bytes": sum(replica["partition_size"] for replica in replicas),
+                "free": one.get("usable_bytes"),
+            }

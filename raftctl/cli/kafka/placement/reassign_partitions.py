@@ -1,0 +1,266 @@
+"""`raftctl reassign-partitions`: over the Kafka protocol (row C7), as the tool of Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftctl.cli._output import BootstrapOption, Output, OutputOption, counted, show, table
+from raftctl.cli.kafka._admin_client import open_admin
+from raftctl.cli.kafka.placement._reassignment_plan import (
+    CURRENT,
+    PROPOSED,
+    Partition,
+    Plan,
+    generate,
+    parse_plan,
+    parse_topics,
+    plan_document,
+    progress,
+    throttles,
+)
+from raftctl.cli.kafka.topics import TIMEOUT_S, TimeoutOption, admin_client, wait_for
+from raftctl.errors import ConfigError, ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kafka.admin import KafkaAdminClient
+
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+def reassign_partitions(
+    bootstrap_server: BootstrapOption,
+    generate_plan: Annotated[
+        bool, typer.Option("--generate", help="Prints a plan; needs topics and brokers.")
+    ] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Begins what a file says.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Tells how far it is; ends the throttle when done.")
+    ] = False,
+    list_moving: Annotated[bool, typer.Option("--list", help="Lists what moves now.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancels what a file says.")] = False,
+    topics_to_move_json_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The topics, for --generate.")
+    ] = None,
+    broker_list: Annotated[
+        str | None, typer.Option(metavar="ID,...", help="The brokers, for --generate.")
+    ] = None,
+    reassignment_json_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What --generate has printed, or the like.")
+    ] = None,
+    throttle: Annotated[
+        int | None, typer.Option(help="Bytes a second and broker, for --execute.", min=1)
+    ] = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Moves partitions to other brokers. Give one of --generate, --execute, --verify, --cancel
+    and --list."""
+    if [generate_plan, execute, verify, list_moving, cancel].count(True) != 1:
+        raise ConfigError("give one of --generate, --execute, --verify, --list, --cancel")
+    with open_admin(bootstrap_server, timeout) as client:
+        if generate_plan:
+            topics = parse_topics(*_read(topics_to_move_json_file, "--topics-to-move-json-file"))
+            _generate(client, topics, _broker_ids(broker_list), output)
+        elif list_moving:
+            _list(client, output)
+        else:
+            plan = parse_plan(*_read(reassignment_json_file, "--reassignment-json-file"))
+            if execute:
+                current = _current(client, plan)
+                _throttle(bootstrap_server, plan, current, throttle, timeout)
+                before = {key: replicas for key, replicas in current.items() if key in plan}
+                _alter(client, plan, "begun", output, {"rollback": plan_document(before)})
+            elif cancel:
+                _alter(client, dict.fromkeys(plan), "cancelled", output)
+            else:
+                _verify(client, bootstrap_server, plan, timeout, output)
+
+
+# --- the modes ------------------------------------------------------------------------------------
+
+
+def _generate(
+    client: KafkaAdminClient, topics: Sequence[str], broker_ids: Sequence[int], output: Output
+) -> None:
+    racks = _racks(client)
+    unknown = [str(one) for one in broker_ids if one not in racks]
+    if unknown:
+        raise ConfigError(f"--broker-list: no broker {', '.join(unknown)} is running")
+    current = _partitions(client, topics)
+    plan = generate(current, racks, broker_ids, random.Random())
+    show_plans(output, current, plan)
+
+
+def show_plans(output: Output, current: Plan, proposed: Plan) -> None:
+    """Prints both, so that `--execute` takes the output as the plan that is proposed."""
+    documents = {"current": plan_document(current), "proposed": plan_document(proposed)}
+    titles = {"current": CURRENT, "proposed": PROPOSED}
+    text = "\n".join(f"{titles[name]}\n{json.dumps(one)}" for name, one in documents.items())
+    show(output, documents, text)
+
+
+def _list(client: KafkaAdminClient, output: Output) -> None:
+    moving = [
+        {"topic": key.topic, "partition": key.partition, **one}
+        for key, one in sorted(client.list_partition_reassignments().items())
+    ]
+    columns = ("TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING")
+    names = ("replicas", "adding_replicas", "removing_replicas")
+    rows = [[one["topic"], one["partition"], *(_ids(one[n]) for n in names)] for one in moving]
+    show(output, moving, table(columns, rows, "no partition is moving"))
+
+
+def _alter(
+    client: KafkaAdminClient,
+    wanted: Mapping[Partition, tuple[int, ...] | None],
+    done: str,
+    output: Output,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    from kafka import TopicPartition
+
+    asked = {TopicPartition(*key): value and list(value) for key, value in wanted.items()}
+    told = client.alter_partition_reassignments(asked)
+    results = [
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "result": done if error is None else ErrorCode(error.errno).name,
+        }
+        for key, error in sorted(told.items())
+    ]
+    rows = [list(one.values()) for one in results]
+    text = table(("TOPIC", "PARTITION", "RESULT"), rows)
+    text += "".join(f"# {name}\n{json.dumps(one)}\n" for name, one in (more or {}).items())
+    show(output, {"partitions": results, **(more or {})}, text)
+    failed = [one["result"] for one in results if one["result"] != done]
+    if failed:
+        message = f"refused: {len(failed)} of {counted(len(results), 'partition')}"
+        raise KafkaError(ErrorCode[failed[0]], message)
+
+
+def _verify(
+    client: KafkaAdminClient, bootstrap: str, plan: Plan, timeout_s: float, output: Output
+) -> None:
+    moving = [(key.topic, key.partition) for key in client.list_partition_reassignments()]
+    found = progress(plan, _current(client, plan), moving)
+    results = [
+        {"topic": topic, "partition": number, "status": status}
+        for (topic, number), status in sorted(found.items())
+    ]
+    show(
+        output,
+        results,
+        table(("TOPIC", "PARTITION", "STATUS"), [list(one.values()) for one in results]),
+    )
+    if not moving:
+        _unthrottle(bootstrap, plan, timeout_s)
+    unfinished = [status for status in found.values() if status != "done"]
+    if unfinished:
+        message = f"not done: {len(unfinished)} of {counted(len(found), 'partition')}"
+        raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, message)
+
+
+# --- throttles ------------------------------------------------------------------------------------
+
+
+def _throttle(
+    bootstrap: str, plan: Plan, current: Plan, rate: int | None, timeout_s: float
+) -> None:
+    if rate is None:
+        return
+    brokers = sorted({one for replicas in (*plan.values(), *current.values()) for one in replicas})
+    configs: dict[tuple[str, str], dict[str, str | None]] = {
+        ("TOPIC", topic): dict(values) for topic, values in throttles(plan, current).items()
+    }
+    configs |= {("BROKER", str(one)): dict.fromkeys(RATES, str(rate)) for one in brokers}
+    _configure(bootstrap, configs, timeout_s)
+
+
+def _unthrottle(bootstrap: str, plan: Plan, timeout_s: float) -> None:
+    brokers = sorted({one for replicas in plan.values() for one in replicas})
+    configs: dict[tuple[str, str], dict[str, str | None]] = {
+        ("TOPIC", topic): dict.fromkeys(THROTTLED) for topic in sorted({one for one, _ in plan})
+    }
+    configs |= {("BROKER", str(one)): dict.fromkeys(RATES) for one in brokers}
+    _configure(bootstrap, configs, timeout_s)
+
+
+def _configure(
+    bootstrap: str, configs: Mapping[tuple[str, str], Mapping[str, str | None]], timeout_s: float
+) -> None:
+    """Sets the configs of each resource; None resets one."""
+    from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+    from confluent_kafka.admin._resource import ResourceType
+
+    client = admin_client(bootstrap)
+    for (kind, name), values in configs.items():
+        entries = [
+            ConfigEntry(
+                key,
+                value,
+                incremental_operation=AlterConfigOpType["DELETE" if value is None else "SET"],
+            )
+            for key, value in values.items()
+            if value != ""
+        ]
+        resource = ConfigResource(ResourceType[kind], name, incremental_configs=entries)
+        futures = client.incremental_alter_configs([resource], request_timeout=timeout_s)
+        wait_for(futures[resource], timeout_s)
+
+
+# --- the cluster ----------------------------------------------------------------------------------
+
+
+def _racks(client: KafkaAdminClient) -> dict[int, str | None]:
+    """Of the brokers that run, by id."""
+    brokers = client.describe_cluster()["brokers"]
+    return {one["broker_id"]: one["rack"] for one in brokers if not one.get("is_fenced")}
+
+
+def _current(client: KafkaAdminClient, plan: Plan) -> Plan:
+    return _partitions(client, sorted({topic for topic, _ in plan}))
+
+
+def _partitions(client: KafkaAdminClient, topics: Sequence[str]) -> Plan:
+    found: Plan = {}
+    for topic in client.describe_topics(list(topics)):
+        for one in topic["partitions"]:
+            found[topic["name"], one["partition_index"]] = tuple(one["replica_nodes"])
+    missing = [one for one in topics if (one, 0) not in found]
+    if missing:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {', '.join(missing)}")
+    return found
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _read(path: str | None, option: str) -> tuple[str, str]:
+    """(text, name) of the file."""
+    if path is None:
+        raise ConfigError(f"{option} FILE is needed")
+    try:
+        return Path(path).read_text(encoding="utf-8"), path
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{option} {path}: cannot be read: {reason}") from None
+
+
+def _broker_ids(text: str | None) -> list[int]:
+    ids = [one.strip() for one in (text or "").split(",")]
+    if not all(one.isdecimal() for one in ids):
+        raise ConfigError("--broker-list: write broker ids separated by commas")
+    return [int(one) for one in ids]
+
+
+def _ids(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))

@@ -1,0 +1,297 @@
+"""`raftctl topics`: over the Kafka protocol, so against any Kafka-compatible cluster (row A3)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from raftctl.cli._arguments import not_empty, with_near_miss
+from raftctl.cli._output import BootstrapOption, Output, OutputOption, counted, show, table
+from raftctl.cli.files import parse_overrides
+from raftctl.errors import ConfigError, ErrorCode, KafkaError, client_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from concurrent.futures import Future
+
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+app = typer.Typer(
+    help="Creates, lists, describes, alters and deletes topics.", no_args_is_help=True
+)
+
+TimeoutOption = Annotated[
+    float, typer.Option(help="Seconds to wait for the cluster.", min=0.001, max=86_400)
+]
+TopicArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC",
+        help="The topic; also as Kafka's --topic TOPIC.",
+        callback=not_empty("TOPIC"),
+    ),
+]
+ExcludeInternalOption = Annotated[
+    bool,
+    typer.Option("--exclude-internal", help="Without topics that brokers keep for themselves."),
+]
+TIMEOUT_S = 15.0
+PARTITIONS_MAX = 100_000
+REPLICAS_MAX = 10_000
+"""What librdkafka takes."""
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state"))
+"""Those that Apache Kafka's tools take for internal."""
+T = TypeVar("T")
+_BROKER_ID = re.compile(r"[0-9]{1,9}")
+
+
+@app.command()
+def create(
+    topic: TopicArgument,
+    bootstrap_server: BootstrapOption,
+    partitions: Annotated[
+        int, typer.Option(help="-1: the cluster's default.", min=-1, max=PARTITIONS_MAX)
+    ] = -1,
+    replication_factor: Annotated[
+        int, typer.Option(help="-1: the cluster's default.", min=-1, max=REPLICAS_MAX)
+    ] = -1,
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID:ID,...",
+            help="Brokers of each partition instead of counts, the preferred leaders first: "
+            "1:2,2:3 is two partitions of two replicas.",
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A config of the topic.")
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic of this name is fine as it is.")
+    ] = False,
+    validate_only: Annotated[
+        bool, typer.Option(help="Checks the request; changes nothing.")
+    ] = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Creates a topic."""
+    if replica_assignment is not None and (partitions, replication_factor) != (-1, -1):
+        raise ConfigError(
+            "--replica-assignment says how many there are: leave out --partitions and "
+            "--replication-factor"
+        )
+    from confluent_kafka.cimpl import NewTopic
+
+    assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
+    configs = parse_overrides(config or (), "--config")
+    placed = {} if assignment is None else {"replica_assignment": assignment}
+    count = partitions if assignment is None else len(assignment)
+    new = NewTopic(topic, count, replication_factor, config=configs, **placed)
+    client = admin_client(bootstrap_server)
+    try:
+        _create(client, new, timeout, validate_only=validate_only)
+    except KafkaError as error:
+        if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise with_near_miss(error) from None
+        show(output, {"created": None}, f"{topic} is there already")
+        return
+    done = "could create" if validate_only else "created"
+    show(output, {"created": None if validate_only else topic}, f"{done} {topic}")
+
+
+def parse_assignment(text: str) -> list[list[int]]:
+    """The brokers of each partition, written as Apache Kafka's tool takes them."""
+    groups = [part.strip().split(":") for part in text.split(",")]
+    if any(not _BROKER_ID.fullmatch(one) for group in groups for one in group):
+        message = f"--replica-assignment {text!r}: write ids as 1:2,2:3, a group for each partition"
+        raise ConfigError(message)
+    return [[int(one) for one in group] for group in groups]
+
+
+@app.command(name="list")
+def list_topics(
+    bootstrap_server: BootstrapOption,
+    exclude_internal: ExcludeInternalOption = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Lists all topics."""
+    topics = [
+        {"topic": name, "partitions": len(metadata.partitions)}
+        for name, metadata in sorted(
+            topics_metadata(admin_client(bootstrap_server), timeout).items()
+        )
+        if not (exclude_internal and name in INTERNAL_TOPICS)
+    ]
+    rows = [list(topic.values()) for topic in topics]
+    show(output, topics, table(("TOPIC", "PARTITIONS"), rows, "there are no topics"))
+
+
+@app.command()
+def describe(
+    topic: TopicArgument,
+    bootstrap_server: BootstrapOption,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Shows a topic's id and partitions. Of each: leader, replicas, in-sync replicas."""
+    from confluent_kafka import TopicCollection
+
+    client = admin_client(bootstrap_server)
+    futures = client.describe_topics(TopicCollection([topic]), request_timeout=timeout)
+    found = _wait_for_topic(futures, topic, timeout)
+    partitions = [
+        {
+            "partition": partition.id,
+            "leader": None if partition.leader is None else partition.leader.id,
+            "replicas": [one.id for one in partition.replicas],
+            "isr": sorted(one.id for one in partition.isr),
+        }
+        for partition in found.partitions
+    ]
+    rows = [
+        [one["partition"], one["leader"], _ids(one["replicas"]), _ids(one["isr"])]
+        for one in partitions
+    ]
+    text = table(("PARTITION", "LEADER", "REPLICAS", "IN-SYNC"), rows)
+    # The library writes it in the other alphabet of base64 than everybody else.
+    topic_id = str(found.topic_id).translate(str.maketrans("+/", "-_"))
+    document = {"topic": topic, "topic_id": topic_id, "partitions": partitions}
+    show(output, document, f"{topic}, id {topic_id}\n{text}")
+
+
+@app.command()
+def alter(
+    topic: TopicArgument,
+    bootstrap_server: BootstrapOption,
+    partitions: Annotated[
+        int, typer.Option(help="The new count, above the present one.", min=1, max=PARTITIONS_MAX)
+    ],
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Adds partitions to a topic. Keys may move to the new ones; records stay where they are."""
+    from confluent_kafka.cimpl import NewPartitions
+
+    client = admin_client(bootstrap_server)
+    futures = client.create_partitions(
+        [NewPartitions(topic, partitions)], operation_timeout=timeout, request_timeout=timeout
+    )
+    wait_for(futures[topic], timeout)
+    text = f"{topic} has {counted(partitions, 'partition')}"
+    show(output, {"topic": topic, "partitions": partitions}, text)
+
+
+@app.command()
+def delete(
+    topic: TopicArgument,
+    bootstrap_server: BootstrapOption,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="It is fine if there is no such topic.")
+    ] = False,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Deletes a topic and all its records."""
+    client = admin_client(bootstrap_server)  # Must outlive its futures.
+    futures = client.delete_topics([topic], operation_timeout=timeout, request_timeout=timeout)
+    try:
+        _wait_for_topic(futures, topic, timeout)
+    except KafkaError as error:
+        if not if_exists or error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        show(output, {"deleted": None}, f"there is no topic {topic}")
+        return
+    show(output, {"deleted": topic}, f"deleted {topic}")
+
+
+def admin_client(bootstrap_servers: str, **more: Any) -> AdminClient:
+    """A client for administration; ConfigError if the addresses make no sense."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0, **more}
+    try:
+        # The logger swallows what the library would write to stderr: errors are raised anyway.
+        return AdminClient(settings)
+    except KafkaException as error:
+        raise ConfigError(
+            f"--bootstrap-server {bootstrap_servers}: {error.args[0].str()}"
+        ) from None
+
+
+def create_topic(
+    client: AdminClient,
+    topic: str,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+    timeout_s: float,
+) -> None:
+    """Creates the topic; KafkaError says why not."""
+    from confluent_kafka.cimpl import NewTopic
+
+    new = NewTopic(topic, partitions, replication_factor, config=dict(configs))
+    _create(client, new, timeout_s)
+
+
+def _create(
+    client: AdminClient, new: NewTopic, timeout_s: float, *, validate_only: bool = False
+) -> None:
+    futures = client.create_topics(
+        [new],
+        operation_timeout=timeout_s,
+        request_timeout=timeout_s,
+        validate_only=validate_only,
+    )
+    wait_for(futures[new.topic], timeout_s)
+
+
+def topics_metadata(client: AdminClient, timeout_s: float) -> dict[str, Any]:
+    """All topics by name; KafkaError if nobody answers."""
+    from confluent_kafka import KafkaException
+
+    try:
+        topics: dict[str, Any] = client.list_topics(timeout=timeout_s).topics
+    except KafkaException as error:
+        raise_error(error)
+    return topics
+
+
+def _wait_for_topic(futures: Mapping[str, Future[T]], topic: str, timeout_s: float) -> T:
+    try:
+        return wait_for(futures[topic], timeout_s)
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        raise KafkaError(error.code, f"no topic {topic}") from None
+
+
+def wait_for(future: Future[T], timeout_s: float) -> T:
+    """The result; KafkaError says what went wrong."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return future.result(timeout_s + 1)
+    except TimeoutError:
+        message = f"no answer within {timeout_s:g} s"
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+    except KafkaException as error:
+        raise_error(error)
+
+
+def raise_error(error: Any) -> NoReturn:
+    """Turns librdkafka's error into ours."""
+    told = client_error(error.args[0].code(), error.args[0].str())
+    if told.code == ErrorCode.BROKER_NOT_AVAILABLE:
+        message = f"{told.message}; do brokers listen at the addresses of --bootstrap-server?"
+        raise KafkaError(told.code, message) from None
+    raise told from None
+
+
+def _ids(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))

@@ -1,0 +1,272 @@
+"""`NodeConfig`: all keys of a node, checked against each other, with what follows from them.
+
+Pure: directories are taken as they are written; the command line makes them absolute.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import model_validator
+
+from raftctl.config._coordinator_keys import GroupKeys, TransactionKeys
+from raftctl.config.addresses import Server
+from raftctl.config.keys import (
+    CleanerKeys,
+    ClusterKeys,
+    ListenerKeys,
+    LogKeys,
+    NodeKeys,
+    QuorumKeys,
+    ReplicationKeys,
+    Section,
+    TopicKeys,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+    from raftctl.config.addresses import Listener
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 60 * _MINUTE_MS
+_EVERY_INTERFACE = ("0.0.0.0", "::")
+_PLAINTEXT = "PLAINTEXT"
+
+
+SECTIONS: tuple[type[Section], ...] = (
+    NodeKeys,
+    ListenerKeys,
+    QuorumKeys,
+    ClusterKeys,
+    TopicKeys,
+    LogKeys,
+    CleanerKeys,
+    ReplicationKeys,
+    GroupKeys,
+    TransactionKeys,
+)
+
+
+class NodeConfig(
+    NodeKeys,
+    ListenerKeys,
+    QuorumKeys,
+    ClusterKeys,
+    TopicKeys,
+    LogKeys,
+    CleanerKeys,
+    ReplicationKeys,
+    GroupKeys,
+    TransactionKeys,
+):
+    """The configuration of one node. Frozen; attribute = key with dots as underscores."""
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the node is a controller, which may vote in the quorum."""
+        return "controller" in self.process_roles
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether the node runs a broker."""
+        return "broker" in self.process_roles
+
+    @property
+    def metadata_directory(self) -> str:
+        """Where the metadata log lives."""
+        return self.metadata_log_dir or self.log_dirs[0]
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Every directory of the node, the metadata log's first, none twice."""
+        return tuple(dict.fromkeys((self.metadata_directory, *self.log_dirs)))
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """What a controller binds; empty on a node that is only a broker."""
+        return tuple(one for one in self.listeners if one.name in self.controller_listener_names)
+
+    @property
+    def controller_endpoint(self) -> Listener | None:
+        """Where others reach this controller; None on a node that is only a broker."""
+        names = self.controller_listener_names
+        told = [one for one in self.advertised_listeners if one.name in names]
+        return next(iter((*told, *self.controller_listeners)), None)
+
+    @property
+    def reachable_controller_endpoint(self) -> Server | None:
+        """Where others reach this controller, by its configured voter if it binds all addresses."""
+        endpoint = self.controller_endpoint
+        if endpoint is None:
+            return None
+        own = [one for one in self.controller_quorum_voters if one.node_id == self.node_id]
+        if own and endpoint.host in _EVERY_INTERFACE:
+            return Server(own[0].host, own[0].port)
+        return Server(endpoint.host, endpoint.port)
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """What a broker binds; empty on a node that is only a controller."""
+        return tuple(
+            one for one in self.listeners if one.name not in self.controller_listener_names
+        )
+
+    @property
+    def advertised(self) -> tuple[Listener, ...]:
+        """The addresses a broker registers, before ports of 0 are known."""
+        names = self.controller_listener_names
+        told = tuple(one for one in self.advertised_listeners if one.name not in names)
+        return told or self.broker_listeners
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener over which this broker replicates."""
+        if self.inter_broker_listener_name is not None:
+            return self.inter_broker_listener_name
+        names = [listener.name for listener in self.advertised]
+        return names[0] if names and _PLAINTEXT not in names else _PLAINTEXT
+
+    @property
+    def roll_interval_ms(self) -> int:
+        """`log.roll.ms`, or `log.roll.hours` in milliseconds."""
+        return self.log_roll_hours * _HOUR_MS if self.log_roll_ms is None else self.log_roll_ms
+
+    @property
+    def retention_interval_ms(self) -> int:
+        """The finest of the three `log.retention` times in milliseconds; -1: for ever."""
+        if self.log_retention_ms is not None:
+            return self.log_retention_ms
+        if self.log_retention_minutes is not None:
+            return max(-1, self.log_retention_minutes * _MINUTE_MS)
+        return max(-1, self.log_retention_hours * _HOUR_MS)
+
+    def security_protocol(self, listener_name: str) -> str:
+        """The protocol of a listener; controllers' listeners default to PLAINTEXT."""
+        return self.listener_security_protocol_map.get(listener_name, _PLAINTEXT)
+
+    @model_validator(mode="after")
+    def _check_across_keys(self) -> Self:
+        for problem in self._problems():
+            raise ValueError(problem)
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        """What is wrong between keys, each a sentence that names the key and the remedy."""
+        yield from self._node_problems()
+        yield from self._listener_problems()
+        yield from self._timing_problems()
+        yield from self._consumer_group_problems()
+
+    def _node_problems(self) -> Iterator[str]:
+        if not self.process_roles:
+            yield "process.roles is empty: write controller, broker or controller,broker"
+        if not self.log_dirs:
+            yield "log.dirs is empty: name the directory for this node's data"
+        if not self.controller_quorum_voters and not self.controller_quorum_bootstrap_servers:
+            yield (
+                "controller.quorum.voters is empty: list the controllers as id@host:port, or set "
+                "controller.quorum.bootstrap.servers for a quorum whose voters can change"
+            )
+        is_voter = self.node_id in {voter.node_id for voter in self.controller_quorum_voters}
+        if self.is_controller and self.controller_quorum_voters and not is_voter:
+            yield (
+                f"node.id={self.node_id} is not in controller.quorum.voters: add it, or take "
+                "controller out of process.roles"
+            )
+        if is_voter and not self.is_controller:
+            yield (
+                f"node.id={self.node_id} is in controller.quorum.voters but process.roles lacks "
+                "controller: choose another node.id or add the role"
+            )
+
+    def _listener_problems(self) -> Iterator[str]:
+        if not self.controller_listener_names:
+            yield "controller.listener.names is empty: name the controllers' listener"
+        if self.is_controller and not self.controller_listeners:
+            yield (
+                "listeners has none of controller.listener.names "
+                f"({','.join(self.controller_listener_names)}): add one for this controller"
+            )
+        if not self.is_controller and self.controller_listeners:
+            yield (
+                f"listeners has {self.controller_listeners[0].name}, which controller.listener."
+                "names claims, but this node is only a broker: take it out of listeners"
+            )
+        if self.is_broker and not self.broker_listeners:
+            yield "listeners has none for this broker: add PLAINTEXT://host:port"
+        if not self.is_broker and self.broker_listeners:
+            yield (
+                f"listeners has {self.broker_listeners[0].name}, but this node is only a "
+                "controller: keep only those of controller.listener.names"
+            )
+        yield from self._advertised_problems()
+        yield from self._endpoint_problems()
+        for listener in self.listeners:
+            yield from self._protocol_problems(listener.name)
+
+    def _advertised_problems(self) -> Iterator[str]:
+        bound = {listener.name for listener in self.broker_listeners}
+        for listener in self.advertised:
+            if listener.name not in bound:
+                yield (
+                    f"advertised.listeners has {listener.name}, which is no broker listener of "
+                    "listeners: add it there or take it out"
+                )
+            if listener.host in _EVERY_INTERFACE:
+                yield (
+                    f"advertised.listeners: {listener.host} is no address a client can reach: "
+                    "set advertised.listeners to the host's own"
+                )
+        names = {listener.name for listener in self.advertised}
+        if self.is_broker and self.inter_broker_listener not in names:
+            yield (
+                f"inter.broker.listener.name={self.inter_broker_listener} is not among the "
+                "advertised listeners: choose one of them"
+            )
+
+    def _endpoint_problems(self) -> Iterator[str]:
+        bound = {listener.name for listener in self.controller_listeners}
+        for listener in self.advertised_listeners:
+            if listener.name in self.controller_listener_names and listener.name not in bound:
+                yield (
+                    f"advertised.listeners has {listener.name}, which is not in listeners: add it "
+                    "there or take it out"
+                )
+        endpoint = self.controller_endpoint
+        told = not self.controller_quorum_voters  # else they say where this controller is
+        if endpoint is not None and told and endpoint.host in _EVERY_INTERFACE:
+            yield (
+                f"listeners: {endpoint.host} is no address that controllers can reach: set "
+                f"advertised.listeners to {endpoint.name}://host:port"
+            )
+
+    def _protocol_problems(self, name: str) -> Iterator[str]:
+        known = {*self.listener_security_protocol_map, *self.controller_listener_names}
+        if name not in known:
+            yield (
+                f"listener.security.protocol.map has no protocol for {name}: add {name}:PLAINTEXT"
+            )
+        elif self.security_protocol(name) != _PLAINTEXT:
+            yield (
+                f"listener.security.protocol.map: {self.security_protocol(name)} of {name} is not "
+                "supported: use PLAINTEXT"
+            )
+
+    def _timing_problems(self) -> Iterator[str]:
+        if self.broker_heartbeat_interval_ms >= self.broker_session_timeout_ms:
+            yield (
+                f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms} must be below "
+                f"broker.session.timeout.ms={self.broker_session_timeout_ms}"
+            )
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            yield (
+                f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms} must be at most "
+                f"replica.lag.time.max.ms={self.replica_lag_time_max_ms}"
+            )
+        if self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms:
+            yield (
+                f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms} must be at most "
+                f"replica.socket.timeout.ms={self.replica_socket_timeout_ms}"
+            )

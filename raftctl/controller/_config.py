@@ -1,0 +1,87 @@
+"""What the controller needs to know of its node's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from raftctl.metadata.configs.dynamic import GROUP_KEYS, group_keys
+from raftctl.metadata.configs.topic import TopicConfig, TopicKey, topic_defaults
+
+if TYPE_CHECKING:
+    from raftctl.config import NodeConfig
+
+
+SESSION_TIMEOUT_KEY = "broker.session.timeout.ms"
+KV_BYTES_MAX = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """Fixed for the life of a controller; the same on all controllers of a cluster."""
+
+    cluster_id: str = ""
+    session_timeout_ms: int = 9_000
+    """A broker silent for this long is fenced."""
+    default_partitions: int = 1
+    default_replication_factor: int = 1
+    topic_deletion: bool = True
+    topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    """What holds for a topic without overrides."""
+    group_keys: Mapping[str, TopicKey] = field(default_factory=lambda: GROUP_KEYS)
+    """What may be set for a group, and within which bounds."""
+    producer_id_block: int = 1_000
+    """Producer ids given out at a time."""
+    request_partitions_max: int = 10_000
+    """Partitions that one CreateTopics request may ask for; they become one batch of records."""
+    slice_looked_at_max: int = 10_000
+    """Partitions looked at between two messages, where something concerns all of them."""
+    slice_changes_max: int = 1_000
+    """Partitions changed between two messages."""
+    kv_bytes_max: int = KV_BYTES_MAX
+    """What keys and their values may take together."""
+    leader_rebalance: bool = True
+    leader_imbalance_check_ms: int = 300_000
+    leader_imbalance_percentage: int = 10
+    """A broker may lead so much less of what it is the preferred leader of."""
+
+    @classmethod
+    def of(cls, config: NodeConfig, cluster_id: str) -> ControllerConfig:
+        """The controller's part of a node's configuration."""
+        return cls(
+            cluster_id=cluster_id,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            default_partitions=config.num_partitions,
+            default_replication_factor=config.default_replication_factor,
+            topic_deletion=config.delete_topic_enable,
+            topic_defaults=topic_defaults(config),
+            group_keys=group_keys(
+                {
+                    "consumer.session.timeout.ms": (
+                        config.group_consumer_min_session_timeout_ms,
+                        config.group_consumer_max_session_timeout_ms,
+                    ),
+                    "consumer.heartbeat.interval.ms": (
+                        config.group_consumer_min_heartbeat_interval_ms,
+                        config.group_consumer_max_heartbeat_interval_ms,
+                    ),
+                }
+            ),
+            kv_bytes_max=config.kv_max_bytes,
+            leader_rebalance=config.auto_leader_rebalance_enable,
+            leader_imbalance_check_ms=config.leader_imbalance_check_interval_seconds * 1000,
+            leader_imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+        )
+
+    def settings(self) -> tuple[str, ...]:
+        """`key=value` of what each controller decides by while it is the active one."""
+        shared: dict[str, int | bool] = {
+            SESSION_TIMEOUT_KEY: self.session_timeout_ms,
+            "num.partitions": self.default_partitions,
+            "default.replication.factor": self.default_replication_factor,
+            "delete.topic.enable": self.topic_deletion,
+            "kv.max.bytes": self.kv_bytes_max,
+            "auto.leader.rebalance.enable": self.leader_rebalance,
+        }
+        return tuple(f"{key}={str(value).lower()}" for key, value in shared.items())

@@ -1,0 +1,141 @@
+"""Which feature levels the controllers can work with, voters and standbys (row C11; KIP-919).
+
+They register in the log from the level of the metadata that knows such records on. Below it the
+active controller keeps in mind what it was told since it became active, so that also the step to
+that level is checked. A voter that has told nothing is of an older release.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raftctl.controller._config import SESSION_TIMEOUT_KEY
+from raftctl.controller._result import ControllerResult
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.features import (
+    CONTROLLERS_LEVEL,
+    METADATA_VERSION_FEATURE,
+    level_of,
+    supports,
+    unsupported,
+)
+from raftctl.metadata.image import ControllerImage
+from raftctl.metadata.records import RegisterControllerRecord, UnregisterControllerRecord
+from raftctl.metadata.requests.cluster import RegisterControllerResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import FeatureRange, Record
+    from raftctl.metadata.requests.cluster import RegisterControllerRequest
+
+CONTROLLERS_MAX = 1_000
+"""Registered at once: far more than there are, so that nobody fills the log with them."""
+FEATURES_MAX = 100
+SETTINGS_MAX = 100
+SETTING_SHOWN = 40
+"""Characters of another controller's value that are told."""
+
+
+class ControllerRegistrations:
+    """The controllers as the active one knows them."""
+
+    def __init__(
+        self, cluster_id: str, settings: tuple[str, ...], voter_ids: Callable[[], Collection[int]]
+    ) -> None:
+        """`settings`: see `ControllerConfig.settings`."""
+        self._cluster_id = cluster_id
+        self._settings = settings
+        self._voter_ids = voter_ids
+        self._told: dict[int, tuple[FeatureRange, ...]] = {}
+        """What is not in the log, at a level that does not know it."""
+
+    def clear(self) -> None:
+        """Forgets what was told to this controller only."""
+        self._told.clear()
+
+    def register(
+        self, image: MetadataImage, request: RegisterControllerRequest
+    ) -> ControllerResult:
+        """See `RegisterControllerResponse`; the same again changes nothing."""
+        try:
+            self._check(image, request)
+        except KafkaError as error:
+            return ControllerResult((), RegisterControllerResponse(error.code, error.message))
+        warning = _difference(self._settings, request.settings)
+        response = RegisterControllerResponse(ErrorCode.NONE, warning)
+        number, incarnation_id, features = (
+            request.controller_id,
+            request.incarnation_id,
+            request.features,
+        )
+        if level_of(image, METADATA_VERSION_FEATURE) < CONTROLLERS_LEVEL:
+            self._told[number] = features
+            return ControllerResult((), response)
+        if image.controllers.get(number) == ControllerImage(number, incarnation_id, features):
+            return ControllerResult((), response)
+        record = RegisterControllerRecord(number, incarnation_id, features)
+        return ControllerResult((record,), response)
+
+    def _check(self, image: MetadataImage, request: RegisterControllerRequest) -> None:
+        if request.cluster_id != self._cluster_id:
+            why = f"The controller is of cluster {request.cluster_id}, not {self._cluster_id}"
+            raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+        names = {one.name for one in request.features}
+        known = {*image.controllers, *self._told}
+        problem = None
+        if request.controller_id < 0:
+            problem = f"{request.controller_id} is no controller id"
+        elif METADATA_VERSION_FEATURE not in names:
+            problem = f"The controller does not tell of {METADATA_VERSION_FEATURE}"
+        elif len(names) < len(request.features) or len(names) > FEATURES_MAX:
+            problem = "The controller names a feature twice, or too many"
+        elif any(one.lowest > one.highest for one in request.features):
+            problem = "The lowest level of a feature is above its highest"
+        elif request.controller_id not in known and len(known) >= CONTROLLERS_MAX:
+            problem = f"There are {CONTROLLERS_MAX} controllers already: unregister some"
+        if problem is not None:
+            raise KafkaError(ErrorCode.INVALID_REGISTRATION, problem)
+        node = f"controller {request.controller_id}"
+        lacks = unsupported(node, request.features, image.features)
+        if lacks is not None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, lacks)
+
+    def unable(self, image: MetadataImage, feature: str, level: int) -> list[str]:
+        """The controllers that cannot work with this level, or of which that is not known."""
+        known = self._told | {number: one.features for number, one in image.controllers.items()}
+        found = [
+            str(number) for number in sorted(known) if not supports(known[number], feature, level)
+        ]
+        silent = sorted(set(self._voter_ids()) - known.keys())
+        return [*found, *(f"{number} (has not registered)" for number in silent)]
+
+    def unregister(self, image: MetadataImage, controller_id: int) -> list[Record] | None:
+        """Forgets a controller that is gone for good; None if it is not known."""
+        told = self._told.pop(controller_id, None)
+        if controller_id in image.controllers:
+            return [UnregisterControllerRecord(controller_id)]
+        return None if told is None else []
+
+
+def _difference(ours: tuple[str, ...], theirs: tuple[str, ...]) -> str:
+    """A sentence that names each config that differs; nothing is said of what only one has."""
+    told = dict(setting.partition("=")[::2] for setting in theirs[:SETTINGS_MAX])
+    pairs = (setting.partition("=")[::2] for setting in ours)
+    differing = [
+        f"{key}={told[key][:SETTING_SHOWN]} (the active controller has {value})"
+        for key, value in pairs
+        if told.get(key, value) != value
+    ]
+    if not differing:
+        return ""
+    remedy = "give all controllers the same, then restart those that differ, one at a time"
+    lease = f"; until then a fenced broker may still answer reads, as {SESSION_TIMEOUT_KEY} differs"
+    why = lease if any(each.startswith(SESSION_TIMEOUT_KEY) for each in differing) else ""
+    return f"{', '.join(differing)}: {remedy}{why}"
+
+
+def unregister_all(image: MetadataImage) -> list[Record]:
+    """Before a level is in force that does not know controllers."""
+    return [UnregisterControllerRecord(number) for number in sorted(image.controllers)]

@@ -1,0 +1,179 @@
+"""Keys and values on the metadata log: get, put, compare-and-set, delete (row Q10).
+
+The version of a key is the offset of the record that set it. Offsets are one total order over all
+keys and all controllers, so a version serves as a fencing token: whoever holds a greater one came
+later. Answers that write nothing (a get, an expectation that does not hold) must be confirmed,
+since a controller that was deposed unawares would tell what was once true; writes must not be
+repeated unasked, since a put that is applied again later undoes another's.
+Source: the guarantees of ZooKeeper's and etcd's compare-and-set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from raftctl.codec import maker
+from raftctl.controller._config import KV_BYTES_MAX
+from raftctl.controller._result import ControllerResult
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.image import kv_size
+from raftctl.metadata.records import KvRecord
+from raftctl.metadata.requests.cluster import (
+    KvCasRequest,
+    KvDeleteRequest,
+    KvGetRequest,
+    KvGetResponse,
+    KvPutRequest,
+    KvRequest,
+    KvWriteResponse,
+)
+from raftctl.metadata.requests.kv import ANY_VERSION, NO_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from raftctl.metadata.image import KvEntry, MetadataDelta, MetadataImage
+
+KEY_LENGTH_MAX = 1024
+"""Characters of a key."""
+VALUE_BYTES_MAX = 1024 * 1024
+ENTRIES_MAX = 1_000_000
+"""Keys; every node of the cluster keeps all of them in memory."""
+
+
+_make_records = maker(KvRecord)
+
+
+def handle_kv(
+    state: MetadataImage | MetadataDelta, request: KvRequest, bytes_max: int = KV_BYTES_MAX
+) -> ControllerResult:
+    """What becomes of a request, given the newest state.
+
+    Raises KafkaError: INVALID_REQUEST for a key that is empty or too long or an expectation that
+    expects nothing, MESSAGE_TOO_LARGE for the value, POLICY_VIOLATION for a key too many, or for
+    more than `bytes_max` of keys and values; what takes less than before is never refused.
+    """
+    key = request.key
+    check_key(key)
+    match request:
+        case KvPutRequest():
+            return _set(state, key, request.value, bytes_max)
+        case KvGetRequest():
+            entry = state.kv_entry(key)
+            value, version = (None, NO_VERSION) if entry is None else entry
+            return ControllerResult((), KvGetResponse(value, version), confirm=True)
+        case KvCasRequest():
+            return _compare_and_set(state, request, bytes_max)
+        case KvDeleteRequest():
+            if state.kv_entry(key) is None:
+                return _refused(ErrorCode.RESOURCE_NOT_FOUND, None)
+            return _written(KvRecord(key, None))
+
+
+def handle_puts(
+    state: MetadataImage | MetadataDelta,
+    requests: Sequence[KvPutRequest],
+    bytes_max: int = KV_BYTES_MAX,
+) -> list[KvRecord | KafkaError]:
+    """What becomes of each put, as `handle_kv` decides: a record, or why there is none.
+
+    Most writes are puts, and together they cost a fraction of what they would one by one. Each
+    counts as a key of its own for those after it, so a few keys and bytes of the bounds may stay
+    unused.
+    """
+    room, bytes_room = ENTRIES_MAX - state.kv_count, bytes_max - state.kv_bytes
+    keys = [request.key for request in requests]
+    values = [request.value for request in requests]
+    decided: list[KvRecord | KafkaError] = [*_make_records((keys, values, [-1] * len(requests)))]
+    size = sum(map(len, keys)) + sum(map(len, values))
+    if len(requests) <= room and size <= bytes_room and _are_sound(keys, values):
+        return decided
+    for before, (key, value) in enumerate(zip(keys, values, strict=True)):
+        try:
+            check_key(key)
+            _check_value(state, key, value, room - before)
+            bytes_room -= _check_room(state, key, value, bytes_room, bytes_max)
+        except KafkaError as error:
+            decided[before] = error
+    return decided
+
+
+def _check_room(
+    state: MetadataImage | MetadataDelta, key: str, value: bytes, room: int, bytes_max: int
+) -> int:
+    """How many bytes more the key takes with this value; KafkaError if there is no room."""
+    entry = state.kv_entry(key)
+    more = kv_size(key, value) - kv_size(key, None if entry is None else entry.value)
+    check_room(more, room, bytes_max)
+    return max(0, more)
+
+
+def check_room(more: int, room: int, bytes_max: int) -> None:
+    """KafkaError(POLICY_VIOLATION) if so many bytes more do not fit."""
+    if more > max(0, room):
+        why = f"keys, locks and values would take more than kv.max.bytes={bytes_max}: delete some"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
+
+
+def _are_sound(keys: Sequence[str], values: Sequence[bytes]) -> bool:
+    lengths = set(map(len, keys))
+    all_keys = 0 not in lengths and max(lengths, default=0) <= KEY_LENGTH_MAX
+    return all_keys and max(map(len, values), default=0) <= VALUE_BYTES_MAX
+
+
+def check_key(key: str, field: str = "key") -> None:
+    """KafkaError(INVALID_REQUEST) for a name that is empty or too long."""
+    if not 0 < len(key) <= KEY_LENGTH_MAX:
+        why = f"a {field} has 1 to {KEY_LENGTH_MAX} characters"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def _check_value(state: MetadataImage | MetadataDelta, key: str, value: bytes, room: int) -> None:
+    if len(value) > VALUE_BYTES_MAX:
+        why = f"a value has at most {VALUE_BYTES_MAX} bytes"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
+    if room <= 0 and state.kv_entry(key) is None:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"there are {ENTRIES_MAX} keys already")
+
+
+def _set(
+    state: MetadataImage | MetadataDelta, key: str, value: bytes, bytes_max: int
+) -> ControllerResult:
+    _check_value(state, key, value, ENTRIES_MAX - state.kv_count)
+    _check_room(state, key, value, bytes_max - state.kv_bytes, bytes_max)
+    return _written(KvRecord(key, value))
+
+
+def _compare_and_set(
+    state: MetadataImage | MetadataDelta, request: KvCasRequest, bytes_max: int
+) -> ControllerResult:
+    entry = state.kv_entry(request.key)
+    if request.expected_version == ANY_VERSION and request.expected_value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a version or a value must be expected")
+    if not _is_expected(entry, request):
+        return _refused(ErrorCode.INVALID_UPDATE_VERSION, entry)
+    if request.value is not None:
+        return _set(state, request.key, request.value, bytes_max)
+    if entry is None:
+        return _refused(ErrorCode.RESOURCE_NOT_FOUND, None)
+    return _written(KvRecord(request.key, None))
+
+
+def _is_expected(entry: KvEntry | None, request: KvCasRequest) -> bool:
+    value, version = (None, NO_VERSION) if entry is None else entry
+    if request.expected_version not in (ANY_VERSION, version):
+        return False
+    return request.expected_value is None or request.expected_value == value
+
+
+def _written(record: KvRecord) -> ControllerResult:
+    return ControllerResult((record,), _write_response, lost=ErrorCode.REQUEST_TIMED_OUT)
+
+
+def _write_response(offset: int) -> KvWriteResponse:
+    return KvWriteResponse(ErrorCode.NONE, offset)
+
+
+def _refused(error: ErrorCode, entry: KvEntry | None) -> ControllerResult:
+    version = NO_VERSION if entry is None else entry.version
+    return ControllerResult((), KvWriteResponse(error, version), confirm=True)

@@ -1,0 +1,285 @@
+"""Topics: create, add partitions, delete (row C3), with Apache Kafka's error for each bad input."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from raftctl.controller._result import ControllerResult, admin_result, lost_with
+from raftctl.controller.partitions._assignments import bad_assignment, check_assignments
+from raftctl.controller.partitions._availability import active_brokers
+from raftctl.controller.partitions._reassignment import stationary
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.configs.topic import broker_topic_defaults, validate_topic_config
+from raftctl.metadata.image import TOPIC_RESOURCE
+from raftctl.metadata.placement import place_replicas, usable_brokers
+from raftctl.metadata.records import (
+    ConfigRecord,
+    PartitionRecord,
+    Record,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from raftctl.metadata.requests.admin import Outcome
+from raftctl.metadata.requests.cluster import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicResult,
+)
+from raftctl.metadata.topic_names import RESERVED, close_form, name_problem
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from raftctl.controller._config import ControllerConfig
+    from raftctl.metadata.image import MetadataImage, TopicImage
+    from raftctl.metadata.requests.admin import CreatePartitionsRequest, NewPartitions
+
+_DEFAULT = -1
+
+
+class TopicControl:
+    """Creates and deletes topics on the active controller."""
+
+    def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
+        self._config = config
+        self._rng = rng
+
+    # --- create -----------------------------------------------------------------------------------
+
+    def create(self, image: MetadataImage, request: CreateTopicsRequest) -> ControllerResult:
+        """Creates each topic on its own; with `validate_only` it only says what would become of it.
+
+        Errors of a topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST if
+        it is named twice or its name is reserved, POLICY_VIOLATION if the request is for too many
+        partitions.
+        """
+        names = Counter(topic.name for topic in request.topics)
+        # A name that is close to one created earlier in the request is refused like any other.
+        close_names = _close_names(image, request)
+        room = self._config.request_partitions_max
+        records: list[Record] = []
+        results = []
+        for topic in {one.name: one for one in request.topics}.values():
+            try:
+                if names[topic.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
+                _check_name(image, topic.name, close_names)
+                created, result = self._create_topic(image, topic, room)
+            except KafkaError as error:
+                results.append(TopicResult(topic.name, error.code, error.message))
+                continue
+            close_names[close_form(topic.name)] = topic.name
+            room -= result.partitions
+            records += created
+            results.append(result)
+        response = CreateTopicsResponse(ErrorCode.NONE, tuple(results))
+        written = () if request.validate_only else tuple(records)
+        return ControllerResult(written, response, lost=lost_with(written))
+
+    def _create_topic(
+        self, image: MetadataImage, topic: NewTopic, room: int
+    ) -> tuple[list[Record], TopicResult]:
+        defaults = broker_topic_defaults(image, self._config.topic_defaults)
+        validate_topic_config(dict(topic.configs), defaults)
+        if topic.assignments:
+            assignments = _check_assignments(image, topic)
+        else:
+            assignments = self._place(image, topic, room)
+        if len(assignments) > room:
+            raise _too_many(self._config.request_partitions_max)
+        topic_id = UUID(int=self._rng.getrandbits(128), version=4)
+        records: list[Record] = [TopicRecord(topic.name, topic_id)]
+        records += [
+            ConfigRecord(TOPIC_RESOURCE, topic.name, key, value) for key, value in topic.configs
+        ]
+        records += _new_partitions(image, topic_id, assignments, 0)
+        return records, TopicResult(
+            topic.name,
+            ErrorCode.NONE,
+            topic_id=topic_id,
+            partitions=len(assignments),
+            replication_factor=len(assignments[0]),
+        )
+
+    def _place(self, image: MetadataImage, topic: NewTopic, room: int) -> list[tuple[int, ...]]:
+        partitions, factor = topic.partitions, topic.replication_factor
+        if partitions == _DEFAULT:
+            partitions = self._config.default_partitions
+        if factor == _DEFAULT:
+            factor = self._config.default_replication_factor
+        if partitions < 1:
+            message = "The number of partitions must be above 0, or -1 for the default"
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+        if factor < 1:
+            message = "The replication factor must be above 0, or -1 for the default"
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        if partitions > room:
+            raise _too_many(self._config.request_partitions_max)
+        return place_replicas(usable_brokers(image), partitions, factor, self._rng)
+
+    # --- add partitions ---------------------------------------------------------------------------
+
+    def create_partitions(
+        self, image: MetadataImage, request: CreatePartitionsRequest
+    ) -> ControllerResult:
+        """Adds partitions to each topic on its own; there are never fewer afterwards.
+
+        Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS unless the new count is
+        above the present one, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR if too few
+        brokers are left, INVALID_REQUEST if it is named twice or its name is reserved (of a topic
+        that an older release created), POLICY_VIOLATION if the request is for too many partitions.
+        """
+        names = Counter(topic.name for topic in request.topics)
+        room = self._config.request_partitions_max
+        records: list[Record] = []
+        outcomes = []
+        for topic in request.topics:
+            try:
+                if names[topic.name] > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
+                added = self._add_partitions(image, topic, room)
+            except KafkaError as error:
+                outcomes.append(Outcome(error.code, error.message))
+                continue
+            room -= len(added)
+            records += added
+            outcomes.append(Outcome())
+        return admin_result([] if request.validate_only else records, outcomes)
+
+    def _add_partitions(
+        self, image: MetadataImage, wanted: NewPartitions, room: int
+    ) -> list[Record]:
+        topic = image.topics.by_name(wanted.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist")
+        _check_not_reserved(wanted.name)
+        present = len(topic.partitions)
+        added = wanted.count - present
+        if added <= 0:
+            message = f"The topic has {present} partition(s): the new count must be above {present}"
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+        if added > room:
+            raise _too_many(self._config.request_partitions_max)
+        factor = len(stationary(topic.partitions[0]))
+        if wanted.assignments is None:
+            assignments = place_replicas(usable_brokers(image), added, factor, self._rng)
+        else:
+            assignments = list(wanted.assignments)
+            if len(assignments) != added:
+                message = f"{added} partition(s) are new, {len(assignments)} are assigned"
+                raise bad_assignment(message)
+            check_assignments(image, assignments, present, factor)
+        return _new_partitions(image, topic.topic_id, assignments, present)
+
+    # --- delete -----------------------------------------------------------------------------------
+
+    def delete(self, image: MetadataImage, request: DeleteTopicsRequest) -> ControllerResult:
+        """Deletes each topic on its own, named by name or by id.
+
+        Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED,
+        INVALID_REQUEST, once, if it is named twice, or if by both or neither.
+        """
+        records: list[Record] = []
+        results = []
+        named: Counter[UUID] = Counter()
+        found: dict[UUID, TopicImage] = {}
+        for name, topic_id in request.topics:
+            try:
+                topic = self._find(image, name, topic_id)
+            except KafkaError as error:
+                results.append(TopicResult(name or "", error.code, error.message, topic_id))
+                continue
+            named[topic.topic_id] += 1
+            found[topic.topic_id] = topic
+        for topic_id, topic in found.items():
+            if named[topic_id] > 1:
+                code, text = ErrorCode.INVALID_REQUEST, "The topic is named twice"
+                results.append(TopicResult(topic.name, code, text, topic_id))
+                continue
+            records.append(RemoveTopicRecord(topic_id))
+            results.append(TopicResult(topic.name, ErrorCode.NONE, topic_id=topic_id))
+        response = DeleteTopicsResponse(ErrorCode.NONE, tuple(results))
+        return ControllerResult(tuple(records), response, lost=lost_with(records))
+
+    def _find(self, image: MetadataImage, name: str | None, topic_id: UUID | None) -> TopicImage:
+        if not self._config.topic_deletion:
+            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+        if (name is None) == (topic_id is None):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic is named by name or by id")
+        if topic_id is not None:
+            topic, missing = image.topics.by_id(topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            topic = image.topics.by_name(name or "")
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None:
+            raise KafkaError(missing, "The topic does not exist")
+        return topic
+
+
+def _new_partitions(
+    image: MetadataImage, topic_id: UUID, assignments: Sequence[tuple[int, ...]], first_id: int
+) -> list[Record]:
+    """The partitions from `first_id` on: whoever is active is in sync, the first of them leads."""
+    active = active_brokers(image)
+    records: list[Record] = []
+    for partition_id, replicas in enumerate(assignments, start=first_id):
+        isr = tuple(filter(active.__contains__, replicas))
+        records.append(PartitionRecord(topic_id, partition_id, replicas, isr, isr[0], 0, 0))
+    return records
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _check_name(image: MetadataImage, name: str, close_names: dict[str, str]) -> None:
+    problem = name_problem(name)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    _check_not_reserved(name)
+    if name in image.topics.ids:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists")
+    other = close_names.get(close_form(name))
+    if other is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"{name!r} collides with topic {other!r}: '.' and '_' are the same in names of metrics",
+        )
+
+
+def _check_not_reserved(name: str) -> None:
+    if name in RESERVED:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is refused")
+
+
+def _close_names(image: MetadataImage, request: CreateTopicsRequest) -> dict[str, str]:
+    """The close forms of existing topics; only looked for if a new name could be close to one."""
+    if not any("." in topic.name or "_" in topic.name for topic in request.topics):
+        return {}
+    return {close_form(name): name for name in sorted(image.topics.ids)}
+
+
+# --- explicit assignments -------------------------------------------------------------------------
+
+
+def _check_assignments(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
+    """The replicas in order of partition ids. KafkaError unless complete and all usable."""
+    if topic.partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
+        message = "With an assignment, the counts of partitions and replicas must be -1"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    assignments = dict(topic.assignments)
+    if sorted(partition_id for partition_id, _ in topic.assignments) != [*range(len(assignments))]:
+        raise bad_assignment("The partition ids must be 0 and up, each once")
+    in_order = [assignments[partition_id] for partition_id in range(len(assignments))]
+    check_assignments(image, in_order, 0, len(in_order[0]))
+    return in_order
+
+
+def _too_many(limit: int) -> KafkaError:
+    return KafkaError(ErrorCode.POLICY_VIOLATION, f"One request creates at most {limit} partitions")

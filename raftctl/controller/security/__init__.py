@@ -1,0 +1,25 @@
+"""Security entries of the active controller: access control lists, quotas and credentials.
+
+Each request is decided on the image alone and gives the records that add or remove entries.
+The items of a request succeed or fail on their own, with Kafka's error for each.
+
+Invariants: an entry is stored once, whatever the number of requests that create it; a quota
+or a credential that is removed exists; nothing is written below the level of
+`metadata.version` that knows these records.
+
+The package stores entries. It must not decide whether a principal may do something: brokers
+authorize, throttle and authenticate.
+
+Sources: KIP-11 and KIP-290 (access control lists), KIP-546 (client quotas), KIP-554 (SCRAM).
+"""
+
+from raftctl.controller.security._acl_control import create_acls, delete_acls
+from raftctl.controller.security._quota_control import alter_client_quotas
+from raftctl.controller.security._scram_control import alter_scram
+
+__all__ = [
+    "alter_client_quotas",
+    "alter_scram",
+    "create_acls",
+    "delete_acls",
+]

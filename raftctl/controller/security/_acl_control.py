@@ -1,0 +1,145 @@
+"""Access control lists (row C12; KIP-11, KIP-290): rules are kept, not yet enforced.
+
+The id of a rule is a hash of what it says, so that the same rule is the same record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid5
+
+from raftctl.controller._result import ControllerResult, admin_result
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.acls import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    PERMISSIONS,
+    PatternType,
+    ResourceType,
+    matches,
+)
+from raftctl.metadata.features import SECURITY_LEVEL, require_level
+from raftctl.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from raftctl.metadata.requests.admin import Outcome
+from raftctl.metadata.requests.security import (
+    AclBinding,
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DeletedAcls,
+)
+
+if TYPE_CHECKING:
+    from raftctl.metadata.configs.topic import TopicConfig
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.requests.security import AclFilter
+
+_IDS = UUID("6f1c9c58-6d0e-4b52-9e0b-3c1b6a4f7d21")
+NAME_LENGTH_MAX = 32_767
+
+
+def create_acls(
+    image: MetadataImage, request: CreateAclsRequest, _defaults: TopicConfig
+) -> ControllerResult:
+    """Adds each rule on its own; one that is there already stays.
+
+    Errors of a rule: INVALID_REQUEST; UNSUPPORTED_VERSION if the metadata's level is too low.
+    """
+    records: dict[UUID, AccessControlEntryRecord] = {}
+    outcomes = []
+    for binding in request.bindings:
+        try:
+            require_level(image, SECURITY_LEVEL)
+            _check(binding)
+        except KafkaError as error:
+            outcomes.append(Outcome(error.code, error.message))
+            continue
+        record = _record(binding)
+        if record.entry_id not in image.acls:
+            records[record.entry_id] = record
+        outcomes.append(Outcome())
+    return admin_result(list(records.values()), outcomes)
+
+
+def _record(one: AclBinding) -> AccessControlEntryRecord:
+    fields = (
+        one.resource_type,
+        one.resource_name,
+        one.pattern_type,
+        one.principal,
+        one.host,
+        one.operation,
+        one.permission_type,
+    )
+    return AccessControlEntryRecord(uuid5(_IDS, repr(fields)), *fields)
+
+
+def _check(one: AclBinding) -> None:
+    kind, _, name = one.principal.partition(":")
+    texts = (one.resource_name, one.principal, one.host)
+    problem = None
+    if one.resource_type not in list(ResourceType):
+        problem = f"resource_type must be 2 to 7, not {one.resource_type}"
+    elif one.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        problem = f"pattern_type must be 3 (literal) or 4 (prefixed), not {one.pattern_type}"
+    elif not all(texts):
+        problem = "resource_name, principal and host are not empty"
+    elif max(map(len, texts)) > NAME_LENGTH_MAX:
+        problem = f"No name is longer than {NAME_LENGTH_MAX} characters"
+    elif not kind or not name:
+        problem = f"principal must be TYPE:NAME, such as User:alice, not {one.principal!r:.100}"
+    elif one.operation not in OPERATIONS:
+        problem = f"operation must be 2 to {OPERATIONS[-1]}, not {one.operation}"
+    elif one.permission_type not in PERMISSIONS:
+        problem = f"permission_type must be 2 (deny) or 3 (allow), not {one.permission_type}"
+    elif one.resource_type == ResourceType.CLUSTER and one.resource_name != CLUSTER_NAME:
+        problem = f"The name of the cluster is {CLUSTER_NAME}"
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def delete_acls(
+    image: MetadataImage, request: DeleteAclsRequest, _defaults: TopicConfig
+) -> ControllerResult:
+    """Removes the rules that match; one that several filters mean is told with the first."""
+    removed: dict[UUID, AccessControlEntryRecord] = {}
+    results = []
+    for wanted in request.filters:
+        problem = _filter_problem(wanted)
+        if problem is not None:
+            results.append(DeletedAcls(ErrorCode.INVALID_REQUEST, problem))
+            continue
+        found = {
+            entry_id: image.acls[entry_id]
+            for entry_id in sorted(image.acls)
+            if entry_id not in removed and matches(wanted, image.acls[entry_id])
+        }
+        removed |= found
+        results.append(DeletedAcls(bindings=tuple(map(binding_of, found.values()))))
+    records = tuple(map(RemoveAccessControlEntryRecord, removed))
+    last = len(records) - 1
+    return ControllerResult(
+        records,
+        lambda base_offset: DeleteAclsResponse(
+            ErrorCode.NONE, "", tuple(results), base_offset + last
+        ),
+    )
+
+
+def _filter_problem(wanted: AclFilter) -> str | None:
+    if wanted.pattern_type not in list(PatternType):
+        return f"pattern_type must be 1 to 4, not {wanted.pattern_type}"
+    return None
+
+
+def binding_of(record: AccessControlEntryRecord) -> AclBinding:
+    """The rule without its id."""
+    return AclBinding(
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
+    )

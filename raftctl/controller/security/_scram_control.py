@@ -1,0 +1,94 @@
+"""SCRAM credentials (row C12; RFC 5802, KIP-554): no password can be read from what is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from raftctl.controller._result import admin_result
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.features import SECURITY_LEVEL, require_level
+from raftctl.metadata.records import RemoveUserScramCredentialRecord, UserScramCredentialRecord
+from raftctl.metadata.requests.admin import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from raftctl.controller._result import ControllerResult
+    from raftctl.metadata.configs.topic import TopicConfig
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import Record
+    from raftctl.metadata.requests.security import AlterScramRequest, ScramUpsertion
+
+HASHES: Mapping[int, str] = {1: "sha256", 2: "sha512"}
+"""The mechanisms as the Kafka protocol numbers them: SCRAM-SHA-256 and SCRAM-SHA-512."""
+ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
+SALT_BYTES_MAX = 1_024
+
+
+def alter_scram(
+    image: MetadataImage, request: AlterScramRequest, _defaults: TopicConfig
+) -> ControllerResult:
+    """Changes the credentials of each user, all or none of the user's.
+
+    Errors of a user: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND,
+    DUPLICATE_RESOURCE if a credential is named twice; UNSUPPORTED_VERSION if the metadata's level
+    is too low.
+    """
+    records: list[Record] = []
+    outcomes = []
+    for user in request.users():
+        try:
+            require_level(image, SECURITY_LEVEL)
+            records += _alter(image, request, user)
+        except KafkaError as error:
+            outcomes.append(Outcome(error.code, error.message))
+            continue
+        outcomes.append(Outcome())
+    return admin_result(records, outcomes)
+
+
+def _alter(image: MetadataImage, request: AlterScramRequest, user: str) -> list[Record]:
+    if not user:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The user's name is empty")
+    deletions = [one for one in request.deletions if one.user == user]
+    upsertions = [one for one in request.upsertions if one.user == user]
+    named = Counter(one.mechanism for one in deletions)
+    named.update(one.mechanism for one in upsertions)
+    for mechanism in named:
+        if mechanism not in HASHES:
+            message = f"mechanism must be 1 (SHA-256) or 2 (SHA-512), not {mechanism}"
+            raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, message)
+        if named[mechanism] > 1:
+            raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A credential is named twice")
+    records: list[Record] = []
+    for one in deletions:
+        if (user, one.mechanism) not in image.scram:
+            message = "The user has no credential of this mechanism"
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
+        records.append(RemoveUserScramCredentialRecord(user, one.mechanism))
+    return records + [_credential(one) for one in upsertions]
+
+
+def _credential(one: ScramUpsertion) -> UserScramCredentialRecord:
+    problem = None
+    if not ITERATIONS_MIN <= one.iterations <= ITERATIONS_MAX:
+        problem = f"iterations must be {ITERATIONS_MIN} to {ITERATIONS_MAX}, not {one.iterations}"
+    elif not 0 < len(one.salt) <= SALT_BYTES_MAX:
+        problem = f"The salt must be 1 to {SALT_BYTES_MAX} bytes long"
+    elif len(one.salted_password) != hashlib.new(HASHES[one.mechanism]).digest_size:
+        problem = "The salted password is not as long as the mechanism's hash"
+    if problem is not None:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, problem)
+    digest = HASHES[one.mechanism]
+    client_key = hmac.digest(one.salted_password, b"Client Key", digest)
+    return UserScramCredentialRecord(
+        one.user,
+        one.mechanism,
+        one.salt,
+        hashlib.new(digest, client_key).digest(),
+        hmac.digest(one.salted_password, b"Server Key", digest),
+        one.iterations,
+    )

@@ -1,0 +1,73 @@
+"""Image of the cluster's metadata at one offset, and the delta between two images.
+
+`MetadataImage` is immutable and built from persistent maps, so two images share whatever did
+not change. Going back to an older image costs one reference. `MetadataDelta` replays records
+on top of an image, says what they changed, and makes the next image with `apply`. There is no
+other way from records to state: the active controller, standby voters and brokers all replay.
+
+    image ──MetadataDelta(image)──▶ replay(record, offset) … ──apply(offset, …)──▶ next image
+
+A subscriber gets `publish(delta, image)` and never compares images. A replica that loads a
+snapshot has two images without the records between them; `lead` makes the delta for it.
+
+Invariants, checked while replaying:
+
+* a record refers only to a broker, topic, partition or session that exists;
+* a topic's name and id are used once, its partitions are numbered from 0 without gaps;
+* partition epochs and producer ids never go back;
+* a broker's record names the epoch of its current incarnation.
+
+A violation is a bug of the controller that wrote the record, never an operating error.
+
+The package knows nothing about who writes records, where they are stored or who subscribes.
+
+Sources: KIP-500, KIP-631; Kafka's `org.apache.kafka.image`.
+"""
+
+from raftctl.metadata.image._coordination import Coordination, KvSession, KvWaiter
+from raftctl.metadata.image._delta import MetadataDelta
+from raftctl.metadata.image._difference import lead
+from raftctl.metadata.image._image import (
+    BROKER_RESOURCE,
+    EMPTY_IMAGE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    BrokerImage,
+    ControllerImage,
+    KvEntry,
+    MetadataImage,
+    PartitionImage,
+    QuotaEntity,
+    TopicImage,
+    TopicsImage,
+    known_directories,
+    kv_size,
+    quota_order,
+    shared,
+)
+from raftctl.metadata.image._topic_delta import TopicDelta
+
+__all__ = [
+    "BROKER_RESOURCE",
+    "EMPTY_IMAGE",
+    "GROUP_RESOURCE",
+    "TOPIC_RESOURCE",
+    "BrokerImage",
+    "ControllerImage",
+    "Coordination",
+    "KvEntry",
+    "KvSession",
+    "KvWaiter",
+    "MetadataDelta",
+    "MetadataImage",
+    "PartitionImage",
+    "QuotaEntity",
+    "TopicDelta",
+    "TopicImage",
+    "TopicsImage",
+    "known_directories",
+    "kv_size",
+    "lead",
+    "quota_order",
+    "shared",
+]

@@ -1,0 +1,205 @@
+"""Sessions, what is bound to them, and the queues for locks: the part of the image beside the keys.
+
+A session owns ephemeral keys and places in the queues for locks; all of them go when it closes. A
+place in a queue has a token, the offset of the record that made it; the smallest holds the lock.
+Tokens grow from holder to holder, so each is a fencing token: who holds a lock later has a greater.
+Sources: ZooKeeper's ephemeral nodes, etcd's leases and its queues ordered by revision.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from immutables import Map
+
+from raftctl.errors import InvariantViolation
+from raftctl.metadata.image._maps import updated
+from raftctl.metadata.records import (
+    KvLockRecord,
+    KvOwnerRecord,
+    KvSessionRecord,
+    RemoveKvLockRecord,
+    RemoveKvSessionRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from raftctl.metadata.records import Record
+
+
+class KvWaiter(NamedTuple):
+    """A place in the queue for a lock."""
+
+    token: int
+    session_id: UUID
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KvSession:
+    """An open session and what goes with it."""
+
+    session_id: UUID
+    timeout_ms: int
+    keys: tuple[str, ...] = ()
+    """Ephemeral keys, sorted."""
+    locks: tuple[str, ...] = ()
+    """Locks that it holds or waits for, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coordination:
+    """All sessions and queues at one offset; immutable like the image it is part of."""
+
+    sessions: Map[UUID, KvSession] = field(default_factory=Map)
+    owners: Map[str, UUID] = field(default_factory=Map)
+    """Ephemeral key to its session."""
+    queues: Map[str, tuple[KvWaiter, ...]] = field(default_factory=Map)
+    """Lock to who holds it and who waits, by token; a lock that nobody wants is absent."""
+
+    def queue(self, lock: str) -> tuple[KvWaiter, ...]:
+        """Who holds the lock and who waits for it, in that order."""
+        return self.queues.get(lock, ())
+
+    def holder(self, lock: str) -> KvWaiter | None:
+        """Who holds the lock."""
+        queue = self.queue(lock)
+        return queue[0] if queue else None
+
+    def records(self) -> Iterator[Record]:
+        """This written as records, in an order that is fixed; the keys must stand before them."""
+        for session_id in sorted(self.sessions):
+            yield KvSessionRecord(session_id, self.sessions[session_id].timeout_ms)
+        for key in sorted(self.owners):
+            yield KvOwnerRecord(key, self.owners[key])
+        for lock in sorted(self.queues):
+            for token, session_id, value in self.queues[lock]:
+                yield KvLockRecord(lock, session_id, value, token)
+
+    def removals(self, new: Coordination) -> Iterator[Record]:
+        """What removes all that `new` does not have."""
+        for key in sorted(self.owners):
+            if key not in new.owners:
+                yield KvOwnerRecord(key, None)
+        for lock in sorted(self.queues):
+            kept = new.queue(lock)
+            for waiter in self.queues[lock]:
+                if waiter not in kept:
+                    yield RemoveKvLockRecord(lock, waiter.token)
+        for session_id in sorted(self.sessions):
+            if session_id not in new.sessions:
+                yield RemoveKvSessionRecord(session_id)
+
+
+class CoordinationDelta:
+    """Collects records on top of a `Coordination`."""
+
+    __slots__ = ("before", "changed_owners", "changed_queues", "changed_sessions")
+
+    def __init__(self, before: Coordination) -> None:
+        self.before = before
+        self.changed_sessions: dict[UUID, KvSession | None] = {}
+        self.changed_owners: dict[str, UUID | None] = {}
+        self.changed_queues: dict[str, tuple[KvWaiter, ...]] = {}
+        """Lock to its queue as it is now; empty if nobody is left."""
+
+    def apply(self) -> Coordination:
+        """The sessions and queues after the change."""
+        queues = {lock: queue or None for lock, queue in self.changed_queues.items()}
+        return Coordination(
+            updated(self.before.sessions, self.changed_sessions),
+            updated(self.before.owners, self.changed_owners),
+            updated(self.before.queues, queues),
+        )
+
+    # --- replay -----------------------------------------------------------------------------------
+
+    def open_session(self, record: KvSessionRecord) -> None:
+        """Opens a session, or changes the timeout of one that is open."""
+        session = self._session(record.session_id) or KvSession(record.session_id, 0)
+        self._put(replace(session, timeout_ms=record.timeout_ms))
+
+    def close_session(self, record: RemoveKvSessionRecord) -> None:
+        """Ends a session."""
+        self.changed_sessions[record.session_id] = None
+
+    def own(self, record: KvOwnerRecord) -> None:
+        """Binds a key to a session, and no more to the one before."""
+        self.disown(record.key)
+        if record.session_id is not None:
+            session = self._known(record.session_id)
+            self._put(replace(session, keys=_with(session.keys, record.key)))
+            self.changed_owners[record.key] = record.session_id
+
+    def disown(self, key: str) -> None:
+        """The key is bound to no session."""
+        owner = self._owner(key)
+        if owner is None:
+            return
+        session = self._session(owner)
+        if session is not None:
+            self._put(replace(session, keys=_without(session.keys, key)))
+        self.changed_owners[key] = None
+
+    def enqueue(self, record: KvLockRecord, offset: int) -> None:
+        """Gives a session its place in the queue for a lock."""
+        session = self._known(record.session_id)
+        queue = list(self._queue(record.lock))
+        token = offset if record.token < 0 else record.token
+        insort(queue, KvWaiter(token, record.session_id, record.value))
+        self.changed_queues[record.lock] = tuple(queue)
+        self._put(replace(session, locks=_with(session.locks, record.lock)))
+
+    def dequeue(self, record: RemoveKvLockRecord) -> KvWaiter:
+        """Takes the place with this token out of the queue; returns it."""
+        lock, queue = record.lock, self._queue(record.lock)
+        gone = next((waiter for waiter in queue if waiter.token == record.token), None)
+        if gone is None:
+            raise InvariantViolation(f"a record names token {record.token} of {lock}: {queue}")
+        self.changed_queues[lock] = tuple(waiter for waiter in queue if waiter is not gone)
+        session = self._session(gone.session_id)
+        if session is not None:
+            self._put(replace(session, locks=_without(session.locks, lock)))
+        return gone
+
+    # --- what the records so far have -------------------------------------------------------------
+
+    def _session(self, session_id: UUID) -> KvSession | None:
+        if session_id in self.changed_sessions:
+            return self.changed_sessions[session_id]
+        return self.before.sessions.get(session_id)
+
+    def _known(self, session_id: UUID) -> KvSession:
+        session = self._session(session_id)
+        if session is None:
+            raise InvariantViolation(f"a record names the unknown session {session_id}")
+        return session
+
+    def _put(self, session: KvSession) -> None:
+        self.changed_sessions[session.session_id] = session
+
+    def _owner(self, key: str) -> UUID | None:
+        if key in self.changed_owners:
+            return self.changed_owners[key]
+        return self.before.owners.get(key)
+
+    def _queue(self, lock: str) -> tuple[KvWaiter, ...]:
+        changed = self.changed_queues.get(lock)
+        return self.before.queue(lock) if changed is None else changed
+
+
+def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    at = bisect_left(names, name)
+    return names if names[at : at + 1] == (name,) else (*names[:at], name, *names[at:])
+
+
+def _without(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+    at = bisect_left(names, name)
+    return (*names[:at], *names[at + 1 :]) if names[at : at + 1] == (name,) else names
+
+
+NO_COORDINATION = Coordination()

@@ -1,0 +1,517 @@
+"""A change between two images: replays records, then makes the next image.
+
+Downstream learns of metadata only through `publish(delta, image)`; the delta says which brokers,
+topics, partitions and configs changed, so that nobody has to compare images. Replay is the only way
+from records to state, the same on the active controller, the standbys and the brokers; a record
+that refers to what does not exist is a bug of the controller that wrote it, never an operating
+error. Changes are kept in dicts, whose order is the order of the records.
+Source: KIP-631.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from immutables import Map
+
+from raftctl.errors import InvariantViolation, invariant
+from raftctl.metadata.image._coordination import CoordinationDelta
+from raftctl.metadata.image._image import (
+    EMPTY_IMAGE,
+    TOPIC_RESOURCE,
+    BrokerImage,
+    ControllerImage,
+    KvEntry,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+    TopicsImage,
+    kv_size,
+    shared,
+)
+from raftctl.metadata.image._maps import updated
+from raftctl.metadata.image._topic_delta import TopicDelta
+from raftctl.metadata.records import (
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    KvLockRecord,
+    KvOwnerRecord,
+    KvRecord,
+    KvSessionRecord,
+    LeaderChangeRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveKvLockRecord,
+    RemoveKvSessionRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    SnapshotMarkRecord,
+    StateHashRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+    UnregisterControllerRecord,
+    UserScramCredentialRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from uuid import UUID
+
+    from raftctl.codec import Row
+    from raftctl.metadata.image._image import ClientQuotas, Configs, QuotaEntity
+
+
+class MetadataDelta:
+    """Collects records on top of an image. Not to be used any more once it is applied."""
+
+    __slots__ = (
+        "_newest_topic",
+        "_topic_ids",
+        "changed_acls",
+        "changed_brokers",
+        "changed_configs",
+        "changed_controllers",
+        "changed_features",
+        "changed_kv",
+        "changed_quotas",
+        "changed_scram",
+        "changed_topics",
+        "coordination",
+        "deleted_topics",
+        "image",
+        "in_transaction",
+        "kv_bytes",
+        "next_producer_id",
+        "snapshot_marked",
+        "state_hashes",
+    )
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        """The image before the change."""
+        self.changed_brokers: dict[int, BrokerImage | None] = {}
+        """Broker id to the broker as it is now; None if it was unregistered."""
+        self.changed_controllers: dict[int, ControllerImage | None] = {}
+        """Controller id to the controller as it is now; None if it was unregistered."""
+        self.changed_topics: dict[UUID, TopicDelta] = {}
+        """New topics and those with changed partitions."""
+        self.deleted_topics: dict[UUID, TopicImage] = {}
+        """The topics that are gone, as they were in `image`."""
+        self.changed_configs: dict[tuple[int, str], dict[str, str | None]] = {}
+        """(resource type, name) to key to the new value; None if the override was removed."""
+        self.changed_features: dict[str, int] = {}
+        self.changed_kv: dict[str, KvEntry | None] = {}
+        """Key to its entry as it is now; None if it was removed."""
+        self.kv_bytes = image.kv_bytes
+        """As in the image, with what has changed."""
+        self.coordination: CoordinationDelta | None = None
+        """What changed of sessions and locks; None if nothing."""
+        self.changed_quotas: dict[QuotaEntity, dict[str, float | None]] = {}
+        """Entity to key to the new value; None if the quota was removed."""
+        self.changed_acls: dict[UUID, AccessControlEntryRecord | None] = {}
+        self.changed_scram: dict[tuple[str, int], UserScramCredentialRecord | None] = {}
+        self.next_producer_id = image.next_producer_id
+        self.in_transaction = False
+        """Whether a transaction has begun and not ended: not to be applied until it has."""
+        self.snapshot_marked = False
+        """Whether a snapshot is to be taken of the image at the end of the batch."""
+        self.state_hashes: list[StateHashRecord] | None = None
+        """What the active controller says of earlier states; None if nothing."""
+        self._topic_ids: dict[str, UUID | None] = {}
+        self._newest_topic: TopicDelta | None = None
+        """That of the record before: the next is mostly about the same, and ids hash slowly."""
+
+    @classmethod
+    def between_empty_and(cls, image: MetadataImage) -> MetadataDelta:
+        """The delta that leads from the empty image to this one, for who sees it first."""
+        delta = cls(EMPTY_IMAGE)
+        delta.replay_all([*image.records_before_topics()], image.offset)
+        delta.add_topics(image.topics)
+        for record in image.records_after_topics():
+            delta.replay(record, image.offset)
+        return delta
+
+    def replay(self, record: Record, offset: int) -> None:
+        """Adds the record that stands at `offset` in the log."""
+        _REPLAY[type(record)](self, record, offset)
+
+    def replay_all(self, records: Sequence[Record], base_offset: int) -> None:
+        """Adds records that stand in the log one after the other, from `base_offset` on."""
+        if _ONLY_CHANGES.issuperset(map(type, records)):
+            self.change_partitions(map(_FIELDS_OF_CHANGE, records))
+            return
+        for offset, record in enumerate(records, base_offset):
+            _REPLAY[type(record)](self, record, offset)
+
+    def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
+        """The image after the change; `offset` is that of the last record replayed."""
+        before = self.image
+        invariant(offset >= before.offset, "an image never goes back in the log")
+        return MetadataImage(
+            offset,
+            epoch,
+            timestamp_ms,
+            updated(before.brokers, self.changed_brokers),
+            self._apply_topics(),
+            self._apply_configs(),
+            self.next_producer_id,
+            updated(before.features, self.changed_features),
+            updated(before.kv, self.changed_kv),
+            self._apply_quotas(),
+            updated(before.acls, self.changed_acls),
+            updated(before.scram, self.changed_scram),
+            before.coordination if self.coordination is None else self.coordination.apply(),
+            updated(before.controllers, self.changed_controllers),
+            self.kv_bytes,
+        )
+
+    def _apply_topics(self) -> TopicsImage:
+        topics = self.image.topics
+        if not self.changed_topics and not self.deleted_topics:
+            return topics
+        changes: dict[UUID, TopicImage | None] = dict.fromkeys(self.deleted_topics)
+        for topic_id, topic in self.changed_topics.items():
+            changes[topic_id] = topic.apply()
+        return TopicsImage(updated(topics.topics, changes), updated(topics.ids, self._topic_ids))
+
+    def _apply_configs(self) -> Configs:
+        resources: dict[tuple[int, str], Map[str, str] | None] = {}
+        for resource, changes in self.changed_configs.items():
+            resources[resource] = updated(self.image.config(*resource), changes) or None
+        return updated(self.image.configs, resources)
+
+    def _apply_quotas(self) -> ClientQuotas:
+        entities: dict[QuotaEntity, Map[str, float] | None] = {}
+        for entity, changes in self.changed_quotas.items():
+            quotas = self.image.client_quotas.get(entity, _NO_QUOTAS)
+            entities[entity] = updated(quotas, changes) or None
+        return updated(self.image.client_quotas, entities)
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def broker(self, broker_id: int) -> BrokerImage | None:
+        """The broker as the records so far have it."""
+        if broker_id in self.changed_brokers:
+            return self.changed_brokers[broker_id]
+        return self.image.brokers.get(broker_id)
+
+    def _register_broker(self, record: RegisterBrokerRecord, offset: int) -> None:
+        self.changed_brokers[record.broker_id] = BrokerImage(
+            record.broker_id,
+            offset if record.broker_epoch < 0 else record.broker_epoch,
+            record.incarnation_id,
+            record.endpoints,
+            record.rack,
+            record.log_directories,
+            record.fenced,
+            record.in_controlled_shutdown,
+            record.features,
+        )
+
+    def _change_broker(self, record: BrokerRegistrationChangeRecord, _offset: int) -> None:
+        broker = self._broker_of_epoch(record.broker_id, record.broker_epoch)
+        shutdown, directories = record.in_controlled_shutdown, record.log_directories
+        self.changed_brokers[record.broker_id] = BrokerImage(
+            broker.broker_id,
+            broker.broker_epoch,
+            broker.incarnation_id,
+            broker.endpoints,
+            broker.rack,
+            broker.log_directories if directories is None else directories,
+            broker.fenced if record.fenced is None else record.fenced,
+            broker.in_controlled_shutdown if shutdown is None else shutdown,
+            broker.features,
+        )
+
+    def _unregister_broker(self, record: UnregisterBrokerRecord, _offset: int) -> None:
+        self._broker_of_epoch(record.broker_id, record.broker_epoch)
+        self.changed_brokers[record.broker_id] = None
+
+    def _register_controller(self, record: RegisterControllerRecord, _offset: int) -> None:
+        controller = ControllerImage(record.controller_id, record.incarnation_id, record.features)
+        self.changed_controllers[record.controller_id] = controller
+
+    def _unregister_controller(self, record: UnregisterControllerRecord, _offset: int) -> None:
+        self.changed_controllers[record.controller_id] = None
+
+    def _broker_of_epoch(self, broker_id: int, broker_epoch: int) -> BrokerImage:
+        broker = self.broker(broker_id)
+        if broker is None or broker.broker_epoch != broker_epoch:
+            raise InvariantViolation(
+                f"a record names epoch {broker_epoch} of {broker_id}: {broker}"
+            )
+        return broker
+
+    # --- topics -------------------------------------------------------------------------------
+
+    def _add_topic(self, record: TopicRecord, _offset: int) -> None:
+        name, topic_id = record.name, record.topic_id
+        taken = self._topic_ids.get(name, self.image.topics.ids.get(name))
+        invariant(taken is None, f"topic {name} is created twice")
+        used = topic_id in self.image.topics.topics or topic_id in self.changed_topics
+        invariant(not used, f"topic id {topic_id} is used twice")
+        self._topic_ids[name] = topic_id
+        topic = TopicDelta(topic_id, name, None)
+        self.changed_topics[topic_id] = self._newest_topic = topic
+
+    def add_topic(self, topic: TopicImage) -> None:
+        """A topic with all its partitions, from another image."""
+        self._add_topic(TopicRecord(topic.name, topic.topic_id), self.image.offset)
+        self.changed_topics[topic.topic_id].whole = topic
+
+    def add_topics(self, topics: TopicsImage) -> None:
+        """All topics of another image, to one that has none.
+
+        Many: nothing is looked at here, and of their partitions not before somebody asks.
+        """
+        invariant(not self.image.topics.topics and not self.changed_topics, "there is no topic")
+        for topic in topics.in_order():
+            self._topic_ids[topic.name] = topic.topic_id
+            self.changed_topics[topic.topic_id] = TopicDelta(
+                topic.topic_id, topic.name, None, topic
+            )
+
+    def change_topic(self, topic: TopicImage, partition_ids: Iterable[int]) -> None:
+        """Takes partitions of a topic that exists from another image."""
+        partitions = self._topic(topic.topic_id).partitions
+        for partition_id in partition_ids:
+            partitions[partition_id] = topic.partitions[partition_id]
+
+    def _remove_topic(self, record: RemoveTopicRecord, _offset: int) -> None:
+        topic = self._topic(record.topic_id)
+        del self.changed_topics[record.topic_id]
+        self._newest_topic = None
+        self._topic_ids[topic.name] = None
+        if topic.before is not None:
+            self.deleted_topics[record.topic_id] = topic.before
+        resource = (TOPIC_RESOURCE, topic.name)
+        self.changed_configs.pop(resource, None)
+        if overrides := self.image.config(*resource):
+            self.changed_configs[resource] = dict.fromkeys(sorted(overrides))
+
+    def _add_partition(self, record: PartitionRecord, _offset: int) -> None:
+        topic, partition_id = self._topic(record.topic_id), record.partition_id
+        contiguous = partition_id == 0 or topic.partition(partition_id - 1) is not None
+        invariant(contiguous, "a record adds a partition before the one below it")
+        topic.partitions[partition_id] = PartitionImage(
+            shared(record.replicas),
+            shared(record.isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            record.adding_replicas,
+            record.removing_replicas,
+            record.elr,
+            record.leader_recovering,
+            record.directories,
+        )
+
+    def add_partitions(
+        self,
+        topic_ids: Sequence[UUID],
+        partition_ids: Sequence[int],
+        partitions: Sequence[PartitionImage],
+    ) -> None:
+        """Does what a PartitionRecord of each would do, one after the other."""
+        end = 0
+        for topic_id, run in groupby(topic_ids):
+            begin, end = end, end + len([*run])
+            topic, ids = self._topic(topic_id), partition_ids[begin:end]
+            contiguous = ids[0] == 0 or topic.partition(ids[0] - 1) is not None
+            contiguous = contiguous and (*ids,) == (*range(ids[0], ids[0] + len(ids)),)
+            invariant(contiguous, "a record adds a partition before the one below it")
+            topic.partitions.update(zip(ids, partitions[begin:end], strict=True))
+
+    def _change_partition(self, record: PartitionChangeRecord, _offset: int) -> None:
+        self.change_partitions((_FIELDS_OF_CHANGE(record),))
+
+    def change_partitions(self, rows: Iterable[Row]) -> None:
+        """Does what a PartitionChangeRecord of each row's fields would do, one after the other."""
+        newest: UUID | None = None
+        for row in rows:
+            topic_id, partition_id = row[0], row[1]
+            if topic_id is not newest:  # an id is one object in all rows
+                topic, newest = self._topic(topic_id), topic_id
+                changed = topic.partitions
+                known = _NO_PARTITIONS if topic.before is None else topic.before.partitions
+            partition = changed.get(partition_id) or known.get(partition_id)
+            if partition is None:
+                raise InvariantViolation(f"{topic.name} has no partition {partition_id}")
+            changed[partition_id] = partition.changed(row)
+
+    def _topic(self, topic_id: UUID) -> TopicDelta:
+        topic = self._newest_topic
+        if topic is not None and topic.topic_id is topic_id:
+            return topic
+        topic = self.changed_topics.get(topic_id)
+        if topic is None:
+            before = self.image.topics.topics.get(topic_id)
+            if before is None or topic_id in self.deleted_topics:
+                raise InvariantViolation(f"a record names the unknown topic {topic_id}")
+            topic = self.changed_topics[topic_id] = TopicDelta(topic_id, before.name, before)
+        self._newest_topic = topic
+        return topic
+
+    # --- keys and values ----------------------------------------------------------------------
+
+    def kv_entry(self, key: str) -> KvEntry | None:
+        """The key's entry as the records so far have it."""
+        if key in self.changed_kv:
+            return self.changed_kv[key]
+        return self.image.kv.get(key)
+
+    @property
+    def kv_count(self) -> int:
+        """How many keys there are at most."""
+        return len(self.image.kv) + len(self.changed_kv)
+
+    def _set_kv(self, record: KvRecord, offset: int) -> None:
+        value, version = record.value, record.version
+        if value is None and (self.coordination or self.image.coordination.owners):
+            self._coordinate().disown(record.key)
+        self.kv_bytes += kv_size(record.key, value) - kv_size(
+            record.key, self._kv_value(record.key)
+        )
+        self.changed_kv[record.key] = (
+            None if value is None else KvEntry(value, offset if version < 0 else version)
+        )
+
+    def _kv_value(self, key: str) -> bytes | None:
+        entry = self.kv_entry(key)
+        return None if entry is None else entry.value
+
+    def _coordinate(self) -> CoordinationDelta:
+        if self.coordination is None:
+            self.coordination = CoordinationDelta(self.image.coordination)
+        return self.coordination
+
+    def _open_kv_session(self, record: KvSessionRecord, _offset: int) -> None:
+        self._coordinate().open_session(record)
+
+    def _close_kv_session(self, record: RemoveKvSessionRecord, _offset: int) -> None:
+        self._coordinate().close_session(record)
+
+    def _own_kv(self, record: KvOwnerRecord, _offset: int) -> None:
+        self._coordinate().own(record)
+
+    def _enqueue(self, record: KvLockRecord, offset: int) -> None:
+        self._coordinate().enqueue(record, offset)
+        self.kv_bytes += kv_size(record.lock, record.value)
+
+    def _dequeue(self, record: RemoveKvLockRecord, _offset: int) -> None:
+        gone = self._coordinate().dequeue(record)
+        self.kv_bytes -= kv_size(record.lock, gone.value)
+
+    # --- security -----------------------------------------------------------------------------
+
+    def _set_quota(self, record: ClientQuotaRecord, _offset: int) -> None:
+        self.changed_quotas.setdefault(record.entity, {})[record.key] = record.value
+
+    def _add_acl(self, record: AccessControlEntryRecord, _offset: int) -> None:
+        self.changed_acls[record.entry_id] = record
+
+    def _remove_acl(self, record: RemoveAccessControlEntryRecord, _offset: int) -> None:
+        self.changed_acls[record.entry_id] = None
+
+    def _set_scram(self, record: UserScramCredentialRecord, _offset: int) -> None:
+        self.changed_scram[record.user, record.mechanism] = record
+
+    def _remove_scram(self, record: RemoveUserScramCredentialRecord, _offset: int) -> None:
+        self.changed_scram[record.user, record.mechanism] = None
+
+    # --- the rest -----------------------------------------------------------------------------
+
+    def _set_config(self, record: ConfigRecord, _offset: int) -> None:
+        resource = (record.resource_type, record.resource_name)
+        self.changed_configs.setdefault(resource, {})[record.key] = record.value
+
+    def _set_next_producer_id(self, record: ProducerIdsRecord, _offset: int) -> None:
+        ascending = record.next_producer_id >= self.next_producer_id
+        invariant(ascending, f"producer ids go back to {record.next_producer_id}")
+        self.next_producer_id = record.next_producer_id
+
+    def _set_feature(self, record: FeatureLevelRecord, _offset: int) -> None:
+        self.changed_features[record.name] = record.level
+
+    def _mark_snapshot(self, _record: SnapshotMarkRecord, _offset: int) -> None:
+        self.snapshot_marked = True
+
+    def _note_state_hash(self, record: StateHashRecord, _offset: int) -> None:
+        self.state_hashes = [*(self.state_hashes or ()), record]
+
+    def _begin_transaction(self, _record: BeginTransactionRecord, _offset: int) -> None:
+        invariant(not self.in_transaction, "a transaction ends before another begins")
+        self.in_transaction = True
+
+    def _end_transaction(self, _record: EndTransactionRecord, _offset: int) -> None:
+        invariant(self.in_transaction, "a transaction that ends has begun")
+        self.in_transaction = False
+
+    def _abort_transaction(self, _record: AbortTransactionRecord, _offset: int) -> None:
+        """Forgets everything: whoever may see a transaction unfinished begins a delta with it.
+
+        The controller that aborts it has never seen it.
+        """
+        if self.in_transaction:
+            empty = MetadataDelta(self.image)
+            for name in self.__slots__:
+                setattr(self, name, getattr(empty, name))
+
+    def _ignore(self, _record: Record, _offset: int) -> None:
+        """Control and no-op records change no metadata; only the image's offset moves."""
+
+
+_NO_QUOTAS: Map[str, float] = Map()
+_NO_PARTITIONS: Map[int, PartitionImage] = Map()
+_ONLY_CHANGES = frozenset((PartitionChangeRecord,))
+_FIELDS_OF_CHANGE: Callable[[Any], tuple[Any, ...]] = attrgetter(
+    *[field.name for field in fields(PartitionChangeRecord)]
+)
+
+_REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {
+    LeaderChangeRecord: MetadataDelta._ignore,
+    RegisterBrokerRecord: MetadataDelta._register_broker,
+    UnregisterBrokerRecord: MetadataDelta._unregister_broker,
+    BrokerRegistrationChangeRecord: MetadataDelta._change_broker,
+    RegisterControllerRecord: MetadataDelta._register_controller,
+    UnregisterControllerRecord: MetadataDelta._unregister_controller,
+    TopicRecord: MetadataDelta._add_topic,
+    RemoveTopicRecord: MetadataDelta._remove_topic,
+    PartitionRecord: MetadataDelta._add_partition,
+    PartitionChangeRecord: MetadataDelta._change_partition,
+    ConfigRecord: MetadataDelta._set_config,
+    ProducerIdsRecord: MetadataDelta._set_next_producer_id,
+    FeatureLevelRecord: MetadataDelta._set_feature,
+    KvRecord: MetadataDelta._set_kv,
+    KvSessionRecord: MetadataDelta._open_kv_session,
+    RemoveKvSessionRecord: MetadataDelta._close_kv_session,
+    KvOwnerRecord: MetadataDelta._own_kv,
+    KvLockRecord: MetadataDelta._enqueue,
+    RemoveKvLockRecord: MetadataDelta._dequeue,
+    ClientQuotaRecord: MetadataDelta._set_quota,
+    AccessControlEntryRecord: MetadataDelta._add_acl,
+    RemoveAccessControlEntryRecord: MetadataDelta._remove_acl,
+    UserScramCredentialRecord: MetadataDelta._set_scram,
+    RemoveUserScramCredentialRecord: MetadataDelta._remove_scram,
+    NoOpRecord: MetadataDelta._ignore,
+    SnapshotMarkRecord: MetadataDelta._mark_snapshot,
+    StateHashRecord: MetadataDelta._note_state_hash,
+    BeginTransactionRecord: MetadataDelta._begin_transaction,
+    EndTransactionRecord: MetadataDelta._end_transaction,
+    AbortTransactionRecord: MetadataDelta._abort_transaction,
+}

@@ -1,0 +1,344 @@
+"""The cluster's metadata at one offset: immutable, shared, cheap to keep.
+
+Maps are persistent (`immutables.Map`, a hash trie), so that the next image shares all it did not
+change with this one: rolling back is going back to an older reference, and a slow reader keeps a
+consistent view. Iteration over a map keyed by strings depends on the hash seed, so whoever's result
+depends on order iterates over `sorted(...)`.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from immutables import Map
+
+from raftctl.metadata.image._coordination import NO_COORDINATION, Coordination
+from raftctl.metadata.records import (
+    LEADER_UNCHANGED,
+    UNASSIGNED,
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    Endpoint,
+    FeatureLevelRecord,
+    FeatureRange,
+    KvRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from raftctl.codec import Row
+    from raftctl.metadata.records import Record
+
+SHARED_MAX = 1 << 16
+"""Sets of replicas that are kept once each."""
+TOPIC_RESOURCE = 2
+"""Kafka's number for a topic as the owner of configs."""
+BROKER_RESOURCE = 4
+"""Kafka's number for a broker; the empty name stands for all brokers."""
+GROUP_RESOURCE = 32
+"""Kafka's number for a consumer group."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: UUID
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    log_directories: tuple[UUID, ...]
+    fenced: bool
+    in_controlled_shutdown: bool
+    features: tuple[FeatureRange, ...] = ()
+    """What it can work with; empty if it did not tell."""
+
+    @property
+    def active(self) -> bool:
+        """Whether it may lead and join an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The endpoint of this listener name, if the broker has one."""
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+    def supports(self, feature: str, level: int) -> bool:
+        """Whether it can work with this level; 0 stands for doing without the feature."""
+        if level == 0 or not self.features:
+            return True
+        named = [one for one in self.features if one.name == feature]
+        return any(one.lowest <= level <= one.highest for one in named)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """A registered controller, voter or standby."""
+
+    controller_id: int
+    incarnation_id: UUID
+    features: tuple[FeatureRange, ...]
+    """What it can work with."""
+
+
+class PartitionImage(NamedTuple):
+    """A partition's assignment and leadership.
+
+    A tuple, since there are millions and each change makes one. Its fields are those of a
+    PartitionRecord after the ids, in their order: snapshots are written and read without records.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    leader_recovering: bool = False
+    directories: tuple[UUID, ...] = ()
+    """The log directory of each replica, in their order; empty if none is assigned."""
+
+    def led(
+        self, leader: int, isr: tuple[int, ...], elr: tuple[int, ...], *, recovering: bool
+    ) -> PartitionImage:
+        """The partition with that leader, ISR and eligible leaders; its epochs are as before."""
+        return PartitionImage(
+            self.replicas,
+            isr,
+            leader,
+            self.leader_epoch,
+            self.partition_epoch,
+            self.adding_replicas,
+            self.removing_replicas,
+            elr,
+            recovering,
+            self.directories,
+        )
+
+    def changed(self, row: Row) -> PartitionImage:
+        """The partition after a PartitionChangeRecord with the fields of the row."""
+        _, _, isr, leader, replicas, adding, removing, elr, recovering, directories = row
+        if directories is None and replicas is not None:
+            directories = self.directories_for(replicas)
+        moved = leader != LEADER_UNCHANGED
+        # Not by its constructor, which takes half as long again: such rows come in thousands.
+        fields = (
+            self[0] if replicas is None else replicas,
+            self[1] if isr is None else shared(isr),
+            leader if moved else self[2],
+            self[3] + moved,
+            self[4] + 1,
+            self[5] if adding is None else adding,
+            self[6] if removing is None else removing,
+            self[7] if elr is None else elr,
+            self[8] if recovering is None else recovering,
+            self[9] if directories is None else directories,
+        )
+        return tuple.__new__(PartitionImage, fields)
+
+    def directory_of(self, broker_id: int) -> UUID:
+        """The log directory of a replica; UNASSIGNED if it is not known, or there is none."""
+        pairs = zip(self.replicas, self.directories, strict=False)
+        return next((found for replica, found in pairs if replica == broker_id), UNASSIGNED)
+
+    def directories_for(self, replicas: tuple[int, ...]) -> tuple[UUID, ...]:
+        """The directories for other replicas: those that stay keep theirs."""
+        if not self.directories:
+            return ()
+        return known_directories([self.directory_of(replica) for replica in replicas])
+
+
+@functools.lru_cache(maxsize=SHARED_MAX)
+def shared(broker_ids: tuple[int, ...]) -> tuple[int, ...]:
+    """An equal tuple that other partitions have too: a few thousand stand for millions."""
+    return broker_ids
+
+
+def known_directories(directories: Sequence[UUID]) -> tuple[UUID, ...]:
+    """How directories stand in an image: empty if none is assigned."""
+    return tuple(directories) if any(one != UNASSIGNED for one in directories) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic; partition ids are 0 .. len(partitions) - 1."""
+
+    name: str
+    topic_id: UUID
+    partitions: Map[int, PartitionImage]
+
+    def items(self) -> Iterator[tuple[int, PartitionImage]]:
+        """The partitions in order of their ids."""
+        return ((i, self.partitions[i]) for i in range(len(self.partitions)))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsImage:
+    """All topics, by id; `ids` finds one by name."""
+
+    topics: Map[UUID, TopicImage] = field(default_factory=Map)
+    ids: Map[str, UUID] = field(default_factory=Map)
+
+    def by_name(self, name: str) -> TopicImage | None:
+        """The topic of this name."""
+        topic_id = self.ids.get(name)
+        return None if topic_id is None else self.topics[topic_id]
+
+    def by_id(self, topic_id: UUID) -> TopicImage | None:
+        """The topic of this id."""
+        return self.topics.get(topic_id)
+
+    def partition(self, name: str, number: int) -> PartitionImage | None:
+        """The partition of this number of the topic of this name."""
+        topic = self.by_name(name)
+        return None if topic is None else topic.partitions.get(number)
+
+    def in_order(self) -> Iterator[TopicImage]:
+        """The topics sorted by name."""
+        return (self.topics[self.ids[name]] for name in sorted(self.ids))
+
+
+class KvEntry(NamedTuple):
+    """The value of a key. A tuple, since a put makes one and puts are many."""
+
+    value: bytes
+    version: int
+    """The offset of the record that set it; grows over all keys, hence a fencing token."""
+
+
+Configs = Map[tuple[int, str], Map[str, str]]
+"""(resource type, resource name) to key to value; a resource without overrides is absent."""
+
+
+QuotaEntity = tuple[tuple[str, "str | None"], ...]
+"""(type, name) sorted by type: whom a client quota concerns. None: who has none of their own."""
+ClientQuotas = Map[QuotaEntity, Map[str, float]]
+"""Entity to key to value; an entity without quotas is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything the log up to `offset` (inclusive; -1 for nothing) says."""
+
+    offset: int = -1
+    epoch: int = 0
+    timestamp_ms: int = 0
+    """When the active controller appended the record at `offset`."""
+    brokers: Map[int, BrokerImage] = field(default_factory=Map)
+    topics: TopicsImage = field(default_factory=TopicsImage)
+    configs: Configs = field(default_factory=Map)
+    next_producer_id: int = 0
+    features: Map[str, int] = field(default_factory=Map)
+    kv: Map[str, KvEntry] = field(default_factory=Map)
+    client_quotas: ClientQuotas = field(default_factory=Map)
+    acls: Map[UUID, AccessControlEntryRecord] = field(default_factory=Map)
+    """Rules by their ids."""
+    scram: Map[tuple[str, int], UserScramCredentialRecord] = field(default_factory=Map)
+    """(user, mechanism) to the credential."""
+    coordination: Coordination = NO_COORDINATION
+    """Sessions of keys and values, and locks."""
+    controllers: Map[int, ControllerImage] = field(default_factory=Map)
+    kv_bytes: int = 0
+    """Of all keys, in characters, and their values, and so of all places in queues for locks;
+    follows from `kv` and `coordination`.
+    """
+
+    def config(self, resource_type: int, name: str) -> Map[str, str]:
+        """The overrides of one resource."""
+        return self.configs.get((resource_type, name), _NO_CONFIG)
+
+    def kv_entry(self, key: str) -> KvEntry | None:
+        """The entry of one key."""
+        return self.kv.get(key)
+
+    @property
+    def kv_count(self) -> int:
+        """How many keys there are."""
+        return len(self.kv)
+
+    def records(self) -> Iterator[Record]:
+        """The image written as records (the shape of a snapshot), in an order that is fixed.
+
+        Replaying them on the empty image gives this one; broker epochs are kept explicitly.
+        """
+        yield from self.records_before_topics()
+        for topic in self.topics.in_order():
+            yield TopicRecord(topic.name, topic.topic_id)
+            for partition_id, partition in topic.items():
+                yield PartitionRecord(topic.topic_id, partition_id, *partition)
+        yield from self.records_after_topics()
+
+    def records_before_topics(self) -> Iterator[Record]:
+        """Those of `records` that come first."""
+        for feature in sorted(self.features):
+            yield FeatureLevelRecord(feature, self.features[feature])
+        for broker_id in sorted(self.brokers):
+            yield _broker_record(self.brokers[broker_id])
+        for controller_id in sorted(self.controllers):
+            one = self.controllers[controller_id]
+            yield RegisterControllerRecord(controller_id, one.incarnation_id, one.features)
+
+    def records_after_topics(self) -> Iterator[Record]:
+        """Those of `records` that come last."""
+        for resource_type, name in sorted(self.configs):
+            values = self.configs[resource_type, name]
+            for key in sorted(values):
+                yield ConfigRecord(resource_type, name, key, values[key])
+        if self.next_producer_id > 0:
+            yield ProducerIdsRecord(-1, -1, self.next_producer_id)
+        for key in sorted(self.kv):
+            yield KvRecord(key, *self.kv[key])
+        yield from self.coordination.records()
+        yield from self._security_records()
+
+    def _security_records(self) -> Iterator[Record]:
+        # None cannot be compared with text, so it sorts as no name at all.
+        for entity in sorted(self.client_quotas, key=quota_order):
+            quotas = self.client_quotas[entity]
+            for key in sorted(quotas):
+                yield ClientQuotaRecord(entity, key, quotas[key])
+        for entry_id in sorted(self.acls):
+            yield self.acls[entry_id]
+        for credential in sorted(self.scram):
+            yield self.scram[credential]
+
+
+def kv_size(key: str, value: bytes | None) -> int:
+    """What a key, or a place for a lock, with this value adds to `MetadataImage.kv_bytes`."""
+    return 0 if value is None else len(key) + len(value)
+
+
+def quota_order(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
+    """By what entities are sorted: types and names, the default before the named."""
+    return [(kind, name is not None, name or "") for kind, name in entity]
+
+
+def _broker_record(broker: BrokerImage) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker.broker_id,
+        broker.incarnation_id,
+        broker.endpoints,
+        broker.rack,
+        broker.log_directories,
+        broker.fenced,
+        broker.in_controlled_shutdown,
+        broker.broker_epoch,
+        broker.features,
+    )
+
+
+_NO_CONFIG: Map[str, str] = Map()
+EMPTY_IMAGE = MetadataImage()

@@ -1,0 +1,36 @@
+"""One node: puts its parts together for its roles, starts them, and stops them in order.
+
+    Node, run_node       the parts of a running node and their order
+    ControllerService    the active controller's shell: appends what it decides, answers on commit
+    _controller_registrar  keeps this controller's registration right (KIP-919)
+    _broker_runner       starts, publishes to, drains and stops a broker plug-in
+    _broker_lifecycle    registers a broker, sends heartbeats, shuts down in a controlled way
+
+A node with the controller role is a voter if the quorum says so; every other node is an
+observer. A node with both roles has one replica of the metadata log for both.
+
+The package decides composition and lifetimes. It must not decide what a part may do: that is in
+the part. Nothing below imports it.
+
+Invariants:
+
+- Requests are decided one after the other on the event loop (the single writer, row C1), and
+  answered only when the result is committed.
+- A broker is given no metadata before its own registration is in it.
+- A broker whose registration is gone from the log ends: its id may be another's now.
+- The first failure of a part ends the node, with its newest events in the report.
+
+Sources: Kafka's `ControllerServer`, `BrokerServer` and `BrokerLifecycleManager`; KIP-631,
+KIP-841, KIP-919.
+"""
+
+from raftctl.node._controller_service import DEFERRED_MAX, WAITING_BYTES_MAX, ControllerService
+from raftctl.node._node import Node, run_node
+
+__all__ = [
+    "DEFERRED_MAX",
+    "WAITING_BYTES_MAX",
+    "ControllerService",
+    "Node",
+    "run_node",
+]

@@ -1,0 +1,244 @@
+"""A broker's life as the controller sees it: register, heartbeat, controlled shutdown (row C2).
+
+It registers, follows the log to its registration, and sends heartbeats; fenced or not is as the
+controller says. To shut down it asks to be drained, until the controller lets it go.
+
+Whether the registration still holds is told by the log alone: a refused heartbeat may come from a
+controller that has been deposed and does not know it yet. A broker whose registration is gone from
+the log must end, since the log now speaks of somebody else by its id.
+Sources: KIP-631, KIP-841; KIP-858 for log directories that fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, TypeVar
+
+from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.features import supported_ranges
+from raftctl.metadata.requests.cluster import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from raftctl.runtime.lease_clock import counts_suspension, lease_ends, lease_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from raftctl.config import NodeConfig
+    from raftctl.loader import MetadataLoader
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
+    from raftctl.metadata.records import Endpoint
+    from raftctl.metadata.requests.cluster import ControllerRequest
+    from raftctl.plugins import ControllerClient
+    from raftctl.runtime.api import Runtime
+
+ResponseT = TypeVar("ResponseT")
+
+REGISTRATION_RETRY_MS = 100
+
+
+class BrokerLifecycle:
+    """Registers one incarnation and keeps its session."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        cluster_id: str,
+        log_directories: tuple[UUID, ...],
+        controller: ControllerClient,
+        loader: MetadataLoader,
+        runtime: Runtime,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._log_directories = log_directories
+        self._controller = controller
+        self._loader = loader
+        self._fail = fail
+        self._incarnation_id = runtime.uuid()
+        self._log = runtime.log.bind(part="broker_lifecycle")
+        if not counts_suspension:
+            self._log.warning("session_ignores_suspension", why="the system has no CLOCK_BOOTTIME")
+        self._shutting_down = False
+        self._wake = asyncio.Event()
+        self._published = asyncio.Event()
+        self._fenced = True
+        self._session_ends_s = 0.0
+        """By the clock of leases; counted from when a heartbeat was sent, so never too long."""
+        self._session_offset = -1
+        """What the controller knew when it granted the session, which may follow a lost one."""
+        self._offline_directories: tuple[UUID, ...] = ()
+        self._previous_broker_epoch = -1
+        self.broker_epoch = -1
+        """The offset of the registration; -1 before it."""
+
+    async def run(self) -> None:
+        """Once registered, sends heartbeats until the controller lets the broker go."""
+        await self._follow_to_registration()
+        while not await self._heartbeat():
+            await self._sleep(self._config.broker_heartbeat_interval_ms)
+
+    @property
+    def may_be_drained(self) -> bool:
+        """Whether the broker is registered, and may ask the controller to take its leaders."""
+        return self.broker_epoch >= 0 and self._config.controlled_shutdown_enable
+
+    def shut_down(self) -> None:
+        """From now on asks to be drained of leaders; `run` returns when that is done."""
+        self._shutting_down = True
+        self._wake.set()
+
+    def directory_failed(self, directory_id: UUID) -> None:
+        """Tells the controller at once, and in every heartbeat from now on."""
+        if directory_id not in self._offline_directories:
+            self._offline_directories += (directory_id,)
+            self._wake.set()
+
+    def has_session(self) -> bool:
+        """Whether this broker has seen all that befell it while it was fenced, and is not.
+
+        While it says so no controller may have fenced the broker (`decisions/0016-leases.md`).
+        """
+        lasts = lease_time(asyncio.get_running_loop()) < self._session_ends_s
+        return lasts and self._loader.image.offset >= self._session_offset
+
+    def stopped_cleanly(self, broker_epoch: int) -> None:
+        """The incarnation of this epoch left nothing undone; to be told before `register`."""
+        self._previous_broker_epoch = broker_epoch
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Wakes whoever waits for the image to advance; ends a node that was replaced."""
+        self._published.set()
+        if self.broker_epoch < 0 or image.offset < self.broker_epoch or self._shutting_down:
+            return
+        broker = image.brokers.get(self._config.node_id)
+        if broker is None or broker.incarnation_id != self._incarnation_id:
+            self._fail(
+                KafkaError(
+                    ErrorCode.STALE_BROKER_EPOCH,
+                    f"another process has taken the place of broker {self._config.node_id}, or it "
+                    "was unregistered; see that node.id is this node's own and start it again",
+                )
+            )
+
+    async def _follow_to_registration(self) -> None:
+        """Waits a moment until the image holds the registration: no earlier heartbeat unfences."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.broker_heartbeat_interval_ms / 1000):
+                while self._loader.image.offset < self.broker_epoch:
+                    self._published.clear()
+                    await self._published.wait()
+
+    async def _sleep(self, milliseconds: int) -> None:
+        try:
+            await asyncio.wait_for(self._wake.wait(), milliseconds / 1000)
+        except TimeoutError:
+            return
+        self._wake.clear()
+
+    async def register(self, endpoints: Sequence[Endpoint]) -> None:
+        """Registers this incarnation; retries as long as there is hope.
+
+        Raises KafkaError if the controller refuses the registration for good.
+        """
+        request = RegisterBrokerRequest(
+            broker_id=self._config.node_id,
+            incarnation_id=self._incarnation_id,
+            cluster_id=self._cluster_id,
+            endpoints=tuple(endpoints),
+            rack=self._config.broker_rack,
+            log_directories=self._log_directories,
+            features=supported_ranges(),
+            previous_broker_epoch=self._previous_broker_epoch,
+        )
+        began_s = asyncio.get_running_loop().time()
+        complained = warned = False
+        while True:
+            error, message = await self._try_to_register(request)
+            if error == ErrorCode.NONE:
+                self._log.info("broker_registered", broker_epoch=self.broker_epoch)
+                return
+            if not error.retriable and error != ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+                raise KafkaError(error, message)
+            if not complained:
+                # A predecessor that was killed holds the id until its session expires.
+                self._log.info("broker_registration_waits", error=error.name, message=message)
+                complained = True
+            waits_s = asyncio.get_running_loop().time() - began_s
+            taken = error == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            if taken and not warned and waits_s >= self._predecessor_s:
+                self._log.warning(
+                    "broker_id_taken",
+                    node_id=self._config.node_id,
+                    waits_s=round(waits_s),
+                    why=f"{message}: longer than a predecessor's session lasts; see that node.id "
+                    "is this node's own, and stop whichever process is not to be this broker",
+                )
+                warned = True
+            await asyncio.sleep(REGISTRATION_RETRY_MS / 1000)
+
+    @property
+    def _predecessor_s(self) -> float:
+        """So long one that was killed may hold the id; twice, since controllers may change."""
+        return 2 * self._config.broker_session_timeout_ms / 1000
+
+    async def _try_to_register(self, request: RegisterBrokerRequest) -> tuple[ErrorCode, str]:
+        timeout_ms = self._config.initial_broker_registration_timeout_ms
+        try:
+            response = await self._call(request, timeout_ms, RegisterBrokerResponse)
+        except KafkaError as error:
+            return error.code, error.message
+        if response.error == ErrorCode.NONE:
+            self.broker_epoch = response.broker_epoch
+        return response.error, response.message
+
+    async def _heartbeat(self) -> bool:
+        """Sends one; tells whether the broker may stop now."""
+        request = BrokerHeartbeatRequest(
+            broker_id=self._config.node_id,
+            broker_epoch=self.broker_epoch,
+            metadata_offset=self._loader.image.offset,
+            want_fence=False,
+            want_shut_down=self._shutting_down,
+            offline_log_directories=self._offline_directories,
+        )
+        # Should it get lost, there is time for the next one before the session ends.
+        timeout_ms = self._config.broker_session_timeout_ms // 2
+        sent_s = lease_time(asyncio.get_running_loop())
+        try:
+            response = await self._call(request, timeout_ms, BrokerHeartbeatResponse)
+        except KafkaError as error:
+            self._log.warning("heartbeat_failed", error=error.code.name)
+            return False
+        if response.error != ErrorCode.NONE:
+            self._log.warning("heartbeat_refused", error=response.error.name)
+            return False
+        self._session_ends_s = (
+            sent_s if response.fenced else lease_ends(sent_s, self._lease_s(response))
+        )
+        self._session_offset = response.metadata_offset
+        if response.fenced != self._fenced:
+            self._fenced = response.fenced
+            self._log.info("broker_fenced" if self._fenced else "broker_unfenced")
+        return response.should_shut_down
+
+    def _lease_s(self, response: BrokerHeartbeatResponse) -> float:
+        """The controller's timeout, which may differ from what is configured here."""
+        own_ms, told_ms = self._config.broker_session_timeout_ms, response.session_timeout_ms
+        return (own_ms if told_ms < 0 else told_ms) / 1000
+
+    async def _call(
+        self, request: ControllerRequest, timeout_ms: int, expected: type[ResponseT]
+    ) -> ResponseT:
+        response = await self._controller.call(request, timeout_ms)
+        if not isinstance(response, expected):
+            kind = type(response).__name__
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller answered {kind}")
+        return response

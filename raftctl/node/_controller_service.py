@@ -1,0 +1,585 @@
+"""The shell of the controller: appends what it decides and answers when that is committed.
+
+Takes requests on the event loop, one after the other (the single writer of row C1). While this node
+leads, the controller's own images are published as they commit; otherwise the loader replays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from raftctl.codec import maker
+from raftctl.controller import as_transaction, in_pieces, may_be_transaction
+from raftctl.errors import ErrorCode, InvariantViolation, KafkaError, invariant
+from raftctl.failures import HandingTo
+from raftctl.metadata.codec import pack_payload
+from raftctl.metadata.records import SnapshotMarkRecord
+from raftctl.metadata.requests.admin import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumNode,
+    QuorumReplica,
+)
+from raftctl.metadata.requests.cluster import (
+    BrokerHeartbeatRequest,
+    KvGetResponse,
+    KvPutRequest,
+    KvWriteResponse,
+)
+from raftctl.metadata.requests.kv import KvHeartbeatRequest
+from raftctl.metadata.topic_names import RESERVED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from raftctl.controller import QuorumController
+    from raftctl.loader import MetadataLoader
+    from raftctl.metadata.image import MetadataImage
+    from raftctl.metadata.records import KvRecord, Record
+    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.quorum import RaftDriver
+    from raftctl.raft import QuorumStatus, ReplicaStatus
+    from raftctl.raft.messages import Offset
+    from raftctl.runtime.api import Runtime
+
+    Reply = Callable[[ControllerResponse | KafkaError], None]
+    ReplyMany = Callable[[Sequence[ControllerResponse | KafkaError]], None]
+
+DEFERRED_MAX = 100_000
+"""Answers that wait for a commit or for confirmation; heartbeats may be more."""
+WAITING_BYTES_MAX = 64 * 1024 * 1024
+"""Of puts that wait to be decided on, of records that wait to commit, of values to be answered;
+one request may go beyond it."""
+ANSWERS_PER_TURN = 5_000
+"""Answers given in one turn of the event loop, some 10 ms; the others follow in the next."""
+PUTS_BYTES_MAX = 1024 * 1024
+"""Puts of one turn of the event loop are appended together up to about this many bytes."""
+TRANSACTION_BYTES_MIN = 1024 * 1024
+"""What is larger becomes a transaction, in batches of at most this size."""
+LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
+
+
+_make_responses = maker(KvWriteResponse)
+
+
+class _Deferred(NamedTuple):
+    offset: int
+    reply: Reply
+    response: ControllerResponse
+    lost: ErrorCode
+    asked: int = 1
+    """How many requests are answered by it."""
+
+
+class _Puts(NamedTuple):
+    """Puts that are answered together, by one call with an answer for each."""
+
+    requests: Sequence[KvPutRequest]
+    reply: ReplyMany
+
+
+class ControllerService:
+    """One controller node; active while it leads the quorum."""
+
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        controller: QuorumController,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        runtime: Runtime,
+        idle_interval_ms: int,
+        fail: Callable[[BaseException], None],
+        fence: Callable[[], None],
+    ) -> None:
+        """`fence` has requests refused that were sent before; called before any is done."""
+        self._node_id = node_id
+        self._controller = controller
+        self._driver = driver
+        self._loader = loader
+        self._runtime = runtime
+        self._idle_interval_ms = idle_interval_ms
+        self._fail = fail
+        self._fence = fence
+        self._loop = asyncio.get_running_loop()
+        self._log = runtime.log.bind(part="controller")
+        self._deferred: deque[_Deferred] = deque()
+        self._reads: list[_Deferred] = []
+        """Asked in this turn of the event loop and to be confirmed."""
+        self._puts: list[_Puts] = []
+        """Asked in this turn of the event loop; decided together at its end, or before what else
+        is asked."""
+        self._puts_waiting = 0
+        """How many puts have no answer yet."""
+        self._puts_bytes = 0
+        """Of the values of puts that are not decided on yet."""
+        self._confirming = 0
+        """How many answers wait for confirmation."""
+        self._confirming_bytes = 0
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        """(last offset, size) of what was appended and is not committed."""
+        self._uncommitted_bytes = 0
+        self._committed = 0
+        """The high watermark below which waiting answers are due."""
+        self._answers_more = False
+        """Whether the next turn of the event loop goes on answering."""
+        self._last_appended = -1
+        self._appended_ms = 0
+        self._taking_over = False
+        """Whether this node leads and replays what it still lacks, to become active then."""
+        self._own: list[Record] = []
+        """To be appended when it is active."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._unproposed = False
+        """Whether this turn of the event loop has appended something, which is not proposed yet."""
+        self._turn_ends = False
+        """Whether `_end_turn` is due in this turn of the event loop."""
+        driver.add_listener(self)
+
+    def handle(self, request: ControllerRequest) -> asyncio.Future[ControllerResponse]:
+        """See `answer`; the future fails with the KafkaError."""
+        future: asyncio.Future[ControllerResponse] = self._loop.create_future()
+        self.answer(request, partial(_resolve, future))
+        return future
+
+    def answer(self, request: ControllerRequest, reply: Reply) -> None:
+        """Calls `reply` once, now or later: with the response when the result is committed, or
+
+        with KafkaError: NOT_CONTROLLER if this node is not active, or is not any more before the
+        commit, THROTTLING_QUOTA_EXCEEDED if too much waits already. A future for each of many
+        writes would cost as much as deciding on them.
+        """
+        if type(request) is KvPutRequest and not self._is_full:
+            self.answer_puts((request,), lambda answers: reply(answers[0]))
+            return
+        self._watch_turn()
+        self._decide_puts()
+        try:
+            self._decide(request, reply)
+        except KafkaError as error:
+            reply(error)
+
+    def answer_puts(self, requests: Sequence[KvPutRequest], reply: ReplyMany) -> None:
+        """Does what `answer` does for several puts, with one call of `reply` for all of them.
+
+        Those that are refused are told so when the others are committed.
+        """
+        if self._is_full:
+            reply([_throttled()] * len(requests))
+            return
+        self._puts.append(_Puts(requests, reply))
+        self._puts_waiting += len(requests)
+        self._puts_bytes += _size(requests)
+        if not self._turn_ends and self._last_appended < self._driver.high_watermark:
+            # Nothing is under way: these are not kept waiting for others, which gather meanwhile.
+            self._end_turn()
+        else:
+            self._watch_turn()
+
+    @property
+    def waiting(self) -> int:
+        """How many answers wait to be decided on, for a commit or for confirmation."""
+        return self._puts_waiting + len(self._deferred) + self._confirming
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What is in memory for those answers, or because of them."""
+        return self._puts_bytes + self._uncommitted_bytes + self._confirming_bytes
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether so much waits to be decided on, to commit or to be confirmed that no more is
+
+        taken. What waits is in memory, and nobody knows for how long.
+        """
+        full = self.waiting >= DEFERRED_MAX or self.waiting_bytes >= WAITING_BYTES_MAX
+        return full or self._driver.is_full
+
+    def _decide_puts(self) -> None:
+        """Decides on all puts that were asked in this turn."""
+        while self._puts:
+            size, count = 0, 0
+            while count < len(self._puts) and size < PUTS_BYTES_MAX:
+                size += _size(self._puts[count].requests)
+                count += 1
+            some = self._puts[:count]
+            del self._puts[:count]
+            self._puts_bytes -= size
+            try:
+                self._put_together(some)
+            except KafkaError as error:
+                self._reply_puts(some, [error for group in some for _ in group.requests])
+
+    def _put_together(self, groups: Sequence[_Puts]) -> None:
+        if not self._controller.active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        requests = [request for group in groups for request in group.requests]
+        decided = self._controller.handle_puts(requests)
+        records = [outcome for outcome in decided if not isinstance(outcome, KafkaError)]
+        if not records:
+            self._reply_puts(groups, [one for one in decided if isinstance(one, KafkaError)])
+            return
+        response = KvWriteResponse(ErrorCode.NONE, self._append(records))
+        self._puts_waiting -= 1  # `_deferred` has one for all of them
+        answer = partial(self._answer_puts, groups, decided)
+        lost = ErrorCode.REQUEST_TIMED_OUT
+        deferred = _Deferred(self._last_appended, answer, response, lost, len(requests))
+        self._deferred.append(deferred)
+
+    def _answer_puts(
+        self,
+        groups: Sequence[_Puts],
+        decided: Sequence[KvRecord | KafkaError],
+        first: ControllerResponse | KafkaError,
+    ) -> None:
+        """Answers each put, given the answer to the first that was written."""
+        self._puts_waiting += 1
+        answers: list[ControllerResponse | KafkaError] = [first] * len(decided)
+        if isinstance(first, KvWriteResponse):
+            versions = range(first.version, first.version + len(decided))
+            answers = [*_make_responses(([ErrorCode.NONE] * len(decided), versions))]
+        if KafkaError in set(map(type, decided)):
+            written = iter(answers)
+            answers = [one if isinstance(one, KafkaError) else next(written) for one in decided]
+        self._reply_puts(groups, answers)
+
+    def _reply_puts(
+        self, groups: Sequence[_Puts], answers: Sequence[ControllerResponse | KafkaError]
+    ) -> None:
+        self._puts_waiting -= len(answers)
+        if len(groups) == 1:
+            groups[0].reply(answers)
+            return
+        end = 0
+        for group in groups:
+            begin, end = end, end + len(group.requests)
+            group.reply(answers[begin:end])
+
+    def _decide(self, request: ControllerRequest, reply: Reply) -> None:
+        if not self._controller.active:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        # Heartbeats are few, and to refuse them would fence brokers and end sessions that live.
+        heartbeat = isinstance(request, BrokerHeartbeatRequest | KvHeartbeatRequest)
+        if self._is_full and not heartbeat:
+            raise _throttled()
+        if isinstance(request, DescribeQuorumRequest):
+            reply(quorum_response(self._driver.status(), self._runtime.wall_ms()))
+            return
+        result = self._controller.handle(request, self._now_ms())
+        base_offset = self._append(result.records)
+        response = result.response_at(base_offset)
+        if result.confirm and not self._unproposed:
+            self._confirm(_Deferred(self._last_appended, reply, response, result.lost))
+        elif self._last_appended < self._driver.high_watermark:
+            reply(response)
+        else:
+            # Also an answer without records waits: it was computed from what is not committed yet.
+            self._deferred.append(_Deferred(self._last_appended, reply, response, result.lost))
+
+    def _confirm(self, read: _Deferred) -> None:
+        """Answers once this controller is known to have been active when the question came.
+
+        What this turn has appended already tells that by its commit: a newer leader's voters would
+        not take it. Otherwise one barrier at the end of the turn serves all that was asked in it.
+        """
+        self._confirming += 1
+        self._confirming_bytes += _value_size(read.response)
+        if not self._reads:
+            self._loop.call_soon(self._open_barrier)
+        self._reads.append(read)
+
+    def _open_barrier(self) -> None:
+        reads, self._reads = self._reads, []
+        if reads:
+            confirmed = partial(self._confirmed, reads, self._driver.epoch)
+            self._driver.read_barrier().add_done_callback(confirmed)
+
+    def _confirmed(
+        self, reads: Sequence[_Deferred], epoch: int, barrier: asyncio.Future[Offset]
+    ) -> None:
+        self._confirming -= len(reads)
+        self._confirming_bytes -= sum([_value_size(read.response) for read in reads])
+        refused = barrier.cancelled() or barrier.exception() is not None
+        # Of another epoch is also what was rolled back: an answer may come from that.
+        if refused or epoch != self._driver.epoch or not self._controller.active:
+            _fail_all(reads)
+            return
+        for read in reads:
+            if read.offset < self._driver.high_watermark:
+                read.reply(read.response)
+            else:
+                # Behind some of a greater offset, perhaps: then it waits for those as well.
+                self._deferred.append(read)
+
+    def append_own(self, record: Record) -> bool:
+        """Appends what nobody has asked for, if this controller is active or will be; tells
+
+        whether it does.
+        """
+        if self._controller.active:
+            self._append([record])
+        elif self._taking_over:
+            self._own.append(record)
+        return self._controller.active or self._taking_over
+
+    def stop(self) -> None:
+        """Cancels the timer and fails what waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fail_deferred()
+
+    # --- RaftListener -----------------------------------------------------------------------------
+
+    def on_committed(self, high_watermark: int) -> None:
+        """Answers who waited for what committed, and publishes that."""
+        if not self._controller.active:
+            self._loader.replay_committed(high_watermark)
+            return
+        committed = self._controller.committed(high_watermark - 1)
+        self._committed = high_watermark
+        while self._uncommitted and self._uncommitted[0][0] < high_watermark:
+            self._uncommitted_bytes -= self._uncommitted.popleft()[1]
+        if not self._answers_more:
+            self._answer_some()
+        for delta, image in committed:
+            self._loader.publish(delta, image)
+
+    def _answer_some(self) -> None:
+        """Gives the answers that waited for what is committed now; of many, some in each turn."""
+        room = ANSWERS_PER_TURN
+        while self._is_due and room > 0:
+            deferred = self._deferred.popleft()
+            room -= deferred.asked
+            deferred.reply(deferred.response)
+        self._answers_more = self._is_due
+        if self._answers_more:
+            self._loop.call_soon(self._answer_more)
+
+    @property
+    def _is_due(self) -> bool:
+        return bool(self._deferred) and self._deferred[0].offset < self._committed
+
+    def _answer_more(self) -> None:
+        with HandingTo(self._fail):
+            self._answer_some()
+
+    def on_snapshot(self, image: MetadataImage) -> None:
+        """The loader takes it; a leader is never given one."""
+        invariant(not self._controller.active, "the active controller has all that is committed")
+        self._loader.on_snapshot(image)
+
+    def on_leader_changed(self, epoch: int, leader_id: int) -> None:
+        """Becomes the active controller, or gives up what is not committed.
+
+        Active only when it has replayed what was committed before, some in each turn of the loop.
+        """
+        if self._controller.active:
+            self._controller.renounce()
+            self._fail_deferred()
+            self._log.info("controller_renounced", epoch=epoch, leader_id=leader_id)
+        self._own.clear()
+        self._taking_over = leader_id == self._node_id and self._driver.is_leader
+        if self._taking_over:
+            self._fence()  # now: the quorum changes its voters before this is active
+            self._loader.when_replayed(partial(self._take_over, epoch))
+        self._arm_timer()
+
+    def _take_over(self, epoch: int) -> None:
+        leads = self._driver.is_leader and epoch == self._driver.epoch
+        if not self._taking_over or not leads:
+            return  # not any more, or for a later call
+        self._taking_over = False
+        loader = self._loader
+        self._log.info("controller_active", epoch=epoch, offset=loader.image.offset)
+        self._last_appended = loader.next_offset - 1
+        claiming = self._controller.claim(
+            epoch, loader.image, self._now_ms(), in_transaction=loader.in_transaction
+        )
+        self._append(claiming)
+        own, self._own = self._own, []
+        self._append(own)
+        self._arm_timer()
+        for name in sorted(RESERVED.intersection(loader.image.topics.ids)):
+            # An older release created it. Brokers that host it refuse it; that says why.
+            self._log.warning("topic_name_reserved", topic=name, remedy="delete the topic")
+
+    # --- internals --------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    def _append(self, records: Sequence[Record]) -> int:
+        """Appends and replays at once; returns the offset of the first record."""
+        if not records:
+            return self._last_appended + 1
+        payload = pack_payload(records)
+        self._watch_turn()
+        self._unproposed = True
+        # Replicas end an image where the batch of a mark ends: it is shared with nothing.
+        marked = any(isinstance(record, SnapshotMarkRecord) for record in records)
+        large = len(payload) > TRANSACTION_BYTES_MIN
+        if large and may_be_transaction(self._controller.image, records):
+            records = as_transaction(records)
+            for piece in in_pieces(records, TRANSACTION_BYTES_MIN):
+                last = self._driver.append_payload(*piece, alone=True)
+            first = self._replay(records, last, len(payload)) + 1
+        else:
+            last = self._driver.append_payload(payload, len(records), alone=marked)
+            first = self._replay(records, last, len(payload))
+        if marked:
+            self._controller.seal()
+        return first
+
+    def _replay(self, records: Sequence[Record], last_offset: int, size: int) -> int:
+        """Has the controller replay what was appended; returns the offset of the first record."""
+        self._last_appended = last_offset
+        self._uncommitted.append((last_offset, size))
+        self._uncommitted_bytes += size
+        self._appended_ms = self._now_ms()
+        try:
+            # As replicas will read it in the batch, which a stalled loop may propose later.
+            timestamp_ms = self._driver.append_timestamp_ms
+            self._controller.appended(records, last_offset, self._driver.epoch, timestamp_ms)
+        except Exception as error:
+            # The records are on their way into every log: no replica could go on from them.
+            raise InvariantViolation("what the controller appends can be replayed") from error
+        return self._last_appended - len(records) + 1
+
+    def _watch_turn(self) -> None:
+        """Has `_end_turn` called before the driver proposes what this turn appends.
+
+        So what many requests change is looked at once, and images end where batches end.
+        """
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        with HandingTo(self._fail):
+            self._decide_puts()
+            self._turn_ends = self._unproposed = False
+            self._driver.propose()
+            # Now that the followers have work. What commits at once has been sealed by that.
+            self._controller.seal()
+            self._arm_timer()
+
+    def _fail_deferred(self) -> None:
+        """Tells whoever waits that leadership has ended; but what is committed has been done."""
+        while self._is_due:
+            deferred = self._deferred.popleft()
+            deferred.reply(deferred.response)
+        waiting = [*self._deferred, *self._reads]
+        self._confirming -= len(self._reads)
+        self._confirming_bytes -= sum([_value_size(read.response) for read in self._reads])
+        asked, self._puts = self._puts, []
+        undecided = KafkaError(ErrorCode.NOT_CONTROLLER)
+        self._puts_bytes = 0
+        self._uncommitted.clear()
+        self._uncommitted_bytes = 0
+        self._reply_puts(asked, [undecided for group in asked for _ in group.requests])
+        self._deferred.clear()
+        self._reads = []
+        _fail_all(waiting)
+
+    def _arm_timer(self) -> None:
+        """Sets the timer unless it fires early enough: to fire early costs less than to set it."""
+        deadlines_ms = [self._controller.deadline_ms(), self._idle_deadline_ms()]
+        due_ms = min((at_ms for at_ms in deadlines_ms if at_ms is not None), default=None)
+        if not self._may_append:
+            due_ms = None
+        if self._timer is not None:
+            if due_ms is not None and self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due_ms is not None:
+            self._timer_ms = due_ms
+            self._timer = self._loop.call_at((due_ms + 1) / 1000, self._tick)
+
+    @property
+    def _may_append(self) -> bool:
+        """Not while a node ends whose disk has failed: what is due would stay so, for ever."""
+        return self._controller.active and self._driver.is_leader
+
+    def _idle_deadline_ms(self) -> int | None:
+        return self._appended_ms + self._idle_interval_ms if self._idle_interval_ms else None
+
+    def _tick(self) -> None:
+        self._timer = None
+        with HandingTo(self._fail):
+            self._append_due()
+            self._arm_timer()
+
+    def _append_due(self) -> None:
+        """Appends what time brings about: silent brokers are fenced, an idle log gets a no-op."""
+        if not self._may_append:
+            return
+        now_ms = self._now_ms()
+        self._append(self._controller.tick(now_ms))
+        idle_ms = self._idle_deadline_ms()
+        if idle_ms is not None and now_ms >= idle_ms:
+            self._append(self._controller.idle_records())
+
+
+def _throttled() -> KafkaError:
+    why = "too much waits to commit: ask again later; nothing was done"
+    return KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, why)
+
+
+def _size(puts: Sequence[KvPutRequest]) -> int:
+    return sum([len(one.value) for one in puts])
+
+
+def _value_size(response: ControllerResponse) -> int:
+    """Of what an answer holds on to that may be large."""
+    value = response.value if isinstance(response, KvGetResponse) else None
+    return len(value or b"")
+
+
+def _resolve(
+    future: asyncio.Future[ControllerResponse], answer: ControllerResponse | KafkaError
+) -> None:
+    if future.done():
+        return  # whoever asked has given up
+    if isinstance(answer, KafkaError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+def quorum_response(status: QuorumStatus, wall_ms: int) -> DescribeQuorumResponse:
+    """The leader's view of the quorum, its times on the wall clock."""
+
+    def replica(one: ReplicaStatus) -> QuorumReplica:
+        fetch_ms, caught_up_ms = (
+            -1 if at_ms is None else wall_ms - (status.now_ms - at_ms)
+            for at_ms in (one.last_fetch_ms, one.last_caught_up_ms)
+        )
+        return QuorumReplica(
+            one.node_id, one.log_end_offset, fetch_ms, caught_up_ms, one.directory_id
+        )
+
+    return DescribeQuorumResponse(
+        ErrorCode.NONE,
+        "",
+        status.leader_id,
+        status.epoch,
+        status.high_watermark,
+        tuple(map(replica, status.voters)),
+        tuple(map(replica, status.observers)),
+        nodes=tuple(
+            QuorumNode(voter.replica.node_id, voter.host, voter.port)
+            for voter in status.voter_set
+            if voter.port
+        ),
+    )
+
+
+def _fail_all(waiting: Sequence[_Deferred]) -> None:
+    for one in waiting:
+        one.reply(KafkaError(one.lost, LEADERSHIP_LOST))

@@ -1,0 +1,409 @@
+"""One node: puts the parts together for its roles, starts them, stops them in order.
+
+A node with the controller role is a voter if the quorum says so; every other node is an observer. A
+node with both roles has one replica of the metadata log for both. The node decides nothing: what a
+part may do is in the part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_args
+
+from aiohttp import web
+
+from raftctl.admin import AdminApi, PartitionCounts
+from raftctl.controller import ControllerConfig, QuorumController
+from raftctl.controller_channel import QuorumControllerClient
+from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaError
+from raftctl.kv import BODY_BYTES_MAX, KeyIndex, KvApi, KvEventLog, KvFollower, KvWatches
+from raftctl.loader import MetadataLoader, Snapshots, Snapshotter, StateHashes
+from raftctl.metadata.features import supported_ranges
+from raftctl.metadata.requests.cluster import ControllerRequest, KvPutRequest
+from raftctl.node._broker_lifecycle import BrokerLifecycle
+from raftctl.node._broker_runner import BrokerRunner
+from raftctl.node._controller_registrar import ControllerRegistrar
+from raftctl.node._controller_service import ControllerService
+from raftctl.plugins import BrokerContext, load_broker
+from raftctl.quorum import (
+    Peers,
+    RaftDriver,
+    VoterEndpoint,
+    bootstrap_servers,
+    make_core,
+    open_replica,
+)
+from raftctl.raft import messages
+from raftctl.raft.messages import NO_NODE, LeaderEndpoint, Voter
+from raftctl.rpc import RpcClient, RpcServer, start_http
+
+if TYPE_CHECKING:
+    from raftctl.config import NodeConfig
+    from raftctl.plugins import Broker
+    from raftctl.quorum import Replica
+    from raftctl.raft.messages import NodeId
+    from raftctl.runtime.api import Runtime
+
+STORY_LINE_MAX = 400
+
+
+async def run_node(config: NodeConfig, runtime: Runtime, *, owns_loop: bool = False) -> None:
+    """Runs a node until it is cancelled (a clean stop) or fails (raises what went wrong).
+
+    A node that `owns_loop` hears of whatever nobody handles there, which may be the end of it.
+    """
+    node = Node(config, runtime)
+    if owns_loop:
+        asyncio.get_running_loop().set_exception_handler(node.on_unhandled)
+    await node.run()
+
+
+class Node:
+    """The parts of one running node."""
+
+    def __init__(self, config: NodeConfig, runtime: Runtime) -> None:
+        self.config = config
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Resolves with the exception that ended the node."""
+        self._runtime = runtime
+        self._log = runtime.log.bind(node_id=config.node_id)
+        self._cleanup = contextlib.AsyncExitStack()
+        self.features = supported_ranges()
+        """What this node can work with."""
+        self.driver: RaftDriver | None = None
+        self.loader: MetadataLoader | None = None
+        self.service: ControllerService | None = None
+        self._runner: BrokerRunner | None = None
+        self.hashes = StateHashes(runtime)
+        self.broker: Broker | None = None
+        """These parts are here once they are made, for those who only look."""
+
+    async def run(self) -> None:
+        """Runs until cancelled or until the node fails; see `run_node`."""
+        try:
+            await self.start()
+            await self.ended
+        finally:
+            await self._stop_though_cancelled()
+
+    async def start(self) -> None:
+        """Starts every part; ConfigError leaves the disk as it was.
+
+        What is started registers how to stop it, and `stop` goes through that in reverse.
+        """
+        config, runtime = self.config, self._runtime
+        await self._check_addresses()
+        plugin = load_broker(config.broker_plugin) if config.is_broker else None
+        worker = runtime.worker("metadata-log", short_calls=True)
+        self._cleanup.callback(worker.close)
+        replica = await worker.submit(lambda: open_replica(config, runtime))
+        self._cleanup.callback(replica.release)
+        self._log.info("log_recovered", end_offset=replica.log.end_offset)
+        if replica.damaged_note is not None:
+            self._log.warning("recovery_point_damaged", path=replica.damaged_note)
+        peers = self._connect(replica)
+        snapshot_worker = runtime.worker("metadata-snapshots")
+        self._cleanup.callback(snapshot_worker.close)
+        snapshots = Snapshots(replica.snapshots, snapshot_worker, runtime.log)
+        self.driver = driver = RaftDriver(
+            core=make_core(config, replica, runtime),
+            log=replica.log,
+            states=replica.states,
+            snapshots=snapshots,
+            worker=worker,
+            peers=peers,
+            runtime=runtime,
+            request_timeout_ms=config.controller_quorum_request_timeout_ms,
+            fail=self._fail,
+        )
+        self._cleanup.push_async_callback(driver.stop)
+        self.loader = loader = MetadataLoader(driver, replica.image, self._fail, self.features)
+        self._cleanup.callback(loader.stop)
+        if config.is_controller:
+            await self._start_controller(replica, driver, loader, peers)
+            self._register_controller(replica, driver, loader, peers)
+            self._watch_endpoint(replica, driver, peers)
+        else:
+            driver.add_listener(loader)
+        self._start_snapshots(replica, driver, loader, snapshots)
+        driver.start()
+        if plugin is not None:
+            controller = self._controller_client(driver, peers)
+            self._start_broker(plugin, replica, driver, loader, controller)
+        self._log.info("node_started", roles=",".join(config.process_roles))
+
+    async def stop(self) -> None:
+        """Stops what was started, the last first; safe to call once after a failed `start`."""
+        await self._cleanup.aclose()
+
+    async def _stop_though_cancelled(self) -> None:
+        """Stops, though asked once more to end: then without waiting for leaders to move away.
+
+        To leave off in the middle would leave the broker's logs open, to be recovered at the start.
+        """
+        stopping = asyncio.ensure_future(self.stop())
+        while not stopping.done():
+            try:
+                await asyncio.shield(stopping)
+            except asyncio.CancelledError:
+                if self._runner is not None:
+                    self._runner.hurry()
+        stopping.result()
+
+    def on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The exception handler of a loop that belongs to this node."""
+        error = context.get("exception")
+        self._log.error("unhandled", message=context.get("message"), exc_info=error)
+        if isinstance(error, InvariantViolation):
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The one root at which everything that goes wrong for good arrives."""
+        if isinstance(error, InvariantViolation) and self.driver is not None:
+            self.driver.halt()
+        if self.ended.done():
+            return
+        self.ended.set_exception(error)
+        if not isinstance(error, ConfigError | KafkaError):
+            self._log.error("node_failed", exc_info=error)
+            self._tell_story()
+
+    def _tell_story(self) -> None:
+        for happening in self.driver.story if self.driver is not None else ():
+            self._log.error("before_failure", what=repr(happening)[:STORY_LINE_MAX])
+
+    async def _check_addresses(self) -> None:
+        """ConfigError if a port is taken, while nothing on disk has been touched."""
+        loop = asyncio.get_running_loop()
+        for listener in self.config.listeners:
+            host, port = listener.host, listener.port
+            try:
+                # Bound, not served: whoever connects is refused rather than dropped.
+                probe = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+            except OSError as error:
+                self._check_not_running()
+                why = error.strerror or str(error)
+                complaint = f"listeners: {host}:{port} cannot be bound ({why}); choose another"
+                raise ConfigError(complaint) from None
+            probe.close()
+
+    def _check_not_running(self) -> None:
+        """ConfigError that names the process if one has this node's directories already."""
+        files = self._runtime.files
+        for directory in self.config.directories:
+            if files.exists(f"{directory}/.lock"):
+                files.lock_directory(directory).release()
+
+    def _start_snapshots(
+        self,
+        replica: Replica,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        snapshots: Snapshots,
+    ) -> None:
+        """After the loader has been added to the driver, which makes an image first."""
+        hashes = self.hashes
+        snapshotter = Snapshotter(
+            driver, loader, snapshots, hashes, self._runtime, self.config, self._fail
+        )
+        if replica.snapshot_id is not None and replica.state_hash is not None:
+            path = snapshots.path(replica.snapshot_id)
+            hashes.taken(replica.image.offset, replica.state_hash, path)
+        hashes.marks_go_to(snapshotter)
+        loader.add_publisher(hashes)
+        driver.add_listener(hashes)
+        driver.add_listener(snapshotter)
+        self._cleanup.push_async_callback(snapshotter.stop)
+
+    def _connect(self, replica: Replica) -> Peers:
+        """The ways to other nodes, made as they become known."""
+
+        def connect(node_id: NodeId, endpoint: LeaderEndpoint) -> RpcClient:
+            return RpcClient(
+                self._runtime,
+                endpoint.host,
+                endpoint.port,
+                cluster_id=replica.cluster_id,
+                node_id=self.config.node_id,
+                peer_id=max(node_id, NO_NODE),  # whoever it is that a stand-in stands for
+            )
+
+        own = self._own_voter(replica)
+        servers = bootstrap_servers(self.config)
+        peers = Peers(
+            connect,
+            None if own is None else (own.replica.node_id, LeaderEndpoint(own.host, own.port)),
+            {stand_in: LeaderEndpoint(one.host, one.port) for stand_in, one in servers.items()},
+        )
+        self._cleanup.push_async_callback(peers.close)
+        return peers
+
+    def _own_voter(self, replica: Replica) -> Voter | None:
+        """What the voters' record says of this node if it votes; None for a broker."""
+        endpoint = self.config.reachable_controller_endpoint
+        return None if endpoint is None else Voter(replica.local, endpoint.host, endpoint.port)
+
+    # --- controller -------------------------------------------------------------------------------
+
+    async def _start_controller(
+        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, peers: Peers
+    ) -> None:
+        config = self.config
+        rpc = RpcServer(
+            self._runtime,
+            cluster_id=replica.cluster_id,
+            node_id=config.node_id,
+            fail=self._fail,
+        )
+        changes = (*get_args(ControllerRequest), *get_args(messages.OperatorRequest))
+        refusals = dict.fromkeys(changes, ErrorCode.NOT_CONTROLLER)
+        self.service = service = ControllerService(
+            node_id=config.node_id,
+            controller=QuorumController(
+                ControllerConfig.of(config, replica.cluster_id),
+                self._runtime.random,
+                lambda: driver.core.voters.ids,
+            ),
+            driver=driver,
+            loader=loader,
+            runtime=self._runtime,
+            idle_interval_ms=config.metadata_max_idle_interval_ms,
+            fail=self._fail,
+            fence=partial(rpc.fence, refusals),
+        )
+        self._cleanup.callback(service.stop)
+        self.hashes.append_with(service.append_own)
+        for request in get_args(messages.Request):
+            rpc.answer(request, lambda peer, request, reply: driver.answer(request, reply, peer))
+        for request in get_args(ControllerRequest):
+            rpc.answer(request, lambda _, request, reply: service.answer(request, reply))
+        rpc.answer_many(
+            KvPutRequest, lambda _, requests, reply: service.answer_puts(requests, reply)
+        )
+        counts = PartitionCounts(self._fail)
+        loader.add_publisher(counts)
+        api = AdminApi(
+            node_id=config.node_id,
+            cluster_id=replica.cluster_id,
+            driver=driver,
+            loader=loader,
+            hashes=self.hashes,
+            counts=counts,
+        )
+        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        app.add_routes(api.routes())
+        self._mount_kv(app, service, driver, loader, peers)
+        rpc.mount(app)
+        listener = config.controller_listeners[0]
+        runner, _ = await start_http(app, listener.host, listener.port)
+        self._cleanup.push_async_callback(runner.cleanup)
+        self._cleanup.push_async_callback(driver.resign)
+
+    def _mount_kv(
+        self,
+        app: web.Application,
+        service: ControllerService,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        peers: Peers,
+    ) -> None:
+        follower = KvFollower(loader)
+        loader.add_publisher(follower)
+        index = KeyIndex(follower)
+        loader.add_publisher(index)
+        api = KvApi(
+            service=service,
+            driver=driver,
+            peers=peers,
+            follower=follower,
+            index=index,
+            runtime=self._runtime,
+        )
+        app.add_routes(api.routes())
+        KvWatches(KvEventLog(driver), follower, api.confirmed_image).mount(app)
+
+        async def end_waiting(app: web.Application) -> None:
+            follower.close()
+
+        app.on_shutdown.append(end_waiting)
+
+    def _watch_endpoint(self, replica: Replica, driver: RaftDriver, peers: Peers) -> None:
+        voter = self._own_voter(replica)
+        if voter is not None:
+            watch = VoterEndpoint(
+                voter=voter,
+                driver=driver,
+                peers=peers,
+                runtime=self._runtime,
+                timeout_ms=self.config.controller_quorum_request_timeout_ms,
+                fail=self._fail,
+            )
+            driver.add_listener(watch)
+            self._cleanup.push_async_callback(watch.stop)
+
+    def _register_controller(
+        self, replica: Replica, driver: RaftDriver, loader: MetadataLoader, peers: Peers
+    ) -> None:
+        registrar = ControllerRegistrar(
+            controller_id=self.config.node_id,
+            cluster_id=replica.cluster_id,
+            features=self.features,
+            settings=ControllerConfig.of(self.config, replica.cluster_id).settings(),
+            controller=self._controller_client(driver, peers),
+            driver=driver,
+            runtime=self._runtime,
+            fail=self._fail,
+        )
+        loader.add_publisher(registrar)
+        driver.add_listener(registrar)
+        self._cleanup.push_async_callback(registrar.stop)
+
+    def _controller_client(self, driver: RaftDriver, peers: Peers) -> QuorumControllerClient:
+        return QuorumControllerClient(
+            peers, lambda: driver.leader_id, self._runtime, lambda: peers.in_turn
+        )
+
+    # --- broker -----------------------------------------------------------------------------------
+
+    def _start_broker(
+        self,
+        plugin: type[Broker],
+        replica: Replica,
+        driver: RaftDriver,
+        loader: MetadataLoader,
+        controller: QuorumControllerClient,
+    ) -> None:
+        config = self.config
+        lifecycle = BrokerLifecycle(
+            config=config,
+            cluster_id=replica.cluster_id,
+            log_directories=tuple(replica.log_directory_ids.values()),
+            controller=controller,
+            loader=loader,
+            runtime=self._runtime,
+            fail=self._fail,
+        )
+        self.broker = broker = plugin(
+            BrokerContext(
+                config=config,
+                runtime=self._runtime,
+                cluster_id=replica.cluster_id,
+                controller=controller,
+                broker_epoch=lambda: lifecycle.broker_epoch,
+                active_controller_id=lambda: driver.leader_id,
+                fail=self._fail,
+                directory_ids=replica.log_directory_ids,
+                directory_failed=lifecycle.directory_failed,
+                stopped_cleanly=lifecycle.stopped_cleanly,
+                has_session=lifecycle.has_session,
+            )
+        )
+        self._runner = runner = BrokerRunner(broker, lifecycle, loader, self._runtime, self._fail)
+        self._cleanup.push_async_callback(self._stop_broker, runner)
+        runner.start()
+
+    async def _stop_broker(self, runner: BrokerRunner) -> None:
+        failed = self.ended.done() and not self.ended.cancelled()
+        await runner.stop(drain=not failed)

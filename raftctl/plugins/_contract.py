@@ -1,0 +1,132 @@
+"""The broker contract (row P1): what the node does for a broker, and what it asks of one.
+
+The node (`raftctl.node`) owns the observer of the metadata log, registration, heartbeats and
+fencing. A broker plug-in is found by entry point `raftctl.brokers`; it binds its listeners, follows
+the images it is given and calls back through a `ControllerClient`. raftctl imports no broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from uuid import UUID
+
+from raftctl.config import NodeConfig
+from raftctl.errors import ConfigError
+from raftctl.runtime.api import Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from raftctl.metadata.image import MetadataDelta, MetadataImage
+    from raftctl.metadata.records import Endpoint
+    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.runtime.api import FileSystem
+
+BROKER_GROUP = "raftctl.brokers"
+
+
+class ControllerClient(Protocol):
+    """The way to the active controller; finds it and retries until the timeout."""
+
+    async def call(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
+        """The active controller's answer; KafkaError(REQUEST_TIMED_OUT) when none answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerContext:
+    """What a broker is given when it starts."""
+
+    config: NodeConfig
+    runtime: Runtime
+    cluster_id: str
+    controller: ControllerClient
+    broker_epoch: Callable[[], int]
+    """The epoch of this incarnation; -1 before it is registered."""
+    active_controller_id: Callable[[], int]
+    """The node id of the active controller as far as known, or -1."""
+    fail: Callable[[BaseException], None]
+    """Ends the node: for errors in background work that leave it unable to serve."""
+    directory_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """The id of each of `log.dirs`, by its path."""
+    directory_failed: Callable[[UUID], None] = lambda _directory_id: None
+    """Tells the controller that a log directory serves nothing any more, while others do."""
+    stopped_cleanly: Callable[[int], None] = lambda _broker_epoch: None
+    """To be called before `start` returns if the disks hold all that the incarnation of this broker
+    epoch had: then it stays eligible to lead (KIP-966)."""
+    has_session: Callable[[], bool] = lambda: True
+    """Whether the controller cannot have fenced this broker, as far as it heard. Else others may
+    lead by now what it led, and it must not tell clients what only a leader knows."""
+
+
+class Broker(Protocol):
+    """A broker plug-in. All methods are called on the node's event loop."""
+
+    def __init__(self, context: BrokerContext) -> None: ...
+
+    async def start(self) -> Sequence[Endpoint]:
+        """Recovers what is on disk, binds the listeners, returns what to register.
+
+        Until the first `publish` clients must be refused or kept waiting.
+        """
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A newer committed image. In offset order; the first delta is from the empty image.
+
+        Must not block: it starts work and returns.
+        """
+
+    async def stop(self) -> None:
+        """Closes listeners, ends tasks, flushes and closes the logs (a clean shutdown).
+
+        Nothing is published once this has been called.
+        """
+
+
+class LogTool(Protocol):
+    """How a broker shows the files of its partitions to people; read only (row L10).
+
+    A plug-in that has one gives it as its attribute `log_tool`.
+    """
+
+    def recognises(self, path: str) -> bool:
+        """Whether an absolute path is a partition's directory, or a file in one."""
+
+    def partition_files(self, files: FileSystem, path: str) -> list[str]:
+        """The files to look at: one, a partition's, or those of all partitions below `path`."""
+
+    def dump(
+        self, files: FileSystem, path: str, *, with_records: bool
+    ) -> Iterator[dict[str, Any] | LogProblem]:
+        """What a file holds, in order; a problem ends it."""
+
+    def verify(self, files: FileSystem, path: str) -> Iterator[LogProblem]:
+        """What is wrong with a file."""
+
+
+class LogProblem(NamedTuple):
+    """Something in a partition's files that is not as it must be."""
+
+    path: str
+    position: int
+    """The byte at which it begins."""
+    why: str
+
+
+def log_tools() -> list[LogTool]:
+    """The tools of all installed brokers that have one."""
+    points = sorted(entry_points(group=BROKER_GROUP), key=lambda point: point.name)
+    tools = [getattr(point.load(), "log_tool", None) for point in points]
+    return [tool for tool in tools if tool is not None]
+
+
+def load_broker(name: str) -> type[Broker]:
+    """Finds the broker plug-in `name`; ConfigError lists those installed if there is none."""
+    found = {point.name: point for point in entry_points(group=BROKER_GROUP)}
+    if name not in found:
+        known = ", ".join(sorted(found)) or "none"
+        raise ConfigError(f"broker.plugin: no plug-in {name!r}; installed: {known}")
+    plugin: type[Broker] = found[name].load()
+    return plugin

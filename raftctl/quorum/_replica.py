@@ -1,0 +1,204 @@
+"""Opens this node's replica of the metadata log: locks, checks and recovers its directories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from raftctl.loader import image_of
+from raftctl.metadata.codec import pack_records
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage
+from raftctl.metadata.records import LeaderChangeRecord
+from raftctl.raft import RaftConfig, RaftCore, ReplicaLog
+from raftctl.raft.events import QuorumState
+from raftctl.raft.messages import NO_NODE, Epoch, NodeId, OffsetAndEpoch, ReplicaKey, Voter
+from raftctl.raft.voters import NOT_KNOWN, VoterSet
+from raftctl.runtime.api import DirectoryLock
+from raftctl.storage import METADATA_LOG_NAME, load_directories
+from raftctl.storage.log import LOG_START, RecordLog, damaged_note, segment_bases
+from raftctl.storage.quorum_state import CorruptQuorumStateError, QuorumStateStore
+from raftctl.storage.snapshots import SnapshotStore
+
+if TYPE_CHECKING:
+    from raftctl.config import NodeConfig, Server
+    from raftctl.runtime.api import FileSystem, Runtime
+    from raftctl.storage.snapshots import Snapshot
+
+BOOTSTRAP_ID = -2
+"""The first of the stand-ins for servers whose ids are not known, counted downwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What is on this node's disks, recovered and locked."""
+
+    cluster_id: str
+    local: ReplicaKey
+    log_directory_ids: dict[str, UUID]
+    """By path; without those that could not be read."""
+    log: RecordLog
+    snapshots: SnapshotStore
+    snapshot_id: OffsetAndEpoch | None
+    """The newest snapshot."""
+    image: MetadataImage
+    """What it holds."""
+    state_hash: str | None
+    """What that hashes to; None if the snapshot does not say."""
+    voters: VoterSet | None
+    """The voters at the start of the log, if a snapshot tells; else those of the configuration."""
+    states: QuorumStateStore
+    state: QuorumState
+    damaged_note: str | None
+    """The path of the note of what was durable, if it could not be read; it was made anew."""
+    locks: tuple[DirectoryLock, ...]
+
+    def release(self) -> None:
+        """Gives the directories free for another process."""
+        for lock in self.locks:
+            lock.release()
+
+
+def open_replica(config: NodeConfig, runtime: Runtime) -> Replica:
+    """Recovers the replica. Blocks: call it on a worker.
+
+    Raises ConfigError for directories that are not this node's, in use, or not formatted; nothing
+    is changed then. Raises CorruptQuorumStateError or CorruptSnapshotError before recovery cuts
+    anything, and CorruptLogError for damage that is more than a torn tail.
+    """
+    files = runtime.files
+    properties = load_directories(files, config.directories, config.node_id)
+    locks: list[DirectoryLock] = []
+    try:
+        locks.extend(files.lock_directory(path) for path in properties)
+        directory = f"{config.metadata_directory}/{METADATA_LOG_NAME}"
+        snapshots = SnapshotStore(files, directory)
+        states = QuorumStateStore(files, directory)
+        saved = states.load()
+        snapshot_ids = snapshots.ids()
+        snapshot_id = snapshot_ids[-1] if snapshot_ids else None
+        snapshot = None if snapshot_id is None else snapshots.read(snapshot_id)
+        if files.is_directory(directory):
+            snapshots.remove_unfinished()
+        note = damaged_note(files, directory)
+        log = open_log(files, directory, snapshots, config.metadata_log_segment_bytes)
+        voters = _voters_at_start(snapshots, snapshot_ids, log.start, snapshot)
+        state = _state(states, saved, log.last_epoch)
+    except BaseException:
+        for lock in locks:
+            lock.release()
+        raise
+    own = properties[config.metadata_directory]
+    local = ReplicaKey(NodeId(config.node_id), own.directory_id)
+    return Replica(
+        cluster_id=own.cluster_id,
+        local=local,
+        log_directory_ids={
+            path: properties[path].directory_id for path in config.log_dirs if path in properties
+        },
+        log=log,
+        snapshots=snapshots,
+        snapshot_id=snapshot_id,
+        image=EMPTY_IMAGE if snapshot is None else image_of(snapshot),
+        state_hash=None if snapshot is None else snapshot.state_hash,
+        voters=voters,
+        states=states,
+        state=state,
+        damaged_note=note,
+        locks=tuple(locks),
+    )
+
+
+def _state(states: QuorumStateStore, saved: QuorumState | None, last_epoch: Epoch) -> QuorumState:
+    """What was saved, which it was before the first record came.
+
+    Without it this replica could vote a second time in the newest epoch.
+    """
+    if saved is None and last_epoch > 0:
+        why = f"is missing, though the log has records of epoch {last_epoch}"
+        raise CorruptQuorumStateError(states.path, why)
+    return saved or QuorumState(Epoch(0), NO_NODE, None)
+
+
+def open_log(
+    files: FileSystem, directory: str, snapshots: SnapshotStore, segment_bytes: int
+) -> RecordLog:
+    """Opens the log where its snapshots say that it starts; the newest must be whole. Blocks.
+
+    The log starts with offset 0 or at the end of a snapshot. A log that does not hold the end of
+    the newest snapshot was about to be replaced by it when the node stopped: that is done now.
+    """
+    ids = snapshots.ids()
+    bases = segment_bases(files, directory) if files.is_directory(directory) else []
+    start = LOG_START
+    if ids and not bases:
+        start = ids[-1]
+    elif ids and bases[0] > 0:
+        start = next((one for one in ids if one.offset >= bases[0]), ids[-1])
+    log = RecordLog.open(files, directory, segment_bytes=segment_bytes, start=start)
+    if ids and not log.contains(ids[-1]):
+        log.reset(ids[-1])
+        log.flush_now()
+    return log
+
+
+def _voters_at_start(
+    snapshots: SnapshotStore,
+    ids: list[OffsetAndEpoch],
+    start: OffsetAndEpoch,
+    newest: Snapshot | None,
+) -> VoterSet | None:
+    """The voters with which the log starts, from the snapshot that it goes on from."""
+    if newest is None or start not in ids:
+        return None
+    at_start = newest if newest.snapshot_id == start else snapshots.read(start)
+    return at_start.voters
+
+
+def static_voters(config: NodeConfig) -> VoterSet:
+    """The voters of `controller.quorum.voters`; not known if there are none."""
+    voters = [
+        Voter(ReplicaKey(NodeId(one.node_id), None), one.host, one.port)
+        for one in config.controller_quorum_voters
+    ]
+    return VoterSet(voters) if voters else NOT_KNOWN
+
+
+def bootstrap_servers(config: NodeConfig) -> dict[NodeId, Server]:
+    """`controller.quorum.bootstrap.servers` under the ids that stand for them."""
+    servers = config.controller_quorum_bootstrap_servers
+    return {NodeId(BOOTSTRAP_ID - place): server for place, server in enumerate(servers)}
+
+
+def make_core(config: NodeConfig, replica: Replica, runtime: Runtime) -> RaftCore:
+    """The quorum core on what was recovered."""
+    log = replica.log
+    return RaftCore(
+        raft_config(config),
+        replica.local,
+        replica.voters or static_voters(config),
+        replica.state,
+        ReplicaLog(log.start_offset, log.end_offset, log.epoch_starts, log.start.epoch),
+        runtime.random,
+        _leader_change_payload,
+        replica.snapshot_id,
+        log.voter_batches,
+    )
+
+
+def raft_config(config: NodeConfig) -> RaftConfig:
+    """The quorum's part of a node's configuration."""
+    return RaftConfig(
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        bootstrap_ids=tuple(bootstrap_servers(config)),
+    )
+
+
+def _leader_change_payload(
+    leader_id: NodeId, voters: tuple[NodeId, ...], granting: tuple[NodeId, ...]
+) -> bytes:
+    return pack_records([LeaderChangeRecord(leader_id, voters, granting)])[0]

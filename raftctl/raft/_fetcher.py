@@ -1,0 +1,231 @@
+"""The pulling side of replication: at most one Fetch under way, sent only from a durable log.
+
+So what a Fetch says the replica has is on its disk (row Q3), and a log is never truncated while
+an append to it is still being flushed. Raft §5.3 turned round, as in KIP-595.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftctl.errors import ErrorCode, invariant
+from raftctl.raft._replica import Replica
+from raftctl.raft.batch import Batch, CorruptBatchError, decode_batches
+from raftctl.raft.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    NodeId,
+    OffsetAndEpoch,
+)
+from raftctl.raft.voters import is_sound_control
+
+
+@dataclass(slots=True)
+class Fetcher:
+    """Fetches from one source: records, or first the snapshot that the source told it to take."""
+
+    replica: Replica
+    source: NodeId
+    in_flight: FetchRequest | FetchSnapshotRequest | None = None
+    retry_at_ms: int | None = None
+    failures: int = 0
+    snapshot_id: OffsetAndEpoch | None = None
+    position: int = 0
+    """How much of the snapshot is here already: a request that failed is made again from here,
+    also to the next leader."""
+    seen_round: int = 0
+    """The newest round of reads that this source has told."""
+
+    def deadline_ms(self) -> int | None:
+        """When to call `fetch` again after a failure. A log being flushed is waited for first."""
+        return self.retry_at_ms if self.replica.settled else None
+
+    def fetch(self, now_ms: int) -> None:
+        """Sends the next Fetch, unless one is under way, or it is too early for it."""
+        pausing = self.retry_at_ms is not None and now_ms < self.retry_at_ms
+        if self.in_flight is not None or pausing or not self.replica.settled:
+            return
+        self.retry_at_ms = None
+        snapshot_id = self.snapshot_id
+        self.in_flight = self._fetch() if snapshot_id is None else self._fetch_snapshot(snapshot_id)
+        self.replica.send(self.source, self.in_flight)
+
+    def _fetch(self) -> FetchRequest:
+        config = self.replica.config
+        return FetchRequest(
+            epoch=self.replica.epoch,
+            replica=self.replica.local,
+            fetch_from=self.replica.log.end,
+            max_bytes=config.fetch_max_bytes,
+            max_wait_ms=config.fetch_wait_ms,
+            high_watermark=self.replica.high_watermark,
+            fetch_id=self.replica.next_fetch_id(),
+            seen_round=self.seen_round,
+        )
+
+    def _fetch_snapshot(self, snapshot_id: OffsetAndEpoch) -> FetchSnapshotRequest:
+        return FetchSnapshotRequest(
+            epoch=self.replica.epoch,
+            replica=self.replica.local,
+            snapshot_id=snapshot_id,
+            position=self.position,
+            max_bytes=self.replica.config.snapshot_max_bytes,
+            fetch_id=self.replica.next_fetch_id(),
+        )
+
+    def want(self, snapshot_id: OffsetAndEpoch | None) -> None:
+        """Fetches what is missing of this snapshot; with None, goes back to fetching records."""
+        self.snapshot_id = snapshot_id
+        self.position = 0 if snapshot_id is None else self.replica.has_of(snapshot_id)
+
+    def answers(self, source: NodeId, response: FetchResponse | FetchSnapshotResponse) -> bool:
+        """Whether this is an answer to the Fetch under way, and not a late or repeated one."""
+        request = self.in_flight
+        repeated = request is not None and response.fetch_id == request.fetch_id
+        return repeated and source == self.source
+
+    def failed(self, now_ms: int) -> None:
+        """The Fetch under way came to nothing: the next one waits for a pause."""
+        self.in_flight = None
+        self.failures += 1
+        self.retry_at_ms = now_ms + self.replica.config.backoff_ms(self.failures)
+
+    def ask_another(self, now_ms: int) -> None:
+        """This source does not lead and knows nobody who does: try a different one, at random."""
+        self.failed(now_ms)
+        self.source = random_source(self.replica, self.source)
+
+
+@dataclass(slots=True)
+class Follower:
+    """Fetches from the leader of the epoch."""
+
+    replica: Replica
+    fetcher: Fetcher
+    fetch_deadline_ms: int
+    has_fetched: bool = False
+
+    @property
+    def leader_id(self) -> NodeId:
+        """The leader."""
+        return self.fetcher.source
+
+    def deadline_ms(self) -> int | None:
+        """When to fetch again after a failure, or to give the leader up.
+
+        While the own disk is slow there is no deadline: not asked, the leader cannot answer.
+        """
+        if not self.replica.settled:
+            return None
+        retry_at_ms = self.fetcher.deadline_ms()
+        if retry_at_ms is None:
+            return self.fetch_deadline_ms
+        return min(retry_at_ms, self.fetch_deadline_ms)
+
+    def lost_leader(self, now_ms: int) -> bool:
+        """Whether the leader has been silent for the fetch timeout."""
+        return self.replica.settled and now_ms >= self.fetch_deadline_ms
+
+    def hears_leader(self, now_ms: int) -> bool:
+        """Whether the leader has answered, and lately: then nobody else should be elected."""
+        return self.has_fetched and now_ms < self.fetch_deadline_ms
+
+    def flushed(self, now_ms: int) -> None:
+        """More of the log or a snapshot is durable; as soon as all of it is, fetch on."""
+        if self.replica.settled:
+            self._extend(now_ms)
+            self.fetcher.fetch(now_ms)
+
+    def accept(self, response: FetchResponse, now_ms: int) -> None:
+        """The leader answered the Fetch under way."""
+        batches = self._sound_batches(response) if response.error is ErrorCode.NONE else None
+        if batches is None:
+            if response.error is ErrorCode.NONE:
+                self.replica.warn(f"cannot follow {self.leader_id}: its batches do not fit here")
+            self.fetcher.failed(now_ms)
+            return
+        self.fetcher.in_flight = None
+        self.fetcher.failures = 0
+        self.fetcher.seen_round = response.round
+        self.has_fetched = True
+        self._extend(now_ms)
+        if response.snapshot_id is not None:
+            self._want_snapshot(response.snapshot_id, now_ms)
+        elif response.diverging is not None:
+            self._truncate(response.diverging, now_ms)
+        else:
+            for batch in batches:
+                self.replica.append(batch)
+            committed = min(response.high_watermark, self.replica.log.end_offset)
+            self.replica.advance_high_watermark(committed)
+        self.fetcher.fetch(now_ms)
+
+    def _truncate(self, diverging: OffsetAndEpoch, now_ms: int) -> None:
+        """Cuts what the leader does not have; never what is committed, whoever says so."""
+        replica = self.replica
+        point = replica.log.truncation_point(diverging)
+        if replica.high_watermark <= point < replica.log.end_offset:
+            replica.truncate(point)
+            return
+        replica.warn(
+            f"cannot follow {self.leader_id}: it names {diverging} as where the logs part, but all "
+            f"below {replica.high_watermark} is committed here, and the log ends at "
+            f"{replica.log.end}"
+        )
+        self.fetcher.failed(now_ms)
+
+    def _want_snapshot(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
+        """The leader's log starts after the point where this one leaves it."""
+        if snapshot_id.offset <= self.replica.high_watermark:
+            self.fetcher.failed(now_ms)  # the leader has that committed record, as this one does
+        else:
+            self.fetcher.want(snapshot_id)
+
+    def accept_chunk(self, response: FetchSnapshotResponse, now_ms: int) -> None:
+        """The leader answered with a piece of the snapshot, or has it no more."""
+        fetcher = self.fetcher
+        end = fetcher.position + len(response.data)
+        sound = response.error is ErrorCode.NONE and response.position == fetcher.position
+        if fetcher.snapshot_id is None or not sound or not response.data or end > response.size:
+            self.replica.forget_part()
+            fetcher.want(None)
+            fetcher.failed(now_ms)
+            return
+        fetcher.in_flight = None
+        fetcher.failures = 0
+        self.has_fetched = True
+        self._extend(now_ms)
+        self.replica.save_chunk(
+            fetcher.snapshot_id, fetcher.position, response.data, last=end == response.size
+        )
+        fetcher.position = end
+
+    def _extend(self, now_ms: int) -> None:
+        self.fetch_deadline_ms = now_ms + self.replica.config.fetch_timeout_ms
+
+    def _sound_batches(self, response: FetchResponse) -> list[Batch] | None:
+        """The batches, or None if a checksum or their order is wrong (row Q12)."""
+        try:
+            batches = [batch for _, batch in decode_batches(response.batches)]
+        except CorruptBatchError:
+            return None
+        end = self.replica.log.end
+        for batch in batches:
+            in_order = end.epoch <= batch.epoch <= response.epoch
+            voters_sound = not batch.control or is_sound_control(batch.payload)
+            if batch.base_offset != end.offset or not in_order or not voters_sound:
+                return None
+            end = OffsetAndEpoch(batch.end_offset, batch.epoch)
+        return batches
+
+
+def random_source(replica: Replica, previous: NodeId | None) -> NodeId:
+    """Whom an observer asks next: not the previous one again if there are others.
+
+    Not only voters: all that its log knows may be gone, or it has no log yet.
+    """
+    sources = (*replica.other_voters(), *replica.config.bootstrap_ids)
+    invariant(bool(sources), "an observer knows whom to ask")
+    return replica.random.choice([one for one in sources if one != previous] or sources)

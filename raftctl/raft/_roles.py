@@ -1,0 +1,309 @@
+"""The role of one replica, and its legal changes.
+
+    unattached  -> prospective  election timeout          -> follower    hears of the leader
+    prospective -> candidate    a majority would vote     -> follower    hears of the leader
+                -> prospective  election timeout          -> unattached  votes for another
+    candidate   -> leader       a majority voted          -> follower    hears of the leader
+                -> prospective  election timeout
+    leader      -> resigned     asked to, or no majority fetches
+    follower    -> prospective  fetch timeout             -> unattached  the leader resigned
+                -> candidate    the leader resigned and named this replica first
+    resigned    -> prospective  election timeout
+    any         -> unattached or follower                 hears of a newer epoch
+
+Observers are only unattached or followers. An epoch has one leader and a replica one vote in it. A
+message that names a second leader is refused and told to the log: it changes nothing here, and
+whoever sent it must not be able to stop this replica.
+Sources: Raft §5.2, §8, §9.6; KIP-595, KIP-996.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from raftctl.errors import ErrorCode
+from raftctl.raft._campaign import Candidate, Prospective, Resigned, Unattached
+from raftctl.raft._fetcher import Fetcher, Follower, random_source
+from raftctl.raft._leader import NO_TIMESTAMP_MS, Leader, fetch_response
+from raftctl.raft.messages import (
+    NO_NODE,
+    ChangeVotersResponse,
+    EndQuorumEpochRequest,
+    Epoch,
+    NodeId,
+    TransferLeadershipResponse,
+    VoteRequest,
+)
+from raftctl.raft.voters import encode_voters
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from raftctl.raft._replica import Replica
+    from raftctl.raft.messages import ChangeVotersRequest, TransferLeadershipRequest
+
+    LeaderChangePayload = Callable[[NodeId, tuple[NodeId, ...], tuple[NodeId, ...]], bytes]
+
+Role = Unattached | Prospective | Candidate | Leader | Follower | Resigned
+
+
+@dataclass(slots=True)
+class _Handover:
+    """A transfer whose target was told to campaign; whoever asked waits for the outcome."""
+
+    token: int
+    target: NodeId
+    epoch: Epoch
+    deadline_ms: int
+
+
+class Roles:
+    """Holds the current role and changes it."""
+
+    def __init__(self, replica: Replica, leader_change_payload: LeaderChangePayload) -> None:
+        self._replica = replica
+        self._leader_change_payload = leader_change_payload
+        self._handovers: list[_Handover] = []
+        """At most one for each time that this replica has resigned lately."""
+        self.current: Role = Unattached(None)
+
+    @property
+    def leader_id(self) -> NodeId:
+        """Who leads the epoch as far as this replica knows, or `NO_NODE`."""
+        if isinstance(self.current, Follower):
+            return self.current.leader_id
+        return self._replica.node_id if isinstance(self.current, Leader) else NO_NODE
+
+    def start(self, now_ms: int) -> None:
+        """Takes the first role, from what was on disk."""
+        replica = self._replica
+        if replica.log.last_epoch > replica.epoch:
+            # A lost quorum-state file: never fall back behind an epoch that the log has seen.
+            replica.enter_epoch(replica.log.last_epoch)
+        if replica.may_lead(replica.state.leader_id):
+            self.follow(replica.state.leader_id, now_ms)
+        else:
+            # Also where this replica led: unflushed records are lost, so it must not go on in that
+            # epoch and give their offsets to other records (Raft §5.3, log matching).
+            self.detach(now_ms, now_ms + self._first_election_timeout_ms())
+
+    def _first_election_timeout_ms(self) -> int:
+        """Short where no leader can be disturbed: alone, or in a quorum that never had one."""
+        replica = self._replica
+        if len(replica.voters) == 1 and replica.is_voter:
+            return 0
+        if replica.epoch == 0 and replica.log.end_offset == 0:
+            return replica.random.randrange(replica.config.election_timeout_ms // 2 + 1)
+        return replica.election_timeout_ms()
+
+    def learn(self, epoch: Epoch, leader_id: NodeId, now_ms: int) -> bool:
+        """A peer says what it knows; tells whether that changed this replica's role."""
+        known = leader_id if self._replica.may_lead(leader_id) else NO_NODE
+        if epoch > self._replica.epoch:
+            self._replica.enter_epoch(epoch, known)
+            if known == NO_NODE:
+                self.detach(now_ms)
+            else:
+                self.follow(known, now_ms)
+            return True
+        if epoch < self._replica.epoch or known == NO_NODE:
+            return False
+        recorded = self._replica.state.leader_id
+        if recorded not in (NO_NODE, known):
+            self._replica.warn(f"{known} is said to lead epoch {epoch}, which {recorded} leads")
+            return False
+        if self.leader_id == NO_NODE:
+            self.follow(known, now_ms)
+            return True
+        return False
+
+    def detach(self, now_ms: int, election_deadline_ms: int | None = None) -> None:
+        """Becomes unattached. An election timeout under way goes on, unless one is given."""
+        replica = self._replica
+        if not replica.may_campaign:
+            fetcher = Fetcher(replica, random_source(replica, None))
+            # A short pause, lest it goes round at full speed between a leader that has resigned
+            # and voters that still name it.
+            fetcher.failed(now_ms)
+            self._become(Unattached(None, fetcher))
+            return
+        if election_deadline_ms is None and not isinstance(self.current, Leader | Follower):
+            election_deadline_ms = self.current.election_deadline_ms
+        if election_deadline_ms is None:
+            election_deadline_ms = now_ms + replica.election_timeout_ms()
+        self._become(Unattached(election_deadline_ms))
+
+    def follow(self, leader_id: NodeId, now_ms: int) -> None:
+        """Becomes a follower and fetches as soon as the log is durable."""
+        replica = self._replica
+        replica.recognize(leader_id)
+        fetcher = Fetcher(replica, leader_id)
+        self._become(Follower(replica, fetcher, now_ms + replica.config.fetch_timeout_ms))
+        fetcher.fetch(now_ms)
+
+    def prospect(self, now_ms: int) -> None:
+        """Asks for pre-votes."""
+        campaign = Prospective(
+            self._replica, self._vote_request(pre_vote=True), self._campaign_end_ms(now_ms)
+        )
+        if self._replica.is_voter:
+            campaign.granting.add(self._replica.node_id)
+        self._become(campaign)
+        campaign.start()
+        self.count_votes(now_ms)
+
+    def campaign(self, now_ms: int) -> None:
+        """Asks for votes in a new epoch; the own vote counts once it is durable."""
+        self._replica.campaign()
+        campaign = Candidate(
+            self._replica, self._vote_request(pre_vote=False), self._campaign_end_ms(now_ms)
+        )
+        self._become(campaign)
+        campaign.start()
+
+    def _campaign_end_ms(self, now_ms: int) -> int:
+        return now_ms + self._replica.election_timeout_ms()
+
+    def _vote_request(self, *, pre_vote: bool) -> VoteRequest:
+        replica = self._replica
+        return VoteRequest(replica.epoch, replica.local, replica.log.end, pre_vote)
+
+    def count_votes(self, now_ms: int) -> None:
+        """Moves on if a majority granted."""
+        match self.current:
+            case Prospective() as campaign if campaign.won():
+                self.campaign(now_ms)
+            case Candidate() as campaign if campaign.won():
+                self._lead(tuple(sorted(campaign.granting)), now_ms)
+
+    def _lead(self, granting: tuple[NodeId, ...], now_ms: int) -> None:
+        replica = self._replica
+        replica.recognize(replica.node_id)
+        leader = Leader(replica, now_ms)
+        self._become(leader)
+        payload = self._leader_change_payload(replica.node_id, replica.voters.ids, granting)
+        leader.propose(payload, 1, NO_TIMESTAMP_MS, control=True)
+        if replica.voters.dynamic and replica.log.start_offset == 0 > replica.voters_offset:
+            # Known from the formatting of some disks only: the log tells it to everyone (KIP-853).
+            leader.propose(encode_voters(replica.voters), 1, NO_TIMESTAMP_MS, control=True)
+        leader.begin(now_ms)
+
+    def resign(self, now_ms: int) -> None:
+        """Gives leadership up and tells the voters in which order to campaign (Raft §3.10)."""
+        leader = self.current
+        if not isinstance(leader, Leader):
+            return
+        replica = self._replica
+        request = EndQuorumEpochRequest(replica.epoch, replica.node_id, leader.successors())
+        transfer = leader.transfer
+        if transfer is not None and leader.transfer_ready():
+            leader.transfer = None
+            deadline_ms = now_ms + replica.config.fetch_timeout_ms
+            over = _Handover(transfer.token, transfer.target, replica.epoch, deadline_ms)
+            self._handovers.append(over)
+        self._become(Resigned(self._campaign_end_ms(now_ms)))
+        for voter in replica.other_voters():
+            replica.send(voter, request)
+
+    def _become(self, role: Role) -> None:
+        """Changes the role; fetches that waited for the leader learn that it leads no more."""
+        previous, self.current = self.current, role
+        if isinstance(previous, Leader):
+            previous.refuse_reads()
+            self._end_transfer(previous)
+            change, previous.membership.change = previous.membership.change, None
+            if change is not None:
+                self.answer_change(change.token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            for waiting in previous.take_waiting():
+                self._replica.reply(
+                    waiting.token,
+                    fetch_response(
+                        self._replica,
+                        waiting.request,
+                        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                        self.leader_id,
+                    ),
+                )
+
+    def _end_transfer(self, previous: Leader) -> None:
+        """Answers who asked for a transfer that did not come to the point of handing over."""
+        if previous.transfer is not None:
+            self.answer_transfer(previous.transfer.token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def handover_deadline_ms(self) -> int | None:
+        """When to give up hearing who has won after a transfer."""
+        return min((one.deadline_ms for one in self._handovers), default=None)
+
+    def _tend_handovers(self, now_ms: int) -> None:
+        """Answers who asked for a transfer when it is known who won: that it resigned is not all.
+
+        The target may have died meanwhile, or be cut off, and another one win.
+        """
+        replica, leader_id = self._replica, self.leader_id
+        for over in list(self._handovers):
+            if replica.epoch > over.epoch and leader_id != NO_NODE:
+                won = leader_id == over.target
+                error = ErrorCode.NONE if won else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif now_ms >= over.deadline_ms:
+                error = ErrorCode.REQUEST_TIMED_OUT
+            else:
+                continue
+            self._handovers.remove(over)
+            self.answer_transfer(over.token, error)
+
+    def tend(self, now_ms: int) -> None:
+        """What a leader has under way for its operator goes on, ends, or is too late."""
+        self._tend_handovers(now_ms)
+        leader = self.current
+        if not isinstance(leader, Leader):
+            return
+        leader.watch_disk(now_ms)
+        ended = leader.membership.advance(now_ms)
+        change = leader.membership.change
+        if ended is not None and change is not None:
+            leader.membership.change = None
+            self.answer_change(change.token, ended)
+        committed = self._replica.voters_offset < self._replica.high_watermark
+        removed = committed and not self._replica.is_voter
+        if removed or leader.transfer_ready():
+            self.resign(now_ms)
+        elif leader.transfer is not None and now_ms >= leader.transfer.deadline_ms:
+            self.answer_transfer(leader.transfer.token, ErrorCode.REQUEST_TIMED_OUT)
+            leader.transfer = None
+
+    def transfer(self, token: int, request: TransferLeadershipRequest, now_ms: int) -> None:
+        """The operator wants another leader; one who saw another epoch asked too long ago."""
+        error, seen = ErrorCode.NOT_LEADER_OR_FOLLOWER, request.seen
+        asked_now = seen is None or seen.epoch == self._replica.epoch
+        if isinstance(self.current, Leader) and asked_now:
+            error = self.current.begin_transfer(token, request.target, now_ms)
+        if error is not ErrorCode.NONE:
+            self.answer_transfer(token, error)
+
+    def change_voters(self, token: int, request: ChangeVotersRequest, now_ms: int) -> None:
+        """The operator wants other voters."""
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if isinstance(self.current, Leader):
+            error = self.current.membership.begin(token, request, now_ms)
+        if error is not ErrorCode.NONE:
+            self.answer_change(token, error)
+
+    def answer_change(self, token: int, error: ErrorCode) -> None:
+        """Answers a request to change the voters."""
+        replica = self._replica
+        replica.reply(token, ChangeVotersResponse(error, replica.epoch, self.leader_id))
+
+    def reconsider(self, now_ms: int) -> None:
+        """A snapshot may have made a voter of an observer, or the reverse."""
+        if isinstance(self.current, Leader | Follower):
+            return
+        waits_as_voter = not isinstance(self.current, Unattached) or self.current.fetcher is None
+        if waits_as_voter != self._replica.may_campaign:
+            self.detach(now_ms)
+
+    def answer_transfer(self, token: int, error: ErrorCode) -> None:
+        """Answers a request to transfer leadership."""
+        replica = self._replica
+        response = TransferLeadershipResponse(error, replica.epoch, self.leader_id)
+        replica.reply(token, response)

@@ -1,0 +1,383 @@
+"""Calls to one peer: many at a time over one connection, which is opened when it is needed.
+
+A call fails at its deadline at the latest and never leaves in silence: `RpcUnreachable` when there
+is no connection or it ends, `RpcTimedOut` when no answer comes, `RpcRefused` when the peer says no.
+After the first two it is not known whether the peer has acted. Attempts to connect are spaced by an
+exponential backoff with jitter; calls made meanwhile wait for the next attempt and share its fate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+from aiohttp import WSMsgType
+
+from raftctl.rpc._channel import CLOSE_TIMEOUT_S, Channel
+from raftctl.rpc.codec import (
+    HELLO_ID,
+    MESSAGE_BYTES_MAX,
+    PATH,
+    PROTOCOL_VERSION,
+    Failure,
+    FrameError,
+    FramePacker,
+    FrameUnpacker,
+    Hello,
+)
+from raftctl.runtime.api import bind_log
+from raftctl.runtime.connector import LoopConnector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from raftctl.errors import ErrorCode
+    from raftctl.runtime.api import Runtime
+
+CALLS_MAX = 1024
+"""Calls under way on one connection; below what a server accepts."""
+CONNECT_TIMEOUT_S = 2.0
+TIMER_RESOLUTION_S = 0.001
+CLIENT_BITS = 63
+BACKOFF_S = 0.02
+BACKOFF_S_MAX = 0.5
+
+
+class RpcError(Exception):
+    """A call got no answer that can be used."""
+
+
+class RpcUnreachable(RpcError):
+    """No connection, or it ended before the answer came."""
+
+
+class RpcNotConnected(RpcUnreachable):
+    """No connection could be opened: the peer has not heard of the call."""
+
+
+class RpcTimedOut(RpcError):
+    """The deadline came before the answer."""
+
+
+class RpcRefused(RpcError):
+    """The peer answered with an error code."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(f"{code.name}: {message}")
+
+
+class RpcClient:
+    """The way to one peer. Opens its connection at the first call and again after it ended."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        host: str,
+        port: int,
+        *,
+        cluster_id: str,
+        node_id: int,
+        peer_id: int = -1,
+    ) -> None:
+        """`node_id` is this node; a peer that is not `peer_id` refuses, unless that is -1."""
+        self._peer = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        client = runtime.random.getrandbits(CLIENT_BITS)
+        self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, peer_id, client)
+        self._random = runtime.random
+        self._log = bind_log(runtime, part="rpc", peer=self._peer, peer_id=peer_id)
+        self._session: aiohttp.ClientSession | None = None
+        self._link: _Link | None = None
+        self._attempt: asyncio.Task[_Link] | None = None
+        self._receivers: dict[asyncio.Task[None], None] = {}
+        self._failures = 0
+        self._not_before = 0.0
+        self._complaint = ""
+        self._closed = False
+
+    async def call(self, request: object, timeout_ms: int) -> Any:
+        """Sends the request and returns the response. Raises RpcError, within `timeout_ms`."""
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        link = self._link
+        if link is None:
+            link = await self._connected(deadline)
+        return await link.call(request, deadline)
+
+    def ask(self, request: object, timeout_ms: int, done: Callable[[Any], None]) -> bool:
+        """Does what `call` does without a task, if there is a connection; tells whether there is.
+
+        `done` is called once, later, with the response or the RpcError.
+        """
+        if self._link is None or self._link.full:
+            return False
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        self._link.send(request, deadline, done)
+        return True
+
+    async def close(self) -> None:
+        """Ends the connection; calls under way fail."""
+        self._closed = True
+        if self._link is not None:
+            self._link.end("this client was closed")
+        if self._attempt is not None:
+            self._attempt.cancel()
+            await asyncio.wait([self._attempt])
+        if self._receivers:
+            await asyncio.wait(self._receivers)
+        if self._session is not None:
+            await self._session.close()
+
+    # --- connecting ---------------------------------------------------------------------------
+
+    async def _connected(self, deadline: float) -> _Link:
+        if self._closed:
+            raise RpcUnreachable(f"{self._peer}: this client is closed")
+        if self._attempt is None:
+            self._attempt = asyncio.get_running_loop().create_task(self._connect())
+            self._attempt.add_done_callback(self._attempted)
+        attempt = self._attempt
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asyncio.shield(attempt)
+        except TimeoutError:
+            raise RpcTimedOut(f"{self._peer}: no connection in time") from None
+        except asyncio.CancelledError:
+            if attempt.cancelled():
+                raise RpcUnreachable(f"{self._peer}: this client was closed") from None
+            raise
+
+    async def _connect(self) -> _Link:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._not_before - loop.time()))
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                channel = await self._open()
+        except (aiohttp.ClientError, OSError, TimeoutError, FrameError) as error:
+            self._back_off()
+            raise RpcNotConnected(f"{self._peer}: {str(error) or 'timed out'}") from error
+        except RpcRefused:
+            self._back_off()
+            raise
+        self._link = link = _Link(self, channel)
+        receiver = loop.create_task(link.run())
+        self._receivers[receiver] = None
+        receiver.add_done_callback(partial(self._receivers.pop))
+        link.receiver = receiver
+        # A task that is cancelled before its first step closes nothing: let it take that step.
+        await asyncio.sleep(0)
+        return link
+
+    async def _open(self) -> Channel:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=LoopConnector(), cookie_jar=aiohttp.DummyCookieJar()
+            )
+        hello = self._hello
+        # Before it is known whether this one opens: the peer may have heard the hello all the same.
+        self._hello = replace(hello, connection=hello.connection + 1)
+        return await open_channel(self._session, self._peer, hello)
+
+    def _attempted(self, attempt: asyncio.Task[_Link]) -> None:
+        self._attempt = None
+        if attempt.cancelled():
+            return
+        error = attempt.exception()  # also when every waiting call has given up
+        # aiohttp names its default of TLS, which connections between nodes do not have.
+        self._complain("" if error is None else str(error).replace(" ssl:default", ""))
+
+    def _back_off(self) -> None:
+        delay = min(BACKOFF_S * 2**self._failures, BACKOFF_S_MAX) * self._random.uniform(0.5, 1)
+        self._not_before = asyncio.get_running_loop().time() + delay
+        self._failures = min(self._failures + 1, 10)
+
+    def _complain(self, complaint: str) -> None:
+        """One log line for each change, not for each attempt."""
+        if complaint == self._complaint:
+            return
+        self._complaint = complaint
+        if complaint:
+            self._log.warning("peer_unreachable", why=complaint)
+        else:
+            self._log.info("peer_reachable")
+
+    # --- for the link -------------------------------------------------------------------------
+
+    def answered(self) -> None:
+        """The peer has answered a call: the next loss is the first again."""
+        self._failures = 0
+
+    def lost(self, link: _Link, why: str) -> None:
+        """The link has ended; the next call opens another."""
+        if self._link is link:
+            self._link = None
+        if not self._closed:
+            self._back_off()
+            self._complain(why)
+
+
+class _Call(NamedTuple):
+    """A call under way; times in the loop's seconds."""
+
+    done: Callable[[Any], None]
+    """Takes the response or the RpcError."""
+    sent_at: float
+    deadline: float
+
+
+class _Link:
+    """One connection and the calls under way on it.
+
+    One timer serves all calls: it is set for the earliest deadline and finds the others when it
+    fires. Nearly all calls are answered long before, and cost no timer of their own.
+    """
+
+    def __init__(self, client: RpcClient, channel: Channel) -> None:
+        self._client = client
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[int, _Call] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._last_id = HELLO_ID
+        self._received_at = self._loop.time()
+        self._ended = False
+        self.receiver: asyncio.Task[None] | None = None
+
+    async def call(self, request: object, deadline: float) -> Any:
+        """See `RpcClient.call`; `deadline` in the loop's seconds."""
+        if self.full:
+            raise RpcUnreachable("the connection has ended or has too many calls under way")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        correlation_id = self.send(request, deadline, partial(_settle, future))
+        try:
+            return await future
+        finally:
+            self._pending.pop(correlation_id, None)
+
+    @property
+    def full(self) -> bool:
+        """Whether no call can be sent."""
+        return self._ended or len(self._pending) >= CALLS_MAX or self._channel.congested
+
+    def send(self, request: object, deadline: float, done: Callable[[Any], None]) -> int:
+        """Sends a call unless this link is `full`; returns its correlation id."""
+        self._last_id = correlation_id = self._last_id + 1
+        self._pending[correlation_id] = _Call(done, self._loop.time(), deadline)
+        self._channel.send(correlation_id, request)
+        if deadline < self._timer_at:
+            self._set_timer(deadline)
+        return correlation_id
+
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._time_out)
+
+    def _time_out(self) -> None:
+        """Fails the calls whose deadline has come and waits for the next one's."""
+        self._timer, self._timer_at = None, math.inf
+        soon = self._loop.time() + TIMER_RESOLUTION_S
+        late = [key for key, call in self._pending.items() if call.deadline <= soon]
+        calls = [self._pending.pop(key) for key in late]
+        earliest = min((call.deadline for call in self._pending.values()), default=math.inf)
+        if earliest < math.inf:
+            self._set_timer(earliest)
+        if any(self._received_at <= call.sent_at for call in calls):
+            # Not a word since a call that has timed out was sent: a connection may be dead for
+            # long before the operating system notices.
+            self.end("nothing heard in time")
+        for call in calls:
+            call.done(RpcTimedOut("no answer in time"))
+
+    async def run(self) -> None:
+        """Receives until the connection ends, then fails the calls that are left."""
+        why = "connection lost"
+        try:
+            await self._channel.run(self._take)
+        except FrameError as error:
+            why = f"malformed answer: {error}"
+        finally:
+            self._fail_calls(why)
+            await self._channel.close()
+
+    def _take(self, frames: list[tuple[int, Any]]) -> None:
+        self._received_at = self._loop.time()
+        for correlation_id, response in frames:
+            self._resolve(correlation_id, response)
+        self._client.answered()
+
+    def end(self, why: str) -> None:
+        """Fails the calls under way and has the receiving task close the connection."""
+        if not self._ended and self.receiver is not None:
+            self._fail_calls(why)
+            self.receiver.cancel()
+
+    def _fail_calls(self, why: str) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._client.lost(self, why)
+        if self._timer is not None:
+            self._timer.cancel()
+        pending, self._pending = self._pending, {}
+        for call in pending.values():
+            call.done(RpcUnreachable(why))
+
+    def _resolve(self, correlation_id: int, response: object) -> None:
+        call = self._pending.pop(correlation_id, None)
+        if call is None:
+            return  # it has timed out or was cancelled
+        if isinstance(response, Failure):
+            call.done(RpcRefused(response.error, response.message))
+        else:
+            call.done(response)
+
+
+async def open_channel(session: aiohttp.ClientSession, peer: str, hello: Hello) -> Channel:
+    """Connects to `host:port` and says hello; the session has a `LoopConnector`.
+
+    Raises RpcRefused, FrameError for an answer that is none, ClientError or OSError.
+    """
+    socket = await session.ws_connect(
+        f"http://{peer}{PATH}",
+        timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
+        max_msg_size=MESSAGE_BYTES_MAX,
+        compress=0,
+    )
+    connector = session.connector
+    transport = connector.transport if isinstance(connector, LoopConnector) else None
+    try:
+        await socket.send_bytes(FramePacker().pack(HELLO_ID, hello))
+        _check_hello(await socket.receive())
+        if transport is None or transport.is_closing():
+            raise FrameError("the connection has ended")
+    except BaseException:
+        await socket.close()
+        raise
+    return Channel(socket, transport, masks=True)
+
+
+def _check_hello(message: aiohttp.WSMessage) -> None:
+    frames = FrameUnpacker().unpack(message.data) if message.type is WSMsgType.BINARY else []
+    match frames:
+        case [(_, Hello())]:
+            return
+        case [(_, Failure(code, why))]:
+            raise RpcRefused(code, why)
+        case _:
+            raise FrameError("no hello came back")
+
+
+def _settle(future: asyncio.Future[Any], outcome: object) -> None:
+    if future.done():
+        return  # whoever called has given up
+    if isinstance(outcome, RpcError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

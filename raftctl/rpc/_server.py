@@ -1,0 +1,377 @@
+"""Answers calls: an aiohttp route that keeps one WebSocket for each peer.
+
+A handler belongs to a class of requests. It returns the response, a future of it (for answers that
+come later, without a task), or a coroutine; or it takes a function to call with the answer, which
+costs least. A KafkaError becomes a refusal at the caller. What a peer sends wrong costs it its
+connection and this node one line of log, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import WSCloseCode, web
+
+from raftctl.errors import ConfigError, ErrorCode, KafkaError, invariant
+from raftctl.failures import OF_PROGRAMS, HandingTo, outcome_of
+from raftctl.rpc._channel import CLOSE_TIMEOUT_S, Channel
+from raftctl.rpc.codec import (
+    HELLO_ID,
+    MESSAGE_BYTES_MAX,
+    PATH,
+    PROTOCOL_VERSION,
+    Failure,
+    FrameError,
+    Hello,
+)
+from raftctl.runtime.api import bind_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from raftctl.runtime.api import Runtime
+
+    Handler = Callable[[int, Any], Any]
+    Answerer = Callable[[int, Any, Callable[[Any], None]], None]
+    ManyAnswerer = Callable[[int, Sequence[Any], Callable[[Sequence[Any]], None]], None]
+
+TOGETHER_MAX = 256
+"""Requests that are handed over at once. Fewer let leader and followers work side by side, but
+twice as many batches cost more than that wins (docs/explanation/performance.md)."""
+REQUESTS_MAX = 4096
+"""Requests of one connection that wait for their answers."""
+HELLO_TIMEOUT_S = 2.0
+DELAYED = "sent too long ago, perhaps: ask again"
+HEARTBEAT_S = 10.0
+"""How often an idle peer is asked for a sign of life."""
+
+
+class RpcServer:
+    """The calls that this node answers, whoever asks."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        cluster_id: str,
+        node_id: int,
+        fail: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        """`fail` is told of an `InvariantViolation` in a handler, so that the node stops."""
+        self._log = bind_log(runtime, part="rpc")
+        self._fail = fail
+        self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id)
+        self._handlers: dict[type, Handler] = {}
+        self._answerers: dict[type, Answerer] = {}
+        self._many: dict[type, ManyAnswerer] = {}
+        self._connections: dict[_Connection, None] = {}
+        self._newest: dict[int, _Connection] = {}
+        """The connection that was opened last, by client."""
+
+    def handle(self, request_class: type, handler: Handler) -> None:
+        """Registers `handler(peer_node_id, request)`: a response, a future or a coroutine of it."""
+        invariant(request_class not in self._handlers, f"one handler for {request_class.__name__}")
+        self._handlers[request_class] = handler
+
+    def answer(self, request_class: type, answerer: Answerer) -> None:
+        """Registers `answerer(peer_node_id, request, reply)`.
+
+        It raises, or calls `reply` once, now or later, with the response or a KafkaError.
+        """
+        invariant(request_class not in self._answerers, f"one for {request_class.__name__}")
+        self._answerers[request_class] = answerer
+
+    def answer_many(self, request_class: type, answerer: ManyAnswerer) -> None:
+        """Registers `answerer(peer_node_id, requests, reply)` for requests that come in numbers.
+
+        It gets those that stand next to each other in a message, at most `TOGETHER_MAX`, and raises
+        or calls `reply` once, now or later, with a response or a KafkaError for each, in order.
+        """
+        invariant(request_class not in self._many, f"one for {request_class.__name__}")
+        self._many[request_class] = answerer
+
+    def fence(self, refusals: Mapping[type, ErrorCode]) -> None:
+        """Refuses requests of these classes that were sent before now, each with its error.
+
+        A connection that hung for long may deliver what its client has given up since and had done
+        elsewhere. So each open connection is refused until its peer has answered a ping that is
+        sent now.
+        """
+        for connection in self._connections:
+            connection.fence(refusals)
+
+    def mount(self, application: web.Application) -> None:
+        """Adds the route; the application closes the connections when it shuts down."""
+        application.router.add_get(PATH, self._serve)
+        application.on_shutdown.append(self._shut_down)
+
+    async def _shut_down(self, application: web.Application) -> None:
+        leaving = (WSCloseCode.GOING_AWAY, "shutting down")
+        await asyncio.gather(*[each.channel.close(*leaving) for each in self._connections])
+
+    async def _serve(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(
+            timeout=CLOSE_TIMEOUT_S, compress=False, max_msg_size=MESSAGE_BYTES_MAX
+        )
+        if request.transport is None or not socket.can_prepare(request).ok:
+            await socket.prepare(request)  # refuses
+            return socket
+        # Before the peer is told that it may speak, so that not a byte gets past it.
+        channel = Channel(socket, request.transport, masks=False)
+        await socket.prepare(request)
+        connection = _Connection(
+            channel,
+            self._hello,
+            self._handlers,
+            self._answerers,
+            self._many,
+            self._newest,
+            self._log,
+            self._fail,
+        )
+        self._connections[connection] = None
+        try:
+            await connection.run()
+        except (FrameError, TimeoutError) as error:
+            why = str(error) or "no hello in time"
+            self._log.warning("rpc_peer_dropped", peer=request.remote, why=why)
+            await connection.channel.close(WSCloseCode.PROTOCOL_ERROR, why)
+        finally:
+            del self._connections[connection]
+            connection.forget()
+            connection.cancel_tasks()
+            await connection.channel.close()
+        return socket
+
+
+class _Connection:
+    """One peer's connection and its requests that wait for an answer."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        hello: Hello,
+        handlers: dict[type, Handler],
+        answerers: dict[type, Answerer],
+        many: dict[type, ManyAnswerer],
+        newest: dict[int, _Connection],
+        log: FilteringBoundLogger,
+        fail: Callable[[BaseException], None] | None,
+    ) -> None:
+        self.channel = channel
+        self._fail = fail
+        self._hello = hello
+        self._handlers = handlers
+        self._answerers = answerers
+        self._many = many
+        self._newest = newest
+        self._log = log
+        self._peer_id = -1
+        self._client = 0
+        self.number = -1
+        """How many connections the client had opened before; -1 before its hello."""
+        self._fenced: Mapping[type, ErrorCode] = {}
+        """What is refused until the peer is known to be alive."""
+        self._patience = asyncio.timeout(None)
+        """How long to wait for the peer's hello."""
+        self._asked = 0
+        """Requests of answerers that wait for their answers."""
+        self._waiting: dict[asyncio.Future[Any], None] = {}
+
+    async def run(self) -> None:
+        """Greets, then dispatches until the connection ends. Raises FrameError."""
+        async with asyncio.timeout(HELLO_TIMEOUT_S) as self._patience:
+            await self.channel.run(self._take, HEARTBEAT_S)
+
+    def _take(self, frames: list[tuple[int, Any]]) -> None:
+        if self._peer_id >= 0:
+            self._dispatch_all(frames)
+        else:
+            self._patience.reschedule(None)
+            self._dispatch_all(frames[self._greet(frames) :])
+
+    def _greet(self, frames: list[tuple[int, Any]]) -> int:
+        """Checks the peer's hello and answers it; returns how many frames that took."""
+        hello = frames[0][1]
+        if not isinstance(hello, Hello):
+            raise FrameError("the first frame is not a hello")
+        refusal = self._refusal(hello)
+        if refusal is not None:
+            self.channel.send(HELLO_ID, refusal)
+            raise FrameError(refusal.message)
+        self._replace_older(hello)
+        self.channel.send(HELLO_ID, self._hello)
+        self._peer_id = hello.node_id
+        return 1
+
+    def _replace_older(self, hello: Hello) -> None:
+        """A client that connects again has given up what it asked over older connections.
+
+        What these deliver late must not be done after what it asks over this one.
+        """
+        self._client, self.number = hello.client, hello.connection
+        if hello.client == 0:
+            return
+        other = self._newest.get(hello.client)
+        if other is not None and other.number > hello.connection:
+            raise FrameError("this client has opened another connection since")
+        if other is not None:
+            other.channel.abort()
+        self._newest[hello.client] = self
+
+    def forget(self) -> None:
+        """The connection has ended."""
+        if self._newest.get(self._client) is self:
+            del self._newest[self._client]
+
+    def fence(self, refusals: Mapping[type, ErrorCode]) -> None:
+        """See `RpcServer.fence`."""
+        self._fenced = refusals
+        self.channel.when_alive(self._unfence)
+
+    def _unfence(self) -> None:
+        self._fenced = {}
+
+    def _refusal(self, hello: Hello) -> Failure | None:
+        ours = self._hello
+        if hello.version != ours.version:
+            why = f"node {ours.node_id} speaks version {ours.version}, not {hello.version}"
+            return Failure(ErrorCode.UNSUPPORTED_VERSION, why)
+        if hello.cluster_id != ours.cluster_id:
+            why = f"node {ours.node_id} is of cluster {ours.cluster_id}, not {hello.cluster_id}"
+            return Failure(ErrorCode.INCONSISTENT_CLUSTER_ID, why)
+        if hello.peer_id not in (-1, ours.node_id):
+            why = f"this is node {ours.node_id}, not {hello.peer_id}"
+            return Failure(ErrorCode.UNKNOWN_CONTROLLER_ID, why)
+        if hello.node_id < 0:
+            return Failure(ErrorCode.INVALID_REQUEST, f"{hello.node_id} is no node id")
+        return None
+
+    def _dispatch_all(self, frames: list[tuple[int, Any]]) -> None:
+        for request_class, run in groupby(frames, _class_of_request):
+            if request_class in self._fenced:
+                refusal = Failure(self._fenced[request_class], DELAYED)
+                for correlation_id, _ in run:
+                    self.channel.send(correlation_id, refusal)
+                continue
+            answerer = self._many.get(request_class)
+            if answerer is None:
+                for correlation_id, request in run:
+                    self._dispatch(correlation_id, request)
+                continue
+            while some := list(islice(run, TOGETHER_MAX)):
+                correlation_ids, requests = zip(*some, strict=True)
+                self._dispatch_many(answerer, correlation_ids, requests)
+
+    def _dispatch_many(
+        self, answerer: ManyAnswerer, correlation_ids: Sequence[int], requests: Sequence[Any]
+    ) -> None:
+        self._expect(len(requests))
+        reply = partial(self._reply_many, correlation_ids)
+        with HandingTo(lambda error: reply([error] * len(requests)), OF_PROGRAMS):
+            answerer(self._peer_id, requests, reply)
+
+    def _reply_many(self, correlation_ids: Sequence[int], answers: Sequence[object]) -> None:
+        self._asked -= len(correlation_ids)
+        told = [
+            self._failure(answer) if isinstance(answer, BaseException) else answer
+            for answer in answers
+        ]
+        self.channel.send_all(correlation_ids, told)
+
+    def _expect(self, count: int) -> None:
+        if self._asked + count > REQUESTS_MAX:
+            raise FrameError(f"more than {REQUESTS_MAX} requests wait for an answer")
+        self._asked += count
+
+    def _dispatch(self, correlation_id: int, request: object) -> None:
+        answerer = self._answerers.get(type(request))
+        if answerer is None:
+            self._handle(correlation_id, request)
+            return
+        self._expect(1)
+        reply = partial(self._reply, correlation_id)
+        with HandingTo(reply, OF_PROGRAMS):
+            answerer(self._peer_id, request, reply)
+
+    def _reply(self, correlation_id: int, answer: object) -> None:
+        self._asked -= 1
+        if isinstance(answer, BaseException):
+            answer = self._failure(answer)
+        self.channel.send(correlation_id, answer)
+
+    def _handle(self, correlation_id: int, request: object) -> None:
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            why = f"this node does not answer {type(request).__name__}"
+            self.channel.send(correlation_id, Failure(ErrorCode.INVALID_REQUEST, why))
+            return
+        answer, error = outcome_of(partial(handler, self._peer_id, request), OF_PROGRAMS)
+        if error is not None:
+            self.channel.send(correlation_id, self._failure(error))
+            return
+        if asyncio.iscoroutine(answer):
+            answer = asyncio.get_running_loop().create_task(answer)
+        if not asyncio.isfuture(answer):
+            self.channel.send(correlation_id, answer)
+        elif answer.done():
+            self._answer(correlation_id, answer)
+        elif len(self._waiting) >= REQUESTS_MAX:
+            raise FrameError(f"more than {REQUESTS_MAX} requests wait for an answer")
+        else:
+            self._waiting[answer] = None
+            answer.add_done_callback(partial(self._answer, correlation_id))
+
+    def _answer(self, correlation_id: int, answer: asyncio.Future[Any]) -> None:
+        self._waiting.pop(answer, None)
+        if answer.cancelled():
+            cancelled = Failure(ErrorCode.REQUEST_TIMED_OUT, "given up")
+            self.channel.send(correlation_id, cancelled)
+            return
+        error = answer.exception()
+        self.channel.send(
+            correlation_id, answer.result() if error is None else self._failure(error)
+        )
+
+    def _failure(self, error: BaseException) -> Failure:
+        if isinstance(error, KafkaError):
+            return Failure(error.code, error.message)
+        if self._fail is not None and not isinstance(error, Exception):
+            self._fail(error)
+        self._log.error("rpc_handler_failed", peer_id=self._peer_id, exc_info=error)
+        return Failure(ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__)
+
+    def cancel_tasks(self) -> None:
+        """Nobody waits for these any more. A future belongs to the handler and is left alone."""
+        for answer in self._waiting:
+            if isinstance(answer, asyncio.Task):
+                answer.cancel()
+
+
+def _class_of_request(frame: tuple[int, object]) -> type:
+    return type(frame[1])
+
+
+async def start_http(
+    application: web.Application, host: str, port: int, *, key: str = "listeners"
+) -> tuple[web.AppRunner, int]:
+    """Serves the application; returns its runner and the port (of use when `port` is 0).
+
+    Raises ConfigError, which names the config `key`, when the address cannot be bound.
+    """
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=CLOSE_TIMEOUT_S)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            await runner.cleanup()
+        why = error.strerror or str(error)
+        raise ConfigError(f"{key}: {host}:{port} cannot be bound ({why}); choose another") from None
+    return runner, runner.addresses[0][1]

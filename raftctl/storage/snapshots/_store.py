@@ -1,0 +1,375 @@
+"""Snapshots of the metadata on disk: the image written as records (KIP-630, row Q6).
+
+A file `<20-digit end offset>-<10-digit epoch>.checkpoint` holds batches like the log's: a control
+batch with the header, the records, a control batch with the footer. Offsets count from zero within
+the file; every batch has its CRC, and the footer says that nothing is missing and what the records
+hash to; their order is fixed, so that is the hash of the state. A file appears under its name only
+when it is whole and durable: it is written as `.checkpoint.part`, synced, renamed, and the
+directory synced. All methods block: call them on a worker, one at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from raftctl.codec import Codec, CodecError
+from raftctl.errors import DiskError
+from raftctl.raft.batch import Batch, CorruptBatchError, encode_batch
+from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch, Voter
+from raftctl.raft.voters import VoterSet
+from raftctl.storage.log import scan
+from raftctl.storage.snapshots._pieces import SnapshotPieces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from raftctl.runtime.api import File, FileSystem
+
+BATCH_RECORDS_BYTES = 256 * 1024
+"""Records share a batch up to this size."""
+_NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
+_PART = ".part"
+VERSION = 1
+STATE_HASH_VERSION = 3
+"""Of the hash of a state. To be raised whenever the packed records of a state change."""
+_HASH_BYTES = 16
+Piece = tuple[int, bytes]
+"""(number of records, those, packed one after the other)."""
+
+
+class CorruptSnapshotError(DiskError):
+    """A snapshot file cannot be trusted; names the file and the position. Stops the node."""
+
+    def __init__(self, path: str, position: int, why: str) -> None:
+        self.path = path
+        self.position = position
+        self.why = why
+        super().__init__(
+            f"{path}: corrupt at byte {position}: {why}; "
+            "restore the disk, or format the directory anew and join as a new replica"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """The first record of a snapshot."""
+
+    TYPE_ID: ClassVar[int] = 2
+    version: int
+    end_offset: int
+    epoch: int
+    timestamp_ms: int
+    """When the last record that the snapshot stands for was appended."""
+    voters: tuple[Voter, ...] = ()
+    """The voters at its end; none if they were those of the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFooter:
+    """The last record of a snapshot."""
+
+    TYPE_ID: ClassVar[int] = 3
+    record_count: int
+    """Of the records between header and footer."""
+    state_hash_version: int = 0
+    state_hash: str = ""
+    """Of their bytes, in hexadecimal digits."""
+
+
+_CODEC: Codec[SnapshotHeader | SnapshotFooter] = Codec.tagged(SnapshotHeader, SnapshotFooter)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A whole snapshot as read."""
+
+    snapshot_id: OffsetAndEpoch
+    timestamp_ms: int
+    batches: tuple[Batch, ...]
+    """Without header and footer."""
+    state_hash: str | None
+    """None if the file bears none of this version."""
+    voters: VoterSet | None = None
+    """The voters at its end; None if they were those of the configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """A snapshot on disk."""
+
+    snapshot_id: OffsetAndEpoch
+    size: int
+    timestamp_ms: int
+
+
+class WrittenSnapshot(NamedTuple):
+    """A snapshot just written, and what its state hashes to."""
+
+    file: SnapshotFile
+    state_hash: str
+
+
+class StateHash:
+    """The hash of a state, over its packed records in the order that an image has.
+
+    It depends on what the state is, and neither on how it came about nor on the hash seed.
+    """
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=_HASH_BYTES)
+        self.count = 0
+        """Of the records so far."""
+
+    def over(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """Hands the pieces on, having hashed each."""
+        for count, records in pieces:
+            self._hash.update(records)
+            self.count += count
+            yield count, records
+
+    def hex(self) -> str:
+        """In hexadecimal digits."""
+        return self._hash.hexdigest()
+
+
+def state_hash_of(records: Iterable[bytes]) -> str:
+    """The hash of a state, given as packed records, one or more in each piece."""
+    state = StateHash()
+    for _ in state.over((1, one) for one in records):
+        pass
+    return state.hex()
+
+
+class SnapshotStore:
+    """The snapshots in the directory of the metadata log."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._pieces = SnapshotPieces()
+
+    def path(self, snapshot_id: OffsetAndEpoch) -> str:
+        """Where the snapshot stands."""
+        return f"{self._directory}/{snapshot_id.offset:020}-{snapshot_id.epoch:010}.checkpoint"
+
+    def ids(self) -> list[OffsetAndEpoch]:
+        """The whole snapshots, the oldest first."""
+        if not self._files.is_directory(self._directory):
+            return []
+        names = (_NAME.fullmatch(name) for name in self._files.names(self._directory))
+        return [OffsetAndEpoch(Offset(int(n[1])), Epoch(int(n[2]))) for n in names if n]
+
+    def remove_unfinished(self) -> None:
+        """Removes what a crash left of snapshots that were being written or fetched."""
+        for name in self._files.names(self._directory):
+            if name.endswith(_PART) and _NAME.fullmatch(name.removesuffix(_PART)):
+                self._files.remove(f"{self._directory}/{name}")
+
+    def write(
+        self,
+        snapshot_id: OffsetAndEpoch,
+        timestamp_ms: int,
+        pieces: Iterable[Piece],
+        voters: VoterSet | None = None,
+    ) -> WrittenSnapshot:
+        """Writes a snapshot of packed records, durably; `voters` are those at its end.
+
+        Each piece is a batch, so it is small beside the largest of those.
+        """
+        file = self._begin(snapshot_id)
+        state = StateHash()
+        try:
+            for batch in _batches(snapshot_id, timestamp_ms, state.over(pieces), voters):
+                file.append([encode_batch(batch)])
+            file.append([encode_batch(_footer(snapshot_id, timestamp_ms, state))])
+            size = file.size()
+            self._finish(snapshot_id, file)
+        finally:
+            file.close()
+        return WrittenSnapshot(SnapshotFile(snapshot_id, size, timestamp_ms), state.hex())
+
+    def write_chunk(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        """Writes a fetched piece; position 0 begins the file anew.
+
+        Raises CorruptSnapshotError if what the piece goes on from is not there: another snapshot
+        may have been begun meanwhile.
+        """
+        path = self.path(snapshot_id) + _PART
+        if position and not self._files.exists(path):
+            raise CorruptSnapshotError(path, 0, f"the first {position} bytes are gone")
+        file = self._files.open(path) if position else self._begin(snapshot_id)
+        try:
+            if file.size() < position:
+                raise CorruptSnapshotError(path, file.size(), f"less than {position} bytes")
+            file.truncate(position)
+            file.append([data])
+        finally:
+            file.close()
+
+    def finish_fetched(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
+        """Checks a fetched snapshot as a whole and makes it durable.
+
+        Raises CorruptSnapshotError if it is damaged; it gets no name then.
+        """
+        path = self.path(snapshot_id) + _PART
+        file = self._files.open(path)
+        try:
+            snapshot = _read(path, file, snapshot_id)
+            self._finish(snapshot_id, file)
+        finally:
+            file.close()
+        return snapshot
+
+    def _begin(self, snapshot_id: OffsetAndEpoch) -> File:
+        self.remove_unfinished()  # such as were given up
+        return self._files.open(self.path(snapshot_id) + _PART, create=True)
+
+    def _finish(self, snapshot_id: OffsetAndEpoch, file: File) -> None:
+        file.sync()
+        path = self.path(snapshot_id)
+        self._files.rename(path + _PART, path)
+        self._files.sync_directory(self._directory)
+
+    def read(self, snapshot_id: OffsetAndEpoch) -> Snapshot:
+        """Reads a snapshot and checks all of it. Raises CorruptSnapshotError."""
+        path = self.path(snapshot_id)
+        file = self._files.open(path)
+        try:
+            return _read(path, file, snapshot_id)
+        finally:
+            file.close()
+
+    def find(self, name: str) -> OffsetAndEpoch | None:
+        """The snapshot whose file has this name; None if that is no snapshot's name."""
+        found = _NAME.fullmatch(name)
+        return OffsetAndEpoch(Offset(int(found[1])), Epoch(int(found[2]))) if found else None
+
+    def stat(self, snapshot_id: OffsetAndEpoch) -> SnapshotFile:
+        """Size and time of a snapshot, from its header. Raises CorruptSnapshotError."""
+        path = self.path(snapshot_id)
+        file = self._files.open(path)
+        try:
+            _, first = next(scan(file, 0, file.size()))
+            header = _header(path, first, snapshot_id)
+            return SnapshotFile(snapshot_id, file.size(), header.timestamp_ms)
+        except (CorruptBatchError, StopIteration):
+            raise CorruptSnapshotError(path, 0, "no header") from None
+        finally:
+            file.close()
+
+    def read_chunk(
+        self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int
+    ) -> tuple[int, bytes] | None:
+        """(size of the file, bytes from the position); None if there is no such snapshot.
+
+        Raises CorruptSnapshotError if the bytes are not those that were written.
+        """
+        path = self.path(snapshot_id)
+        try:
+            file = self._files.open(path)
+        except FileNotFoundError:
+            return None
+        try:
+            return file.size(), self._pieces.read(path, file, position, max_bytes)
+        except CorruptBatchError as error:
+            raise CorruptSnapshotError(path, error.position, error.why) from None
+        finally:
+            file.close()
+
+    def remove(self, snapshot_ids: Sequence[OffsetAndEpoch]) -> None:
+        """Deletes snapshots, durably."""
+        for snapshot_id in snapshot_ids:
+            self._files.remove(self.path(snapshot_id))
+        self._files.sync_directory(self._directory)
+
+
+# --- the format -----------------------------------------------------------------------------------
+
+
+def _batches(
+    snapshot_id: OffsetAndEpoch,
+    timestamp_ms: int,
+    pieces: Iterable[Piece],
+    voters: VoterSet | None,
+) -> Iterator[Batch]:
+    epoch, at = snapshot_id.epoch, Offset(0)
+    known = voters.voters if voters is not None and voters.dynamic else ()
+    header = SnapshotHeader(VERSION, snapshot_id.offset, epoch, timestamp_ms, known)
+    yield Batch(at, epoch, 1, timestamp_ms, True, _CODEC.pack(header))
+    at = Offset(1)
+    for count, records in pieces:
+        yield Batch(at, epoch, count, timestamp_ms, False, records)
+        at = Offset(at + count)
+
+
+def _footer(snapshot_id: OffsetAndEpoch, timestamp_ms: int, state: StateHash) -> Batch:
+    footer = SnapshotFooter(state.count, STATE_HASH_VERSION, state.hex())
+    at = Offset(state.count + 1)
+    return Batch(at, snapshot_id.epoch, 1, timestamp_ms, True, _CODEC.pack(footer))
+
+
+def grouped(records: Iterable[bytes]) -> Iterator[Piece]:
+    """Packed records, gathered until they are enough for a batch."""
+    group: list[bytes] = []
+    size = 0
+    for record in records:
+        group.append(record)
+        size += len(record)
+        if size >= BATCH_RECORDS_BYTES:
+            yield len(group), b"".join(group)
+            group, size = [], 0
+    if group:
+        yield len(group), b"".join(group)
+
+
+def _read(path: str, file: File, snapshot_id: OffsetAndEpoch) -> Snapshot:
+    batches: list[Batch] = []
+    position, at = 0, 0
+    try:
+        for position, batch in scan(file, 0, file.size()):
+            if batch.base_offset != at or batch.epoch != snapshot_id.epoch:
+                raise CorruptSnapshotError(path, position, f"offset {batch.base_offset}")
+            at = batch.end_offset
+            batches.append(batch)
+    except CorruptBatchError as error:
+        raise CorruptSnapshotError(path, error.position, error.why) from None
+    if not batches:
+        raise CorruptSnapshotError(path, 0, "no header")
+    header = _header(path, batches[0], snapshot_id)
+    footer = _control(path, position, batches[-1])
+    if not isinstance(footer, SnapshotFooter) or footer.record_count != at - 2:
+        raise CorruptSnapshotError(path, position, "no footer: the end is missing")
+    state_hash = _checked_hash(path, position, footer, batches[1:-1])
+    voters = VoterSet(header.voters, dynamic=True) if header.voters else None
+    return Snapshot(snapshot_id, header.timestamp_ms, tuple(batches[1:-1]), state_hash, voters)
+
+
+def _checked_hash(
+    path: str, position: int, footer: SnapshotFooter, batches: Sequence[Batch]
+) -> str | None:
+    if footer.state_hash_version != STATE_HASH_VERSION:
+        return None
+    found = state_hash_of(batch.payload for batch in batches)
+    if found != footer.state_hash:
+        why = f"its records hash to {found}, the footer says {footer.state_hash}"
+        raise CorruptSnapshotError(path, position, why)
+    return found
+
+
+def _header(path: str, batch: Batch, snapshot_id: OffsetAndEpoch) -> SnapshotHeader:
+    header = _control(path, 0, batch)
+    if not isinstance(header, SnapshotHeader) or header.version > VERSION:
+        raise CorruptSnapshotError(path, 0, "no header that is known")
+    if (header.end_offset, header.epoch) != (snapshot_id.offset, snapshot_id.epoch):
+        raise CorruptSnapshotError(path, 0, "the header is another snapshot's")
+    return header
+
+
+def _control(path: str, position: int, batch: Batch) -> SnapshotHeader | SnapshotFooter | None:
+    try:
+        return _CODEC.unpack(batch.payload) if batch.control else None
+    except CodecError as error:
+        raise CorruptSnapshotError(path, position, str(error)) from None
