@@ -3,7 +3,8 @@
 A line of the first table is a package: modules, lines, functions and files at the median, the 95th
 percentile and the maximum, the share of its lines that are prose (comments and docstrings), and
 calls of `invariant` and `assert` for each 1,000 lines. Then the imports: modules that one other
-module imports, and groups of modules that import each other, `TYPE_CHECKING` included.
+module uses, be it through a front door, and groups of modules that import each other,
+`TYPE_CHECKING` included.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import ast
 import io
 import sys
 import tokenize
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,6 +98,11 @@ def packages(root: Path, tops: Iterable[str]) -> dict[str, Measures]:
     return found
 
 
+def import_cycles() -> list[list[str]]:
+    """The groups of modules of the product that import each other, type checking included."""
+    return groups(imports())
+
+
 def groups(edges: dict[str, set[str]]) -> list[list[str]]:
     """The groups of modules each of which imports all others, by way of others or not."""
     reached = {module: _reached(edges, module) for module in edges}
@@ -129,12 +134,45 @@ def imports() -> dict[str, set[str]]:
     }
 
 
-def single_importers(edges: dict[str, set[str]]) -> list[str]:
-    """The modules that exactly one other imports; a package's own door counts as no importer."""
-    counts: Counter[str] = Counter()
-    for importer, imported in edges.items():
-        counts.update(module for module in imported if importer != module.rpartition(".")[0])
-    return sorted(module for module, count in counts.items() if count == 1)
+def exported(modules: dict[str, Path]) -> dict[str, dict[str, str]]:
+    """By package, the module behind its front door from which each exported name comes."""
+    doors: dict[str, dict[str, str]] = {}
+    for package, path in modules.items():
+        if path.name != "__init__.py":
+            continue
+        doors[package] = {
+            alias.asname or alias.name: node.module
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom) and node.module in modules
+            for alias in node.names
+        }
+    return doors
+
+
+def users(root: Path, tops: Iterable[str]) -> dict[str, set[str]]:
+    """By module, the modules that import it or, through a front door, a name of it."""
+    modules = {}
+    for path in sorted(file for top in tops for file in (root / top).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    doors = exported(modules)
+    found: dict[str, set[str]] = {name: set() for name in modules}
+    for importer, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or node.module not in modules:
+                continue
+            for alias in node.names:
+                module = f"{node.module}.{alias.name}"
+                if module not in modules:
+                    module = doors.get(node.module, {}).get(alias.name, node.module)
+                if path.name != "__init__.py" and importer != module:
+                    found[module].add(importer)
+    return found
+
+
+def single_importers(used: dict[str, set[str]]) -> list[str]:
+    """The modules that exactly one other uses; front doors are neither."""
+    return sorted(module for module, importers in used.items() if len(importers) == 1)
 
 
 def front_door(package: str) -> int:
@@ -179,7 +217,7 @@ def table() -> Iterator[str]:
     for top, found in totals.items():
         yield _row(f"**{top}**", found, "")
     edges = imports()
-    single, cycles = single_importers(edges), groups(edges)
+    single, cycles = single_importers(users(ROOT, PRODUCT)), groups(edges)
     yield ""
     yield f"{sum(totals[top].lines for top in PRODUCT):,} lines of product"
     yield f"{len(single)} of {len(edges)} modules are imported by one other module"

@@ -51,6 +51,22 @@ def test_modules_that_import_each_other_are_one_group() -> None:
     assert structure.groups(edges) == [["a", "b", "c"], ["d", "e"]]
 
 
-def test_what_one_other_module_imports_is_counted_without_its_packages_door() -> None:
-    edges = {"p": {"p.a", "p.b"}, "p.b": {"p.a"}, "q": {"p", "p.b"}, "r": {"p", "p.b"}}
-    assert structure.single_importers(edges) == ["p.a"]
+def test_a_name_taken_through_a_front_door_counts_for_the_module_behind_it(tmp_path: Path) -> None:
+    for name, text in (
+        ("__init__", "from p._a import A\nfrom p._b import B\n"),
+        ("_a", "A = 1\n"),
+        ("_b", "from p._a import A\nB = A\n"),
+        ("c", "from p import A, B\n"),
+        ("d", "from p import c\n"),
+    ):
+        (tmp_path / "p").mkdir(exist_ok=True)
+        (tmp_path / "p" / f"{name}.py").write_text(text)
+    used = structure.users(tmp_path, ["p"])
+    assert used == {
+        "p": set(),
+        "p._a": {"p._b", "p.c"},
+        "p._b": {"p.c"},
+        "p.c": {"p.d"},
+        "p.d": set(),
+    }
+    assert structure.single_importers(used) == ["p._b", "p.c"]
