@@ -194,6 +194,22 @@ def test_one_title_a_page(page: str) -> None:
     assert len(re.findall(r"^# ", outside_code, flags=re.MULTILINE)) == 1
 
 
+def test_decisions_are_numbered_without_holes() -> None:
+    """Each file has the next number, in its name and its title, and a line in the list."""
+    folder = ROOT / "docs" / "decisions"
+    files = sorted(folder.glob("[0-9]*.md"))
+    titles = [path.read_text().partition("\n")[0] for path in files]
+    numbered = [
+        (int(path.name[:4]), int(re.findall(r"\d+", title)[0]))
+        for path, title in zip(files, titles, strict=True)
+    ]
+    assert numbered == [(n, n) for n in range(1, len(files) + 1)]
+    listed = re.findall(
+        r"^\| \[\d+\]\((.+)\) \| (.+) \|$", (folder / "README.md").read_text(), re.MULTILINE
+    )
+    assert listed == [(p.name, t.partition(". ")[2]) for p, t in zip(files, titles, strict=True)]
+
+
 @pytest.mark.parametrize(
     "tool",
     [
