@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+PAGES = [README, TUTORIAL, *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 _INDENT = "    "
 _FENCE = "```"
 _PROMPT = "$ "
 _PROGRAMS = re.compile(
-    r"(sudo )?(\.venv/bin/)?(raftctl|jepsen|echo|printf|make|curl|python|pip|sleep|wait"
-    r"|spark-submit|docker|kubectl)\b"
+    r"(sudo )?(\.venv/bin/)?(raftctl|jepsen|echo|printf|make|curl|python|pip|sleep|wait|kill"
+    r"|export|spark-submit|docker|kubectl)\b"
 )
 NOT_COMMANDS = re.compile(
     r"[\w.-]+=|\{|#!/bin/sh|store/|coverage: "
@@ -54,6 +55,10 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "make mutants": "an hour: unit tests run a sample of them",
         "make properties  ": "2,000 sequences: the next line of the page runs a hundred",
         ".venv/bin/python -m tests.bench": "minutes, and only figures",
+    },
+    "tutorial.md": {
+        "make setup": "installs what the tests already run with",
+        "export PATH": "the test has the programs on its path",
     },
 }
 """Page -> the commands, by their beginnings, that no reader of the tests types, and why."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.unit.conftest import SLOW
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -208,6 +210,11 @@ def test_decisions_are_numbered_without_holes() -> None:
         r"^\| \[\d+\]\((.+)\) \| (.+) \|$", (folder / "README.md").read_text(), re.MULTILINE
     )
     assert listed == [(p.name, t.partition(". ")[2]) for p, t in zip(files, titles, strict=True)]
+
+
+def test_slow_unit_tests_exist() -> None:
+    there = {path.name for path in (ROOT / "tests" / "unit").rglob("test_*.py")}
+    assert sorted(SLOW - there) == []
 
 
 @pytest.mark.parametrize(

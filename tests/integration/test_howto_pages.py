@@ -6,13 +6,13 @@ import argparse
 import re
 import runpy
 import shlex
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from raftctl.localcluster.ports import free_ports
+from tests import run
 from tests.howto_pages import (
     NOT_COMMANDS,
     NOT_RUN,
@@ -46,6 +46,7 @@ RUN_BY = {
     "run-a-cluster.md": "tests/integration/test_howto_pages.py",
     "simulate.md": SLOW,
     "test-any-kafka.md": SLOW,
+    "tutorial.md": "tests/integration/test_tutorial.py",
     "write-a-broker.md": "tests/integration/test_plugins.py",
 }
 """What runs a page's commands; the last one's are code, which that test runs."""
@@ -130,16 +131,20 @@ def programs_left_out() -> list[tuple[str, list[str]]]:
         for step in steps(page):
             if not left_out or not step.command.startswith(left_out):
                 continue
-            command = step.command.partition(" #")[0]
-            if command.startswith("make "):
-                # What make would do, without doing it.
-                dry = [*shlex.split(command), "--dry-run", "--no-print-directory"]
-                command = subprocess.run(
-                    dry, cwd=ROOT, check=True, capture_output=True, text=True
-                ).stdout
-            for module, arguments in re.findall(r"python -m (tests\.\S+)(.*)", command):
-                found.append((module, shlex.split(arguments)))
+            for command in commands_of(step.command.partition(" #")[0]):
+                for module, arguments in re.findall(r"python -m (tests\.\S+)(.*)", command):
+                    found.append((module, shlex.split(arguments)))
     return found
+
+
+def commands_of(typed: str) -> list[str]:
+    """What make would do for a target of a page, or the command itself."""
+    if not typed.startswith("make "):
+        return [typed]
+    target, *settings = shlex.split(typed)[1:]
+    if target not in run.RUNS:
+        return []
+    return run.commands(target, dict(one.split("=", 1) for one in settings))
 
 
 def test_what_a_page_shows_is_there_whatever_the_ids_are() -> None:

@@ -508,10 +508,13 @@ def views(world: QuorumWorld) -> str:
 def main() -> int:
     """0: every seed holds; 1: some do not, and are named."""
     parser = argparse.ArgumentParser(prog="tests.simulation.core_swarm")
+    parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--learn", action="store_true", help=f"adds to {KNOWN.name}")
     options = parser.parse_args()
+    if options.seed is not None:
+        options.first, options.seeds = options.seed, 1
     coverage: set[Transition] = set()
     struck: Counter[str] = Counter()
     failed = 0
