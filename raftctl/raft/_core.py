@@ -170,8 +170,8 @@ class RaftCore:
             epoch=self.epoch,
             high_watermark=self.high_watermark,
             log_end_offset=self.log.end_offset,
-            voters=leader.voter_statuses(now_ms) if leader else (),
-            observers=leader.observer_statuses() if leader else (),
+            voters=leader.tracker.voter_statuses(now_ms) if leader else (),
+            observers=leader.tracker.observer_statuses() if leader else (),
             voter_set=self.voters.voters,
             voters_offset=self._replica.voters_offset,
         )

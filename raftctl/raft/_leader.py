@@ -1,23 +1,28 @@
 """The leader: counts what voters have on disk, commits, and answers fetches or lets them wait.
 
-Rules kept here: a record is committed when a majority of voters has it durable and a record of the
-leader's own epoch is among the committed (Raft §5.4.2); the high watermark never goes back; the
-leader's own log counts only as far as it is flushed (row Q3); a leader that no majority fetches
-from resigns (Raft §6.2 of the thesis, KAFKA-15489).
+A record is committed when a majority of the voters has it durable and a record of the leader's own
+epoch is among the committed (Raft §5.4.2). Three rules keep that true here:
+
+- The leader's own log counts only as far as it is flushed (row Q3). Followers fetch a record while
+  the leader still writes it, so it may commit before the leader has it on disk.
+- The high watermark never goes back.
+- A leader that no majority fetches from resigns (thesis §6.2, KAFKA-15489). In a system that pushes,
+  a leader notices failed sends; here followers pull, so silence is the only sign.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.errors import ErrorCode, invariant
 from raftctl.raft._membership import Membership
-from raftctl.raft._reads import READS_MAX, Reads
-from raftctl.raft._status import ReplicaStatus
+from raftctl.raft._tracker import Progress, Tracker, Waiting
 from raftctl.raft.batch import Batch
 from raftctl.raft.messages import (
     BeginQuorumEpochRequest,
+    ChangeVotersRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -30,67 +35,55 @@ from raftctl.raft.messages import (
 if TYPE_CHECKING:
     from raftctl.raft._replica import Replica
     from raftctl.raft.messages import OffsetAndEpoch
-    from raftctl.raft.voters import VoterSet
 
-UNKNOWN_OFFSET = Offset(-1)
-OBSERVERS_MAX = 2048
-OBSERVER_SESSION_MS = 300_000
-"""An observer that has not fetched for so long is forgotten."""
 NO_TIMESTAMP_MS = -1
 """The time of the core's own records: the core has no wall clock."""
+READS_MAX = 100_000
+"""Reads that wait; more are refused."""
 
 
-@dataclass(slots=True)
-class Waiting:
-    """A Fetch that there is nothing to answer with yet."""
-
+class _Read(NamedTuple):
+    round: int
     token: int
-    request: FetchRequest
-    deadline_ms: int
 
 
-@dataclass(slots=True)
-class Progress:
-    """What the leader knows of another replica in this epoch."""
+class Reads:
+    """Linearizable reads: each waits until this leader is known to have led after it was requested.
 
-    replica: ReplicaKey
-    end_offset: Offset = UNKNOWN_OFFSET
-    last_fetch_ms: int | None = None
-    last_caught_up_ms: int | None = None
-    leader_end_offset: Offset = UNKNOWN_OFFSET
-    """The leader's log end when the last Fetch came."""
-    waiting: Waiting | None = None
-    seen_round: int = 0
-    """The newest round of reads that it has seen."""
-    fetched_as: ReplicaKey | None = None
-    """Its key as it gave it itself, with the directory id."""
+    A Fetch that merely *arrives* after the request proves nothing: it may have been sent long
+    before, by a voter that has elected another leader since. So each read opens a round. Answers to
+    fetches carry the newest round, and a Fetch carries the newest that its sender has seen in this
+    epoch. A majority that has seen the round was in this epoch after the request. So no newer
+    leader had been elected by then, and everything committed by then is in this leader's log.
+    Source: Raft §8 and thesis §6.4 (read index), turned round for pull replication (row Q9).
+    """
 
-    def fetched(self, end_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
-        """The replica has everything below `end_offset` on disk."""
-        if end_offset >= leader_end_offset:
-            self.last_caught_up_ms = now_ms
-        elif self.last_fetch_ms is not None and end_offset >= self.leader_end_offset:
-            # It has now what the leader had at its previous Fetch: it was caught up then.
-            self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
-        self.end_offset = end_offset
-        self.leader_end_offset = leader_end_offset
-        self.last_fetch_ms = now_ms
+    __slots__ = ("_waiting", "round")
 
-    def status(self) -> ReplicaStatus:
-        """For `quorum describe`."""
-        key = self.fetched_as or self.replica
-        return ReplicaStatus(
-            key.node_id,
-            self.end_offset,
-            self.last_fetch_ms,
-            self.last_caught_up_ms,
-            key.directory_id,
-        )
+    def __init__(self) -> None:
+        self.round = 0
+        """The newest round; every answer to a Fetch carries it."""
+        self._waiting: deque[_Read] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, token: int) -> None:
+        """Open a round for a read."""
+        self.round += 1
+        self._waiting.append(_Read(self.round, token))
+
+    def seen(self, by_majority: int) -> list[int]:
+        """Remove and return, in order, the reads whose round a majority has seen."""
+        tokens = []
+        while self._waiting and self._waiting[0].round <= by_majority:
+            tokens.append(self._waiting.popleft().token)
+        return tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Leadership is promised to a voter as soon as it has the whole log."""
+    """A promise of leadership to a voter, due as soon as it has the whole log."""
 
     token: int
     target: NodeId
@@ -104,11 +97,8 @@ class Leader:
         self._replica = replica
         self._began_ms = now_ms
         self.epoch_start_offset: Offset = replica.log.end_offset
-        self._voters: dict[NodeId, Progress] = {}
-        self._observers: dict[ReplicaKey, Progress] = {}
-        self._counted = replica.voters
-        self._count_voters()
-        self.membership = Membership(replica, self)
+        self.tracker = Tracker(replica)
+        self.membership = Membership(replica, self.tracker, self._append_control)
         self._waiting_deadline_ms: int | None = None
         """No Fetch waits longer than this; it may be too early, then a tick finds nothing to do."""
         self._begin_deadline_ms: int | None = None
@@ -133,45 +123,11 @@ class Leader:
         invariant(count == 1 or not control, "a control batch has one record")
         base = replica.log.end_offset
         replica.append(Batch(base, replica.epoch, count, timestamp_ms, control, payload))
-        if replica.voters is not self._counted:
-            self._count_voters()
+        self.tracker.voters_appended()
         self._answer_waiting()
 
-    def _count_voters(self) -> None:
-        """The voters are new: whoever was followed as the other kind of replica stays known."""
-        voters = self._replica.voters
-        known = {p.fetched_as or p.replica: p for p in self._all_progress()}
-        self._voters = {}
-        for node_id in self._replica.other_voters():
-            key = voters.key(node_id)
-            progress = known.pop(key) if key in known else Progress(key)
-            progress.replica = key
-            self._voters[node_id] = progress
-        self._observers = known
-        self._counted = voters
-
-    def voter_keys(self) -> dict[NodeId, ReplicaKey]:
-        """The keys with which the other voters have fetched in this epoch."""
-        heard = {node_id: p.fetched_as for node_id, p in self._voters.items()}
-        return {node_id: key for node_id, key in heard.items() if key is not None}
-
-    def has_caught_up(self, key: ReplicaKey, now_ms: int) -> bool:
-        """Whether an observer has everything that is committed, by its word of just now."""
-        progress = self._observers.get(key)
-        caught_up = progress is not None and progress.end_offset >= self._replica.high_watermark
-        return caught_up and progress is not None and self._is_heard(progress, now_ms)
-
-    def _is_heard(self, progress: Progress, now_ms: int) -> bool:
-        seen_ms = progress.last_fetch_ms
-        return seen_ms is not None and now_ms - seen_ms < self._replica.config.check_quorum_ms
-
-    def hears_majority_of(self, voters: VoterSet, joining: ReplicaKey | None, now_ms: int) -> bool:
-        """Whether these voters could commit now: a majority is heard, and so is who joins them."""
-        heard = {n for n, p in self._voters.items() if self._is_heard(p, now_ms)}
-        heard.add(self._replica.node_id)
-        if joining is not None:
-            heard.add(joining.node_id)
-        return len(heard.intersection(voters.ids)) >= voters.majority
+    def _append_control(self, payload: bytes) -> None:
+        self.propose(payload, 1, NO_TIMESTAMP_MS, control=True)
 
     # --- the own disk ---------------------------------------------------------------------------
 
@@ -200,7 +156,7 @@ class Leader:
     def _commit(self) -> bool:
         """Advances the high watermark if a majority allows it; tells whether it did."""
         replica = self._replica
-        ends = [progress.end_offset for progress in self._voters.values()]
+        ends = [progress.end_offset for progress in self.tracker.voters.values()]
         if replica.is_voter:  # a leader that is being removed counts no more
             ends.append(replica.log.durable_end_offset)
         reached = replica.voters.reached_by_majority(ends)
@@ -247,30 +203,12 @@ class Leader:
         self._replica.reply_snapshot(token, response, request.snapshot_id, max_bytes)
 
     def _progress(self, key: ReplicaKey, now_ms: int) -> Progress:
-        """The replica's progress; a Fetch of it that still waits is answered first."""
-        voter = self._voters.get(key.node_id)
-        is_voter = voter is not None and key in self._replica.voters
-        progress = voter if voter is not None and is_voter else self._observer(key, now_ms)
-        progress.fetched_as = key
+        """Return the replica's progress; a Fetch of it that still waits is answered first."""
+        progress, forgotten = self.tracker.fetching(key, now_ms)
+        if forgotten is not None:
+            self._answer_empty(forgotten)
         self._answer_empty(progress)
         return progress
-
-    def _observer(self, key: ReplicaKey, now_ms: int) -> Progress:
-        """Keeps observers in order of their last Fetch, so that the idle are found in front."""
-        observer = self._observers.pop(key, None) or Progress(key)
-        self._forget_idle(now_ms)
-        self._observers[key] = observer
-        return observer
-
-    def _forget_idle(self, now_ms: int) -> None:
-        oldest = next(iter(self._observers.values()), None)
-        if oldest is None:
-            return
-        seen_ms = oldest.last_fetch_ms
-        idle = seen_ms is None or now_ms - seen_ms > OBSERVER_SESSION_MS
-        if idle or len(self._observers) >= OBSERVERS_MAX:
-            del self._observers[oldest.replica]
-            self._answer_empty(oldest)
 
     def _has_news(self, request: FetchRequest) -> bool:
         """Whether there are records for a voter to make durable, or commits for an observer.
@@ -290,13 +228,13 @@ class Leader:
     def _defer_commits(self, now_ms: int) -> None:
         if self._commits_due_ms is None and any(
             p.waiting is not None and self._has_commits(p.waiting.request)
-            for p in self._voters.values()
+            for p in self.tracker.voters.values()
         ):
             self._commits_due_ms = now_ms + self._replica.config.commit_delay_ms
 
     def _tell_commits(self) -> None:
         self._commits_due_ms = None
-        for progress in self._voters.values():
+        for progress in self.tracker.voters.values():
             if progress.waiting is not None and self._has_commits(progress.waiting.request):
                 self._answer(progress)
 
@@ -308,11 +246,8 @@ class Leader:
         earliest = self._waiting_deadline_ms
         self._waiting_deadline_ms = deadline_ms if earliest is None else min(earliest, deadline_ms)
 
-    def _all_progress(self) -> list[Progress]:
-        return [*self._voters.values(), *self._observers.values()]
-
     def _answer_waiting(self) -> None:
-        for progress in self._all_progress():
+        for progress in self.tracker.all():
             if progress.waiting is not None:
                 if self._has_news(progress.waiting.request):
                     self._answer(progress)
@@ -355,8 +290,8 @@ class Leader:
 
     def take_waiting(self) -> list[Waiting]:
         """The fetches that wait, to be answered by whoever the replica is from now on."""
-        waiting = [p.waiting for p in self._all_progress() if p.waiting is not None]
-        for progress in self._all_progress():
+        waiting = [p.waiting for p in self.tracker.all() if p.waiting is not None]
+        for progress in self.tracker.all():
             progress.waiting = None
         return waiting
 
@@ -375,7 +310,7 @@ class Leader:
     def _confirm_reads(self) -> None:
         if not len(self._reads) or not self.established:
             return
-        seen = [progress.seen_round for progress in self._voters.values()]
+        seen = [progress.seen_round for progress in self.tracker.voters.values()]
         if self._replica.is_voter:
             seen.append(self._reads.round)
         for token in self._reads.seen(self._replica.voters.reached_by_majority(seen)):
@@ -386,11 +321,21 @@ class Leader:
         for token in self._reads.seen(self._reads.round):
             self._replica.refuse_read(token)
 
-    # --- transfer -------------------------------------------------------------------------------
+    # --- for the operator -------------------------------------------------------------------------
+
+    def change_voters(self, token: int, request: ChangeVotersRequest, now_ms: int) -> ErrorCode:
+        """Begin a change of the voters; NONE if its outcome is to be waited for.
+
+        Refused until a record of this epoch is committed. Without that, two leaders could each
+        change the set of an older epoch by one voter, and the two new sets need not share a
+        majority (Ongaro, "bug in single-server membership changes", raft-dev, 2015).
+        """
+        ready = self.established and self.transfer is None
+        return self.membership.begin(token, request, now_ms, ready=ready)
 
     def begin_transfer(self, token: int, target: NodeId, now_ms: int) -> ErrorCode:
         """Promises leadership to a voter; NONE if it is to be waited for."""
-        if target not in self._voters:
+        if target not in self.tracker.voters:
             own = target == self._replica.node_id
             return ErrorCode.ELECTION_NOT_NEEDED if own else ErrorCode.VOTER_NOT_FOUND
         if self.transfer is not None or self.membership.change is not None:
@@ -401,15 +346,17 @@ class Leader:
 
     def transfer_ready(self) -> bool:
         """Whether the target of a transfer has the whole log on disk, so that it can win."""
-        transfer, end_offset = self.transfer, self._replica.log.end_offset
-        return transfer is not None and self._voters[transfer.target].end_offset == end_offset
+        if self.transfer is None:
+            return False
+        progress = self.tracker.voters[self.transfer.target]
+        return progress.end_offset == self._replica.log.end_offset
 
     # --- time -----------------------------------------------------------------------------------
 
     def begin(self, now_ms: int) -> None:
         """Asks voters to fetch, again and again until each has."""
-        missing = [p.replica.node_id for p in self._voters.values() if p.last_fetch_ms is None]
-        replica = self._replica
+        replica, voters = self._replica, self.tracker.voters.values()
+        missing = [p.replica.node_id for p in voters if p.last_fetch_ms is None]
         for node_id in missing:
             replica.send(node_id, BeginQuorumEpochRequest(replica.epoch, replica.node_id))
         pause_ms = replica.config.fetch_timeout_ms // 2
@@ -424,7 +371,7 @@ class Leader:
         if self._waiting_deadline_ms is None or now_ms < self._waiting_deadline_ms:
             return
         self._waiting_deadline_ms = None
-        for progress in self._all_progress():
+        for progress in self.tracker.all():
             if progress.waiting is None:
                 continue
             if now_ms >= progress.waiting.deadline_ms:
@@ -434,13 +381,8 @@ class Leader:
 
     def check_quorum_deadline_ms(self) -> int | None:
         """When to resign unless more voters fetch; None for the only voter."""
-        if not self._voters:
-            return None  # the only voter
-        began_ms = self._began_ms
-        fetches = [progress.last_fetch_ms for progress in self._voters.values()]
-        seen_ms = [began_ms if at_ms is None else at_ms for at_ms in fetches]
-        needed = self._replica.voters.majority - self._replica.is_voter
-        return sorted(seen_ms, reverse=True)[needed - 1] + self._replica.config.check_quorum_ms
+        seen_ms = self.tracker.majority_seen_ms(self._began_ms)
+        return None if seen_ms is None else seen_ms + self._replica.config.check_quorum_ms
 
     def deadline_ms(self) -> int | None:
         """When to call `tick`, or to resign."""
@@ -455,30 +397,14 @@ class Leader:
         )
         return min((at_ms for at_ms in candidates if at_ms is not None), default=None)
 
-    # --- for the operator and the successor -----------------------------------------------------
-
     def successors(self) -> tuple[ReplicaKey, ...]:
         """The other voters: whom leadership was promised to, then those with the longest logs."""
         first = self.transfer.target if self.transfer else None
         ranked = sorted(
-            self._voters.values(),
+            self.tracker.voters.values(),
             key=lambda p: (p.replica.node_id != first, -p.end_offset, p.replica.node_id),
         )
         return tuple(progress.replica for progress in ranked)
-
-    def voter_statuses(self, now_ms: int) -> tuple[ReplicaStatus, ...]:
-        """All voters, in order of their node ids."""
-        statuses = [progress.status() for progress in self._voters.values()]
-        if self._replica.is_voter:  # else it leads only until its removal is committed
-            local, end_offset = self._replica.local, self._replica.log.durable_end_offset
-            own = ReplicaStatus(local.node_id, end_offset, now_ms, now_ms, local.directory_id)
-            statuses.append(own)
-        return tuple(sorted(statuses, key=lambda status: status.node_id))
-
-    def observer_statuses(self) -> tuple[ReplicaStatus, ...]:
-        """All observers, in order of their node ids."""
-        statuses = [progress.status() for progress in self._observers.values()]
-        return tuple(sorted(statuses, key=lambda status: status.node_id))
 
 
 def fetch_response(

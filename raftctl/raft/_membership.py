@@ -32,10 +32,10 @@ from raftctl.raft.messages import (
 from raftctl.raft.voters import VoterSet, encode_voters
 
 if TYPE_CHECKING:
-    from raftctl.raft._leader import Leader
-    from raftctl.raft._replica import Replica
+    from collections.abc import Callable
 
-NO_TIMESTAMP_MS = -1
+    from raftctl.raft._replica import Replica
+    from raftctl.raft._tracker import Tracker
 
 
 @dataclass(slots=True)
@@ -53,18 +53,27 @@ class Change:
 class Membership:
     """The changes of voters by one leader."""
 
-    def __init__(self, replica: Replica, leader: Leader) -> None:
+    def __init__(self, replica: Replica, tracker: Tracker, append: Callable[[bytes], None]) -> None:
+        """`append` appends a control record of this leader."""
         self._replica = replica
-        self._leader = leader
+        self._tracker = tracker
+        self._append = append
         self.change: Change | None = None
 
-    def begin(self, token: int, request: ChangeVotersRequest, now_ms: int) -> ErrorCode:
-        """Takes the change up; NONE if it is to be waited for."""
+    def begin(
+        self, token: int, request: ChangeVotersRequest, now_ms: int, *, ready: bool
+    ) -> ErrorCode:
+        """Begin the change; NONE if its outcome is to be waited for.
+
+        `ready` is whether the leader may change anything now (`Leader.change_voters`).
+        REQUEST_TIMED_OUT is retriable and means that nothing was done: a change or a transfer is
+        under way, the newest voters are not committed, or the request was decided on others.
+        NOT_ENOUGH_REPLICAS: no majority of the new set is alive, so the record might never commit.
+        """
         leaving = request.replica if isinstance(request, RemoveVoterRequest) else None
         current = self._identified(leaving)
         committed = self._replica.voters_offset < self._replica.high_watermark
-        busy = self.change is not None or self._leader.transfer is not None
-        if current is None or not committed or busy or not self._leader.established:
+        if self.change is not None or current is None or not committed or not ready:
             return ErrorCode.REQUEST_TIMED_OUT
         if not isinstance(request, UpdateVoterRequest) and self._is_delayed(request.seen):
             return ErrorCode.REQUEST_TIMED_OUT
@@ -80,7 +89,7 @@ class Membership:
                 voters = current.with_voter(voter)
             case RemoveVoterRequest(replica=replica):
                 voters = current.without(replica.node_id)
-        if not self._leader.hears_majority_of(voters, catching_up, now_ms):
+        if not self._tracker.is_majority_live(voters, catching_up, now_ms):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         deadline_ms = now_ms + self._replica.config.fetch_timeout_ms
         self.change = Change(token, voters, catching_up, deadline_ms)
@@ -102,7 +111,7 @@ class Membership:
         voters = self._replica.voters
         if voters.dynamic:
             return voters
-        keys = {self._replica.node_id: self._replica.local, **self._leader.voter_keys()}
+        keys = {self._replica.node_id: self._replica.local, **self._tracker.voter_keys()}
         if leaving is not None:
             keys.setdefault(leaving.node_id, leaving)
         if any(node_id not in keys for node_id in voters.ids):
@@ -120,16 +129,15 @@ class Membership:
             return ErrorCode.NONE if self._replica.high_watermark > change.offset else None
         if self._may_append(change, now_ms):
             change.offset = self._replica.log.end_offset
-            payload = encode_voters(change.voters)
-            self._leader.propose(payload, 1, NO_TIMESTAMP_MS, control=True)
+            self._append(encode_voters(change.voters))
             return None
         return ErrorCode.REQUEST_TIMED_OUT if now_ms >= change.deadline_ms else None
 
     def _may_append(self, change: Change, now_ms: int) -> bool:
         """Whether the new set could commit its own record: else nothing would commit any more."""
         joining = change.catching_up
-        caught_up = joining is None or self._leader.has_caught_up(joining, now_ms)
-        return caught_up and self._leader.hears_majority_of(change.voters, joining, now_ms)
+        caught_up = joining is None or self._tracker.has_caught_up(joining, now_ms)
+        return caught_up and self._tracker.is_majority_live(change.voters, joining, now_ms)
 
     def deadline_ms(self) -> int | None:
         """When to give up waiting for the new voter to catch up."""

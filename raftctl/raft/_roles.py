@@ -285,7 +285,7 @@ class Roles:
         """The operator wants other voters."""
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if isinstance(self.current, Leader):
-            error = self.current.membership.begin(token, request, now_ms)
+            error = self.current.change_voters(token, request, now_ms)
         if error is not ErrorCode.NONE:
             self.answer_change(token, error)
 

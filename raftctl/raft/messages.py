@@ -163,7 +163,7 @@ class FetchResponse:
     batches: bytes
     fetch_id: int = 0
     round: int = 0
-    """The newest round of reads (`raftctl.raft._reads`); the next Fetch repeats it."""
+    """The newest round of reads (`raftctl.raft._leader.Reads`); the next Fetch repeats it."""
     leader_endpoint: LeaderEndpoint | None = None
 
 

@@ -12,6 +12,7 @@ from raftctl.raft._fetcher import Fetcher, Follower
 from raftctl.raft._leader import Leader
 from raftctl.raft._replica import Replica
 from raftctl.raft._roles import Roles
+from raftctl.raft._tracker import Tracker
 from raftctl.raft.events import QuorumState, TruncateLog
 from raftctl.raft.messages import NO_NODE, Epoch, Offset
 from raftctl.raft.voters import VoterSet
@@ -164,7 +165,7 @@ def _durable_at_once(log: ReplicaLog, batch: Batch) -> None:
 
 
 def _ends(leader: Leader) -> list[Offset]:
-    ends = [progress.end_offset for progress in leader._voters.values()]
+    ends = [progress.end_offset for progress in leader.tracker.voters.values()]
     return [*ends, leader._replica.log.durable_end_offset]
 
 
@@ -194,7 +195,7 @@ def _count_fastest_twice(leader: Leader) -> bool:
 
 
 def _count_observers(leader: Leader) -> bool:
-    observers = [progress.end_offset for progress in leader._observers.values()]
+    observers = [progress.end_offset for progress in leader.tracker.observers.values()]
     return _count(leader, [*observers, *_ends(leader)])
 
 
@@ -324,11 +325,11 @@ COMMITS = (
 # --- voters that change, and reads --------------------------------------------------------------
 
 
-def _keep_removed(leader: Leader) -> None:
-    before = leader._voters
-    _count_voters(leader)
+def _keep_removed(tracker: Tracker) -> None:
+    before = tracker.voters
+    _count_voters(tracker)
     for node_id, progress in before.items():
-        leader._voters.setdefault(node_id, progress)
+        tracker.voters.setdefault(node_id, progress)
 
 
 def _reached_by_any(voters: VoterSet, values: Iterable[Any]) -> Any:
@@ -347,7 +348,7 @@ def _any_fetch_confirms(leader: Leader, token: int, request: FetchRequest, now_m
     _fetch(leader, token, replace(request, seen_round=leader._reads.round), now_ms)
 
 
-_count_voters = Leader._count_voters
+_count_voters = Tracker._count_voters
 _fetch = Leader.fetch
 
 VOTERS_AND_READS = (
@@ -355,7 +356,7 @@ VOTERS_AND_READS = (
         "removed_voter_counts",
         "the leader goes on counting voters that were removed, for the majority of those that stay",
         ("durable commit",),
-        Patch(Leader, "_count_voters", _keep_removed),
+        Patch(Tracker, "_count_voters", _keep_removed),
         Patch(VoterSet, "reached_by_majority", _reached_by_any),
     ),
     _core(

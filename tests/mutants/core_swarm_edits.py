@@ -16,14 +16,14 @@ EDITS = (
     ),
     Edit(
         "swarm_any_follower_keeps_the_leader",
-        "raft._leader:Leader.check_quorum_deadline_ms",
+        "raft._tracker:Tracker.majority_seen_ms",
         "[needed - 1]",
         "[0]",
         f"{_SEED}[3]",
     ),
     Edit(
         "swarm_wiped_disk_counts_for_commits",
-        "raft._leader:Leader._progress",
+        "raft._tracker:Tracker.fetching",
         " and key in self._replica.voters",
         "",
         f"{_SEED}[40]",

@@ -7,21 +7,21 @@ from tests.mutants.edit import Edit
 EDITS = (
     Edit(
         "wiped_disk_counts_for_commits",
-        "raft._leader:Leader._progress",
+        "raft._tracker:Tracker.fetching",
         " and key in self._replica.voters",
         "",
         "unit/raft/test_identity.py::test_what_a_wiped_disk_has_is_not_committed[3]",
     ),
     Edit(
         "any_follower_keeps_the_leader",
-        "raft._leader:Leader.check_quorum_deadline_ms",
+        "raft._tracker:Tracker.majority_seen_ms",
         "[needed - 1]",
         "[0]",
         "unit/raft/test_leader.py::test_check_quorum_needs_a_majority_with_the_leader[5]",
     ),
     Edit(
         "check_quorum_counts_the_leader_twice",
-        "raft._leader:Leader.check_quorum_deadline_ms",
+        "raft._tracker:Tracker.majority_seen_ms",
         " - self._replica.is_voter",
         " - 2 * self._replica.is_voter",
         "unit/raft/test_leader.py::test_check_quorum_needs_a_majority_with_the_leader[3]",
@@ -170,7 +170,7 @@ EDITS = (
     ),
     Edit(
         "read_confirmed_a_round_early",
-        "raft._reads:Reads.seen",
+        "raft._leader:Reads.seen",
         "round <= by_majority",
         "round <= by_majority + 1",
         "unit/raft/test_identity.py::test_a_wiped_disk_confirms_no_read",
@@ -205,8 +205,8 @@ EDITS = (
     ),
     Edit(
         "change_before_own_commit",
-        "raft._membership:Membership.begin",
-        " or not self._leader.established",
+        "raft._leader:Leader.change_voters",
+        "self.established and ",
         "",
         "unit/raft/test_membership.py::test_no_change_before_the_own_epoch_has_a_commit_though_that_of_the_voters_is_known",
     ),

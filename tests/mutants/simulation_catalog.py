@@ -193,7 +193,7 @@ SIMULATION_MUTANTS = (
         "one_follower_keeps_a_leader",
         "a leader of five stays while any one follower fetches from it",
         ("nobody_leads_without_a_majority",),
-        edited("raft._leader:Leader.check_quorum_deadline_ms", "[needed - 1]", "[0]"),
+        edited("raft._tracker:Tracker.majority_seen_ms", "[needed - 1]", "[0]"),
         scenario="controllers_are_cut_off_for_long",
     ),
     node_mutant(
@@ -209,7 +209,7 @@ SIMULATION_MUTANTS = (
         "voter_without_its_disk_has_what_it_had",
         "what another disk has counts as if the voter of this node id had it",
         ("committed_is_durable_on_a_majority", "new_leader_has_all_committed"),
-        edited("raft._leader:Leader._progress", " and key in self._replica.voters", ""),
+        edited("raft._tracker:Tracker.fetching", " and key in self._replica.voters", ""),
         scenario="wiped_voter_counts_for_nothing",
     ),
 )

@@ -31,7 +31,7 @@ def test_every_edit_names_a_test_that_is_there() -> None:
 
 
 def test_an_edit_whose_text_is_gone_is_refused() -> None:
-    edit = Edit("gone", "raft._reads:Reads.seen", "no such text", "", "")
+    edit = Edit("gone", "raft._leader:Reads.seen", "no such text", "", "")
     with pytest.raises(ValueError, match="is not once in"):
         edit.code()
 

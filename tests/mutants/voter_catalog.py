@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def _count_the_removed(leader: Leader) -> bool:
     replica = leader._replica
     former = {node_id for _, voters in replica._voters._entries for node_id in voters.ids}
-    removed = [one for key, one in leader._observers.items() if key.node_id in former]
-    ends = [one.end_offset for one in (*leader._voters.values(), *removed)]
+    removed = [one for key, one in leader.tracker.observers.items() if key.node_id in former]
+    ends = [one.end_offset for one in (*leader.tracker.voters.values(), *removed)]
     if replica.is_voter or replica.node_id in former:
         ends.append(replica.log.durable_end_offset)
     reached = sorted(ends, reverse=True)[replica.voters.majority - 1]
@@ -35,10 +35,15 @@ def _count_the_removed(leader: Leader) -> bool:
 
 
 def _begin_at_once(
-    membership: Membership, token: int, request: ChangeVotersRequest, now_ms: int
+    membership: Membership,
+    token: int,
+    request: ChangeVotersRequest,
+    now_ms: int,
+    *,
+    ready: bool,
 ) -> ErrorCode:
     membership.change = None
-    return _begin(membership, token, request, now_ms)
+    return _begin(membership, token, request, now_ms, ready=ready)
 
 
 def _never_in_log(replica: Replica) -> Offset:

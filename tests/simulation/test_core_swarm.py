@@ -126,7 +126,7 @@ def test_a_change_that_is_called_done_too_early_is_found(monkeypatch: pytest.Mon
     removed = RemoveVoterRequest(leader.local)
     monkeypatch.setattr(
         "raftctl.raft._membership.Membership.begin",
-        lambda self, token, request, now_ms: ErrorCode.UNKNOWN_SERVER_ERROR,
+        lambda self, token, request, now_ms, *, ready: ErrorCode.UNKNOWN_SERVER_ERROR,
     )
     world.change_voters(leader.node_id, removed)
     monkeypatch.setattr(

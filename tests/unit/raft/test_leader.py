@@ -9,7 +9,7 @@ import pytest
 
 from raftctl.errors import ErrorCode, InvariantViolation
 from raftctl.raft import ReplicaStatus
-from raftctl.raft import _leader as leader_module
+from raftctl.raft import _tracker as tracker_module
 from raftctl.raft.events import (
     AppendToLog,
     HighWatermarkAdvanced,
@@ -386,17 +386,17 @@ def test_others_know_only_themselves() -> None:
 def test_idle_observers_are_forgotten() -> None:
     node = leader(voters=(1,))
     node.ask(fetch_request(9, 1, 1, 1, known=1))
-    node.now_ms += leader_module.OBSERVER_SESSION_MS + 1
+    node.now_ms += tracker_module.OBSERVER_SESSION_MS + 1
     node.ask(fetch_request(9, 1, 1, 1, known=1))
     assert [o.node_id for o in node.core.status(node.now_ms).observers] == [9]
-    node.now_ms += leader_module.OBSERVER_SESSION_MS + 1
+    node.now_ms += tracker_module.OBSERVER_SESSION_MS + 1
     node.ask(fetch_request(8, 1, 1, 1, known=1))
     assert [reply.token for reply in only(Reply, node.effects)] == [2], "nothing stays unanswered"
     assert [o.node_id for o in node.core.status(node.now_ms).observers] == [8]
 
 
 def test_observers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_module, "OBSERVERS_MAX", 3)
+    monkeypatch.setattr(tracker_module, "OBSERVERS_MAX", 3)
     node = leader()
     for observer in (11, 12, 13, 11, 14):
         node.ask(fetch_request(observer, 0, 0, 1))
