@@ -8,7 +8,7 @@ answered before the request came. Nothing is tried twice: a client knows better 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
@@ -39,8 +39,11 @@ if TYPE_CHECKING:
     from raftctl.kv._follower import KvFollower
     from raftctl.kv._index import KeyIndex
     from raftctl.metadata.image import KvEntry, MetadataImage
-    from raftctl.metadata.requests.cluster import ControllerRequest, KvWriteResponse
-    from raftctl.node import ControllerService
+    from raftctl.metadata.requests.cluster import (
+        ControllerRequest,
+        ControllerResponse,
+        KvWriteResponse,
+    )
     from raftctl.quorum import RaftDriver
     from raftctl.rpc import RpcClient
     from raftctl.runtime.api import Runtime
@@ -66,13 +69,20 @@ class RefusedWriteError(KafkaError):
         self.version = version
 
 
+class LocalController(Protocol):
+    """The controller of this node (`raftctl.node.ControllerService`)."""
+
+    def handle(self, request: ControllerRequest) -> asyncio.Future[ControllerResponse]:
+        """Decide on the request; the future fails with KafkaError."""
+
+
 class KvApi:
     """Answers for one node."""
 
     def __init__(
         self,
         *,
-        service: ControllerService,
+        service: LocalController,
         driver: RaftDriver,
         peers: Mapping[int, RpcClient],
         follower: KvFollower,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from raftctl.metadata.records import FeatureRange
-    from raftctl.quorum import RaftDriver
     from raftctl.raft.batch import Batch
 
 TURN_BYTES_MAX = 128 * 1024
@@ -38,6 +37,17 @@ _BEGINNING = pack_payload([BeginTransactionRecord()])
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+class CommittedLog(Protocol):
+    """The committed part of the metadata log, for reading (`raftctl.quorum.RaftDriver`)."""
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Every record below is committed, as far as this replica knows."""
+
+    def read(self, offset: Offset, max_bytes: int) -> list[Batch]:
+        """Return committed batches from the one that contains `offset`."""
 
 
 class MetadataPublisher(Protocol):
@@ -60,7 +70,7 @@ class MetadataLoader:
 
     def __init__(
         self,
-        driver: RaftDriver,
+        log: CommittedLog,
         image: MetadataImage = EMPTY_IMAGE,
         fail: Callable[[BaseException], None] = _raise,
         features: tuple[FeatureRange, ...] = (),
@@ -72,7 +82,7 @@ class MetadataLoader:
         """
         self._features = features
         self._check_levels(image)
-        self._driver = driver
+        self._log = log
         self._fail = fail
         self._publishers: list[MetadataPublisher] = []
         self._caught_up = asyncio.Event()
@@ -108,7 +118,7 @@ class MetadataLoader:
     def caught_up(self) -> bool:
         """Whether the image holds everything that this replica knows to be committed."""
         heard = self._heard_commits and self._coming is None
-        return heard and self._next_offset >= self._driver.high_watermark
+        return heard and self._next_offset >= self._log.high_watermark
 
     @property
     def next_offset(self) -> int:
@@ -196,7 +206,7 @@ class MetadataLoader:
 
     def _replay_chunk(self, max_bytes: int) -> int:
         """Replays one batch at least; returns the size of what it has replayed."""
-        batches = self._driver.read(Offset(self._next_offset), max_bytes)
+        batches = self._log.read(Offset(self._next_offset), max_bytes)
         invariant(bool(batches), "the log holds every committed record")
         try:
             self._replay(batches)

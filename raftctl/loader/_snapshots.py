@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from raftctl.codec import NotKnownError
 from raftctl.errors import ErrorCode, KafkaError, invariant
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from raftctl.config import NodeConfig
     from raftctl.loader._loader import MetadataLoader
     from raftctl.loader._state_hashes import StateHashes
-    from raftctl.quorum import RaftDriver
     from raftctl.raft.voters import VoterSet
     from raftctl.runtime.api import Runtime, Worker
     from raftctl.storage.snapshots import Snapshot, SnapshotFile, SnapshotStore, WrittenSnapshot
@@ -202,6 +201,32 @@ class Snapshots:
         return self._worker.submit(lambda: self._store.remove(ids))
 
 
+class SnapshottedLog(Protocol):
+    """The replica whose log gets shorter by snapshots (`raftctl.quorum.RaftDriver`)."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads: only the leader marks offsets for everybody."""
+
+    def bytes_from(self, offset: Offset) -> int:
+        """Return about how many bytes of the log stand at and above the offset."""
+
+    def is_batch_boundary(self, offset: Offset) -> bool:
+        """Whether no batch of the log contains the offset beyond its first record."""
+
+    def voters_at(self, end_offset: Offset) -> VoterSet:
+        """Return the voters that the records below this offset make."""
+
+    def snapshot_taken(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Offer a durable snapshot of committed records to the followers."""
+
+    def expire_prefix(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Let the log start at the end of this snapshot."""
+
+    def halt(self) -> None:
+        """Handle nothing from now on: the node's state cannot be trusted."""
+
+
 class Snapshotter:
     """Takes snapshots of the committed image and lets retention delete what they make needless.
 
@@ -210,7 +235,7 @@ class Snapshotter:
 
     def __init__(
         self,
-        driver: RaftDriver,
+        log: SnapshottedLog,
         loader: MetadataLoader,
         snapshots: Snapshots,
         hashes: StateHashes,
@@ -218,7 +243,7 @@ class Snapshotter:
         config: NodeConfig,
         fail: Callable[[BaseException], None],
     ) -> None:
-        self._driver = driver
+        self._replica = log
         self._loader = loader
         self._snapshots = snapshots
         self._hashes = hashes
@@ -293,8 +318,8 @@ class Snapshotter:
     def _due(self) -> bool:
         if self._loader.image.offset + 1 <= self._end_offset:
             return False
-        patience = 1 if self._driver.is_leader else FOLLOWER_PATIENCE
-        large = self._driver.bytes_from(self._end_offset) >= self._max_bytes * patience
+        patience = 1 if self._replica.is_leader else FOLLOWER_PATIENCE
+        large = self._replica.bytes_from(self._end_offset) >= self._max_bytes * patience
         late = self._now_ms() - self._taken_ms >= self._interval_ms * patience
         return large or (late and self._interval_ms > 0)
 
@@ -313,7 +338,7 @@ class Snapshotter:
         if taken.snapshot_id.offset <= self._end_offset:
             return  # One of the leader's came meanwhile, and the log begins with its end.
         self._note(image)
-        self._driver.snapshot_taken(taken.snapshot_id)
+        self._replica.snapshot_taken(taken.snapshot_id)
         self._log.info("snapshot_taken", end_offset=taken.snapshot_id.offset, bytes=taken.size)
         if self._damaged:
             await self._remove_damaged()
@@ -324,7 +349,7 @@ class Snapshotter:
         damaged = [one for one in ids[:-1] if one in self._damaged]
         whole = next(one for one in ids if one not in damaged)
         if whole != ids[0]:
-            self._driver.expire_prefix(whole)  # for the log may go on from the first
+            self._replica.expire_prefix(whole)  # for the log may go on from the first
         await self._snapshots.remove(damaged)
         self._damaged.clear()
 
@@ -333,23 +358,20 @@ class Snapshotter:
         if self._damaged:  # what nobody had asked for since it was damaged
             await self._remove_damaged()
             files = await self._snapshots.files()
-        expired = self._retention.expired(files, self._driver.bytes_from, self._runtime.wall_ms())
+        expired = self._retention.expired(files, self._replica.bytes_from, self._runtime.wall_ms())
         if expired:
-            self._driver.expire_prefix(files[len(expired)].snapshot_id)
+            self._replica.expire_prefix(files[len(expired)].snapshot_id)
             await self._snapshots.remove([one.snapshot_id for one in expired])
             self._log.info("snapshots_deleted", count=len(expired))
 
     def _begin(self, image: MetadataImage) -> None:
         """Takes a snapshot of the image, with the voters as they are at its end now."""
         invariant(self._ends_a_batch(image), "a snapshot ends where a batch ends")
-        self._start(self._take(image, self._driver.core.voters_at(id_of(image).offset)))
+        self._start(self._take(image, self._replica.voters_at(id_of(image).offset)))
 
     def _ends_a_batch(self, image: MetadataImage) -> bool:
         """Whether a replica that loads the snapshot can go on with the log; else none could."""
-        end, log = id_of(image).offset, self._driver.log
-        if not log.start_offset <= end < log.end_offset:
-            return True
-        return log.batches(end, 1)[0].base_offset == end
+        return self._replica.is_batch_boundary(id_of(image).offset)
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
         self._task = self._loop.create_task(work)
@@ -359,7 +381,7 @@ class Snapshotter:
         self._task = None
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StateDivergedError):
-            self._driver.halt()
+            self._replica.halt()
         if error is not None:
             self._fail(error)
         elif self._marked is not None and not task.cancelled():

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from raftctl.raft import QuorumStatus, RaftCore
     from raftctl.raft.batch import Batch
     from raftctl.raft.messages import NodeId, OffsetAndEpoch, Request, Response
+    from raftctl.raft.voters import VoterSet
     from raftctl.runtime.api import Runtime, Worker
     from raftctl.storage.log import RecordLog
     from raftctl.storage.quorum_state import QuorumStateStore
@@ -230,6 +231,16 @@ class RaftDriver:
     def bytes_from(self, offset: Offset) -> int:
         """About how many bytes of the log stand at and above the offset."""
         return self._log.bytes_from(offset)
+
+    def is_batch_boundary(self, offset: Offset) -> bool:
+        """Whether no batch of the log contains the offset beyond its first record."""
+        if not self._log.start_offset <= offset < self._log.end_offset:
+            return True
+        return self._log.batches(offset, 1)[0].base_offset == offset
+
+    def voters_at(self, end_offset: Offset) -> VoterSet:
+        """Return the voters that the records below this offset make."""
+        return self._core.voters_at(end_offset)
 
     def snapshot_taken(self, snapshot_id: OffsetAndEpoch) -> None:
         """A snapshot of what is committed is on disk: others may fetch it."""
