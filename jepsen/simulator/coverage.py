@@ -33,34 +33,34 @@ class Coverage:
 
     def watch(self, driver: RaftDriver) -> None:
         """Notes from now on every event that comes to the driver's core."""
-        if not isinstance(driver.story, _Story):
-            driver.story = _Story(driver, self)
+        if not isinstance(driver.flight_recorder, _Recorder):
+            driver.flight_recorder = _Recorder(driver, self)
 
     def struck(self, kind: str, state: str) -> None:
         """Notes that a fault of this kind struck somebody in that state."""
         self.seen.add(f"{FAULT} {kind} {state}")
 
 
-class _Story(deque[events.Event | events.Effect]):
-    """The driver's story. It gets each event before the core does, and the effects after that."""
+class _Recorder(deque[events.Event | events.Effect]):
+    """The driver's flight recorder: gets each event before the core does, its effects after."""
 
     def __init__(self, driver: RaftDriver, coverage: Coverage) -> None:
-        super().__init__(driver.story, maxlen=driver.story.maxlen)
+        super().__init__(driver.flight_recorder, maxlen=driver.flight_recorder.maxlen)
         self._core = driver.core
         self._coverage = coverage
         self._open: tuple[str, str] | None = None
         """The role and the event that is being handled."""
 
-    def append(self, happening: events.Event | events.Effect) -> None:
+    def append(self, entry: events.Event | events.Effect) -> None:
         """The role has changed, if it does, when the next one comes."""
         if self._open is not None:
             before, kind = self._open
             line = as_line((before, kind, self._core.role))
             self._coverage.seen.add(f"{ROLE} {line}")
             self._open = None
-        if isinstance(happening, events.Event):
-            self._open = self._core.role, event_kind(happening)
-        super().append(happening)
+        if isinstance(entry, events.Event):
+            self._open = self._core.role, event_kind(entry)
+        super().append(entry)
 
 
 def known_in(path: str) -> set[str]:

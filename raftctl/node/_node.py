@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from raftctl.raft.messages import NodeId
     from raftctl.runtime.api import Runtime
 
-STORY_LINE_MAX = 400
+RECORDED_LINE_MAX = 400
 
 
 async def run_node(config: NodeConfig, runtime: Runtime, *, owns_loop: bool = False) -> None:
@@ -168,11 +168,11 @@ class Node:
         self.ended.set_exception(error)
         if not isinstance(error, ConfigError | KafkaError):
             self._log.error("node_failed", exc_info=error)
-            self._tell_story()
+            self._log_flight_recorder()
 
-    def _tell_story(self) -> None:
-        for happening in self.driver.story if self.driver is not None else ():
-            self._log.error("before_failure", what=repr(happening)[:STORY_LINE_MAX])
+    def _log_flight_recorder(self) -> None:
+        for entry in self.driver.flight_recorder if self.driver is not None else ():
+            self._log.error("before_failure", what=repr(entry)[:RECORDED_LINE_MAX])
 
     async def _check_addresses(self) -> None:
         """ConfigError if a port is taken, while nothing on disk has been touched."""

@@ -55,7 +55,7 @@ class Peers(dict[int, RpcClient]):
         self._own = own
         self._endpoints: dict[NodeId, LeaderEndpoint] = {}
         self._recorded: dict[NodeId, LeaderEndpoint] = {}
-        self._told: dict[NodeId, LeaderEndpoint] = {}
+        self._reported: dict[NodeId, LeaderEndpoint] = {}
         """Where peers say that voters of the configuration are, if not where that has them."""
         self._bootstrap = tuple(bootstrap)
         self._voters: VoterSet | None = None
@@ -79,9 +79,9 @@ class Peers(dict[int, RpcClient]):
                 self._recorded[node_id] = endpoint
                 self._know(node_id, endpoint)
         if voters.dynamic:
-            self._told.clear()
+            self._reported.clear()
 
-    def hear(self, message: Request | Response) -> None:
+    def learn_leader(self, message: Request | Response) -> None:
         """Takes note of where the leader is that the message names."""
         if isinstance(message, (*NAMES_LEADER, messages.BeginQuorumEpochRequest)):
             endpoint, node_id = message.leader_endpoint, message.leader_id
@@ -89,22 +89,22 @@ class Peers(dict[int, RpcClient]):
             if endpoint is None or node_id < 0 or node_id == own_id or not is_endpoint(endpoint):
                 return
             if self._is_configured(node_id):
-                self._told[node_id] = endpoint
+                self._reported[node_id] = endpoint
             elif node_id in self._endpoints or len(self) < PEERS_MAX:
                 self._know(node_id, endpoint)
 
     def unreachable(self, node_id: NodeId) -> None:
         """No answer came from there: the next request goes to the other address known, if any."""
-        told, current = self._told.get(node_id), self._endpoints.get(node_id)
-        if told is not None and told != self._recorded[node_id]:
-            self._know(node_id, told if current != told else self._recorded[node_id])
+        reported, current = self._reported.get(node_id), self._endpoints.get(node_id)
+        if reported is not None and reported != self._recorded[node_id]:
+            self._know(node_id, reported if current != reported else self._recorded[node_id])
 
     def _is_configured(self, node_id: NodeId) -> bool:
         """Whether the configuration says where this node is, and the log nothing yet."""
         voters = self._voters
         return voters is not None and not voters.dynamic and node_id in voters.ids
 
-    def told(self, response: Response) -> Response:
+    def with_leader_address(self, response: Response) -> Response:
         """The response with the address of the leader that it names, if that is known."""
         if isinstance(response, NAMES_LEADER) and response.leader_id != messages.NO_NODE:
             endpoint = self._endpoint(response.leader_id)
@@ -112,7 +112,7 @@ class Peers(dict[int, RpcClient]):
                 return replace(response, leader_endpoint=endpoint)
         return response
 
-    def introduced(self, request: Request) -> Request:
+    def with_own_address(self, request: Request) -> Request:
         """The request with the own address, where this node presents itself as the leader."""
         if isinstance(request, messages.BeginQuorumEpochRequest):
             return replace(request, leader_endpoint=self._endpoint(request.leader_id))

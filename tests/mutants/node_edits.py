@@ -8,8 +8,8 @@ EDITS = (
     Edit(
         "snapshot_names_the_newest_voters",
         "loader._snapshots:Snapshotter._begin",
-        "self._driver.core.voters_at(id_of(image).offset)",
-        "self._driver.core.voters",
+        "self._replica.voters_at(id_of(image).offset)",
+        "self._replica.core.voters",
         "unit/server/test_snapshots.py::test_a_snapshot_names_the_voters_at_its_end_and_not_the_newest",
     ),
     Edit(
@@ -21,9 +21,9 @@ EDITS = (
     ),
     Edit(
         "offset_of_the_next_record_promised",
-        "quorum._driver:RaftDriver.append_payload",
-        "self._pending_end_offset - 1",
-        "self._pending_end_offset",
+        "quorum._accumulator:BatchAccumulator.add",
+        "self._end_offset - 1",
+        "self._end_offset",
         "unit/server/test_driver.py::test_records_commit_when_they_are_on_disk",
     ),
     Edit(
@@ -105,21 +105,21 @@ EDITS = (
     ),
     Edit(
         "pending_of_an_old_epoch_appended",
-        "quorum._driver:RaftDriver._leader_changed",
-        "self._pending.clear()",
+        "quorum._effects:Effects._leader_changed",
+        "self._accumulator.clear()",
         "pass",
         "unit/server/test_driver.py::test_what_is_not_proposed_yet_is_lost_with_the_leadership",
     ),
     Edit(
         "truncated_one_too_few",
-        "quorum._driver:RaftDriver._perform_rarer",
-        "self._log.truncate(end_offset)",
-        "self._log.truncate(type(end_offset)(min(end_offset + 1, self._log.end_offset)))",
+        "quorum._effects:Effects._truncate",
+        "self._log.truncate(effect.end_offset)",
+        "self._log.truncate(min(effect.end_offset + 1, self._log.end_offset))",
         "unit/server/test_driver.py::test_a_truncation_between_a_flush_and_its_report_is_heeded",
     ),
     Edit(
         "refused_read_confirmed",
-        "quorum._driver:RaftDriver._end_read",
+        "quorum._effects:Effects.end_read",
         "if confirmed:",
         "if True:",
         "unit/server/test_driver.py::test_a_read_barrier_tells_up_to_where_everything_is_applied",
@@ -127,7 +127,7 @@ EDITS = (
     Edit(
         "promised_after_the_voters_record",
         "quorum._driver:RaftDriver._handle_one",
-        "self._pending and self._may_change_voters(event)",
+        "self._accumulator and self._may_change_voters(event)",
         "False",
         "unit/server/test_voters.py::test_what_has_been_promised_an_offset_stands_before_the_voters_record",
     ),
@@ -140,14 +140,14 @@ EDITS = (
     ),
     Edit(
         "committed_told_after_the_leader_changed",
-        "quorum._driver:RaftDriver._perform",
-        "self._tell_committed()",
+        "quorum._effects:Effects.perform",
+        "self.notify_committed()",
         "pass",
         "unit/server/test_driver.py::test_what_is_not_proposed_yet_is_lost_with_the_leadership",
     ),
     Edit(
         "flush_of_a_cut_log_counted",
-        "quorum._driver:RaftDriver._flushed",
+        "quorum._effects:Effects._flushed",
         "self._log.flushed_end_offset",
         "self._log.end_offset",
         "unit/server/test_disk_errors.py::test_a_disk_error_ends_the_node_and_loses_nothing_that_was_answered[write-28-quorum-state.tmp]",

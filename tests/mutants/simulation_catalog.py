@@ -173,8 +173,8 @@ SIMULATION_MUTANTS = (
         ("snapshot_names_the_voters_at_its_end",),
         edited(
             "loader._snapshots:Snapshotter._begin",
-            "self._driver.core.voters_at(id_of(image).offset)",
-            "self._driver.core.voters",
+            "self._replica.voters_at(id_of(image).offset)",
+            "self._replica.core.voters",
         ),
         scenario="changes_compete",
     ),

@@ -66,16 +66,16 @@ class StaticPeers(dict[int, "FakePeer"]):
     def voters_are(self, voters: object) -> None:
         pass
 
-    def hear(self, message: object) -> None:
+    def learn_leader(self, message: object) -> None:
         pass
 
     def unreachable(self, node_id: object) -> None:
         pass
 
-    def told(self, response: object) -> object:
+    def with_leader_address(self, response: object) -> object:
         return response
 
-    def introduced(self, request: object) -> object:
+    def with_own_address(self, request: object) -> object:
         return request
 
 
@@ -169,7 +169,7 @@ class Member:
 
     async def lead(self) -> None:
         """Starts if need be, and waits until this member is the established leader."""
-        if not self.driver.story:
+        if not self.driver.flight_recorder:
             self.driver.start()
         await self.until(
             lambda: self.driver.is_leader and self.driver.high_watermark == self.log.end_offset

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from raftctl.errors import ErrorCode, InvariantViolation, KafkaError
-from raftctl.quorum import _appends as appends
+from raftctl.quorum import _accumulator as accumulator
 from raftctl.quorum import _driver as driver_module
 from raftctl.raft import events
 from raftctl.raft.batch import Batch, encode_batch
@@ -84,7 +84,7 @@ async def test_what_is_appended_in_one_turn_shares_a_batch_and_a_flush(leader: M
 async def test_the_records_of_one_append_stay_together(
     leader: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(appends, "SHARED_BATCH_BYTES_MAX", 10)
+    monkeypatch.setattr(accumulator, "SHARED_BATCH_BYTES_MAX", 10)
     end = leader.log.end_offset
     for payloads in ([b"12345", b"6789"], [b"abc"], [b"d"] * 30, [b"e"], [b"f"]):
         end = leader.driver.append(payloads)
@@ -290,10 +290,10 @@ async def test_the_story_is_kept_without_the_records(leader: Member) -> None:
         leader.driver.append([b"secret"])
         await leader.turn()
     await leader.until(lambda: leader.driver.high_watermark == leader.log.end_offset)
-    assert len(leader.driver.story) == driver_module.STORY_EVENTS_MAX
-    kinds = {type(happening) for happening in leader.driver.story}
+    assert len(leader.driver.flight_recorder) == driver_module.RECORDED_EVENTS_MAX
+    kinds = {type(entry) for entry in leader.driver.flight_recorder}
     assert {events.Proposed, events.AppendToLog, events.LogFlushed} <= kinds
-    assert "secret" not in repr(leader.driver.story)
+    assert "secret" not in repr(leader.driver.flight_recorder)
 
 
 # --- following --------------------------------------------------------------------------------
@@ -435,7 +435,9 @@ async def test_the_records_of_a_fetch_come_with_the_leaders_address(
     # An observer that asks a bootstrap address, which is the leader's, gets no other answer.
     here = LeaderEndpoint("here", 9)
     monkeypatch.setattr(
-        leader.driver._peers, "told", lambda answer: replace(answer, leader_endpoint=here)
+        leader.driver._effects._peers,
+        "with_leader_address",
+        lambda answer: replace(answer, leader_endpoint=here),
     )
     observer = ReplicaKey(NodeId(9), None)
     start = OffsetAndEpoch(Offset(0), Epoch(0))

@@ -166,7 +166,7 @@ async def test_a_leader_whose_sync_stalled_the_loop_confirms_nothing_until_it_is
     def stall() -> None:
         ahead_ms[0] += stall_ms
 
-    member.driver._worker = Stalling(stall)
+    member.driver._effects._worker = Stalling(stall)
     before = member.driver.high_watermark
     read = member.driver.read_barrier()
     last = member.driver.append([b"\x91\x3c"])
@@ -181,7 +181,7 @@ async def test_a_leader_whose_sync_stalled_the_loop_confirms_nothing_until_it_is
         await read
     with pytest.raises(KafkaError):
         member.driver.append([b"\x91\x3c"])
-    member.driver._worker = member.worker
+    member.driver._effects._worker = member.worker
     await member.stop()
 
 

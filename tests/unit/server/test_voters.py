@@ -130,8 +130,8 @@ async def test_addresses_follow_the_record_and_the_leaders_own_word() -> None:
     peers = some_peers()
     peers.voters_are(dynamic(voter(1), voter(2)))
     outdated = cast("Client", peers[2])
-    peers.hear(begin(2, "moved"))
-    peers.hear(begin(3, "new"))
+    peers.learn_leader(begin(2, "moved"))
+    peers.learn_leader(begin(3, "new"))
     assert known(peers) == {
         -2: ("boot", 2),
         1: ("host-1", 9093),
@@ -153,17 +153,17 @@ async def test_an_answer_says_where_the_leader_is_that_it_names() -> None:
     answer = VoteResponse(Epoch(3), NodeId(2), False, False, voter(1).replica)
     static = VoterSet([voter(1), voter(2)])
     peers.voters_are(static)
-    told = cast("VoteResponse", peers.told(answer))
+    told = cast("VoteResponse", peers.with_leader_address(answer))
     assert told.leader_endpoint == LeaderEndpoint("host-2", 9093), "who asks may have no such list"
-    own = cast("VoteResponse", peers.told(replace(answer, leader_id=NodeId(1))))
+    own = cast("VoteResponse", peers.with_leader_address(replace(answer, leader_id=NodeId(1))))
     assert own.leader_endpoint == LeaderEndpoint("host-1", 9093), "as the configuration has it"
-    peers.hear(begin(4, "fourth"))
-    later = cast("VoteResponse", peers.told(replace(answer, leader_id=NodeId(4))))
+    peers.learn_leader(begin(4, "fourth"))
+    later = cast("VoteResponse", peers.with_leader_address(replace(answer, leader_id=NodeId(4))))
     assert later.leader_endpoint == LeaderEndpoint("fourth", 5), "the log will tell of it"
     peers.voters_are(dynamic(voter(1), voter(2)))
-    told = cast("VoteResponse", peers.told(answer))
+    told = cast("VoteResponse", peers.with_leader_address(answer))
     assert told.leader_endpoint == LeaderEndpoint("host-2", 9093)
-    introduced = peers.introduced(BeginQuorumEpochRequest(Epoch(3), NodeId(1)))
+    introduced = peers.with_own_address(BeginQuorumEpochRequest(Epoch(3), NodeId(1)))
     assert cast("BeginQuorumEpochRequest", introduced).leader_endpoint == LeaderEndpoint("me", 1)
     await peers.close()
 
@@ -172,7 +172,7 @@ async def test_an_answer_says_where_the_leader_is_that_it_names() -> None:
 async def test_a_configured_voter_is_looked_for_elsewhere_only_when_it_cannot_be_reached() -> None:
     peers = some_peers()
     peers.voters_are(VoterSet([voter(1), voter(2)]))
-    peers.hear(begin(2, "moved"))
+    peers.learn_leader(begin(2, "moved"))
     assert known(peers)[2] == ("host-2", 9093), "others may know it by another address"
     peers.unreachable(NodeId(2))
     assert known(peers)[2] == ("moved", 5)

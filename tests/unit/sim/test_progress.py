@@ -11,8 +11,9 @@ from jepsen.simulator.cluster import SimCluster
 from jepsen.simulator.liveness._progress import Progress
 from jepsen.simulator.properties import Violation
 from jepsen.simulator.world import World
-from raftctl.quorum import RaftDriver
+from raftctl.quorum._effects import Effects
 from raftctl.raft._leader import Leader
+from raftctl.raft.events import Effect, SendRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.req("J1", "Q4")
 
 LONG_S = 15.0
+_perform = Effects.perform
 
 
 def run(world: World, go_wrong: Callable[[SimCluster, str], None], count: int = 3) -> Progress:
@@ -94,10 +96,15 @@ def test_a_leader_in_the_minority_that_stays_is_caught(monkeypatch: pytest.Monke
         run(world, lambda cluster, leader: cut_off(cluster, leader, keeping=1), 5)
 
 
+def all_but_sends(effects: Effects, effect: Effect) -> None:
+    if not isinstance(effect, SendRequest):
+        _perform(effects, effect)
+
+
 def test_a_majority_that_elects_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     def loses_its_tongue(cluster: SimCluster, leader: str) -> None:
         cut_off(cluster, leader)
-        monkeypatch.setattr(RaftDriver, "_send", lambda *arguments: None)
+        monkeypatch.setattr(Effects, "perform", all_but_sends)
 
     with World(5) as world, pytest.raises(Violation, match="a_connected_majority_commits"):
         run(world, loses_its_tongue)
