@@ -28,7 +28,7 @@ from raftctl.raft.events import QuorumState
 from raftctl.raft.messages import NO_NODE, Epoch
 from raftctl.storage import quorum_state
 from raftctl.storage.log import RecordLog
-from raftctl.storage.log._log_writer import Cut, LogWriter, Write
+from raftctl.storage.log._record_log import Cut, LogWriter, Write
 from raftctl.storage.quorum_state import QuorumStateStore
 from tests.mutants.group_catalog import GROUPS
 from tests.mutants.lock_catalog import LOCKS
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from raftctl.raft.batch import Batch
     from raftctl.raft.messages import Offset
     from raftctl.runtime.api import File, FileSystem
-    from raftctl.storage.log._log_writer import Operation
+    from raftctl.storage.log._record_log import Operation
     from raftctl.storage.log._segment import Segment
 
 

@@ -201,8 +201,8 @@ DISK = (
     ),
     Edit(
         "bit_rot_in_a_piece",
-        "storage.snapshots._pieces:SnapshotPieces.read",
-        "_check(data, begin)",
+        "storage.snapshots._store:SnapshotPieces.read",
+        "_check_piece(data, begin)",
         "pass",
         "unit/storage/test_snapshots.py::test_no_piece_of_a_snapshot_has_a_bit_that_was_flipped[7]",
     ),

@@ -11,17 +11,25 @@ directory synced. All methods block: call them on a worker, one at a time.
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from raftctl.codec import Codec, CodecError
 from raftctl.errors import DiskError
-from raftctl.raft.batch import Batch, CorruptBatchError, encode_batch
+from raftctl.raft.batch import (
+    PREFIX_BYTES,
+    Batch,
+    CorruptBatchError,
+    decode_batches,
+    encode_batch,
+    encoded_bytes,
+)
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch, Voter
 from raftctl.raft.voters import VoterSet
 from raftctl.storage.log import scan
-from raftctl.storage.snapshots._pieces import SnapshotPieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -373,3 +381,67 @@ def _control(path: str, position: int, batch: Batch) -> SnapshotHeader | Snapsho
         return _CODEC.unpack(batch.payload) if batch.control else None
     except CodecError as error:
         raise CorruptSnapshotError(path, position, str(error)) from None
+
+
+# --- pieces for other replicas --------------------------------------------------------------------
+
+
+class SnapshotPieces:
+    """Pieces of a snapshot's file for other replicas, none with a byte that no CRC covers.
+
+    A piece begins and ends anywhere, so the batches that it touches are read and checked each time
+    it is asked for. Where batches begin is found once for the file that was asked for last. Damage
+    since a snapshot was written is found here, at a replica that has the image to write another.
+    Used by one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._of = ("", 0)
+        """Path and size of the file that `_starts` is about."""
+        self._starts = array("q")
+
+    def read(self, path: str, file: File, position: int, max_bytes: int) -> bytes:
+        """Bytes from the position on; none at the end. Raises CorruptBatchError."""
+        size = file.size()
+        starts = self._starts_in(path, file, size)
+        end = min(size, position + max_bytes)
+        if not 0 <= position < end:
+            return b""
+        begin = starts[bisect_right(starts, position) - 1]
+        after = bisect_left(starts, end)
+        data = file.read_at(begin, (starts[after] if after < len(starts) else size) - begin)
+        _check_piece(data, begin)
+        return data[position - begin : end - begin]
+
+    def _starts_in(self, path: str, file: File, size: int) -> array[int]:
+        if self._of != (path, size):
+            self._starts = _batch_starts(file, size)
+            self._of = path, size
+        return self._starts
+
+
+def _batch_starts(file: File, size: int) -> array[int]:
+    """Where each batch begins, from the lengths that they give; the last must be the footer."""
+    starts = array("q")
+    position = 0
+    while position < size:
+        starts.append(position)
+        try:
+            position += encoded_bytes(file.read_at(position, PREFIX_BYTES))
+        except CorruptBatchError as error:
+            raise CorruptBatchError(position, error.why, torn=error.torn) from None
+    # The header is one, too.
+    if len(starts) < 2 or not _check_piece(file.read_at(starts[-1], size - starts[-1]), starts[-1]):
+        raise CorruptBatchError(size, "no footer: the end is missing", torn=True)
+    return starts
+
+
+def _check_piece(data: bytes, begin: int) -> bool:
+    """Whether the last of the batches is a control batch. Raises CorruptBatchError."""
+    control = False
+    try:
+        for _, batch in decode_batches(data):
+            control = batch.control
+    except CorruptBatchError as error:
+        raise CorruptBatchError(begin + error.position, error.why, torn=error.torn) from None
+    return control
