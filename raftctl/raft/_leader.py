@@ -6,8 +6,8 @@ epoch is among the committed (Raft §5.4.2). Three rules keep that true here:
 - The leader's own log counts only as far as it is flushed (row Q3). Followers fetch a record while
   the leader still writes it, so it may commit before the leader has it on disk.
 - The high watermark never goes back.
-- A leader that no majority fetches from resigns (thesis §6.2, KAFKA-15489). In a system that pushes,
-  a leader notices failed sends; here followers pull, so silence is the only sign.
+- A leader that no majority fetches from resigns (thesis §6.2, KAFKA-15489). Where leaders push, a
+  failed send tells; here followers pull, so silence is the only sign.
 """
 
 from __future__ import annotations
