@@ -276,10 +276,10 @@ class Node:
         self._cleanup.callback(service.stop)
         self.hashes.append_with(service.append_own)
         for request in get_args(messages.Request):
-            rpc.answer(request, lambda peer, request, reply: driver.answer(request, reply, peer))
+            rpc.on(request, lambda peer, request, reply: driver.answer(request, reply, peer))
         for request in get_args(ControllerRequest):
-            rpc.answer(request, lambda _, request, reply: service.answer(request, reply))
-        rpc.answer_many(
+            rpc.on(request, lambda _, request, reply: service.answer(request, reply))
+        rpc.on_batch(
             KvPutRequest, lambda _, requests, reply: service.answer_puts(requests, reply)
         )
         counts = PartitionCounts(self._fail)

@@ -1,9 +1,9 @@
-"""Answers calls: an aiohttp route that keeps one WebSocket for each peer.
+"""The server of remote calls: an aiohttp route that keeps one WebSocket for each peer.
 
-A handler belongs to a class of requests. It returns the response, a future of it (for answers that
-come later, without a task), or a coroutine; or it takes a function to call with the answer, which
-costs least. A KafkaError becomes a refusal at the caller. What a peer sends wrong costs it its
-connection and this node one line of log, nothing else.
+A handler belongs to a class of requests and gets a function to call with the answer, now or later.
+A future or a task for each request would cost more than most requests do. A KafkaError becomes a
+refusal at the caller. A malformed message costs its sender the connection and this node one line of
+log, nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import WSCloseCode, web
 
 from raftctl.errors import ConfigError, ErrorCode, KafkaError, invariant
-from raftctl.failures import OF_PROGRAMS, HandingTo, outcome_of
+from raftctl.failures import OF_PROGRAMS, HandingTo
 from raftctl.rpc._channel import CLOSE_TIMEOUT_S, Channel
 from raftctl.rpc.codec import (
     HELLO_ID,
@@ -37,13 +37,12 @@ if TYPE_CHECKING:
 
     from raftctl.runtime.api import Runtime
 
-    Handler = Callable[[int, Any], Any]
-    Answerer = Callable[[int, Any, Callable[[Any], None]], None]
-    ManyAnswerer = Callable[[int, Sequence[Any], Callable[[Sequence[Any]], None]], None]
+    Handler = Callable[[int, Any, Callable[[Any], None]], None]
+    BatchHandler = Callable[[int, Sequence[Any], Callable[[Sequence[Any]], None]], None]
 
-TOGETHER_MAX = 256
-"""Requests that are handed over at once. Fewer let leader and followers work side by side, but
-twice as many batches cost more than that wins (docs/explanation/performance.md)."""
+BATCH_MAX = 256
+"""Requests that a batch handler is given at once. Fewer let leader and followers work side by side,
+but twice as many batches cost more than that wins (docs/explanation/performance.md)."""
 REQUESTS_MAX = 4096
 """Requests of one connection that wait for their answers."""
 HELLO_TIMEOUT_S = 2.0
@@ -63,38 +62,32 @@ class RpcServer:
         node_id: int,
         fail: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """`fail` is told of an `InvariantViolation` in a handler, so that the node stops."""
+        """`fail` ends the node after an `InvariantViolation` in a handler."""
         self._log = bind_log(runtime, part="rpc")
         self._fail = fail
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id)
         self._handlers: dict[type, Handler] = {}
-        self._answerers: dict[type, Answerer] = {}
-        self._many: dict[type, ManyAnswerer] = {}
+        self._batch_handlers: dict[type, BatchHandler] = {}
         self._connections: dict[_Connection, None] = {}
         self._newest: dict[int, _Connection] = {}
         """The connection that was opened last, by client."""
 
-    def handle(self, request_class: type, handler: Handler) -> None:
-        """Registers `handler(peer_node_id, request)`: a response, a future or a coroutine of it."""
-        invariant(request_class not in self._handlers, f"one handler for {request_class.__name__}")
-        self._handlers[request_class] = handler
-
-    def answer(self, request_class: type, answerer: Answerer) -> None:
-        """Registers `answerer(peer_node_id, request, reply)`.
+    def on(self, request_class: type, handler: Handler) -> None:
+        """Register `handler(peer_node_id, request, reply)` for a class of requests.
 
         It raises, or calls `reply` once, now or later, with the response or a KafkaError.
         """
-        invariant(request_class not in self._answerers, f"one for {request_class.__name__}")
-        self._answerers[request_class] = answerer
+        invariant(request_class not in self._handlers, f"one handler for {request_class.__name__}")
+        self._handlers[request_class] = handler
 
-    def answer_many(self, request_class: type, answerer: ManyAnswerer) -> None:
-        """Registers `answerer(peer_node_id, requests, reply)` for requests that come in numbers.
+    def on_batch(self, request_class: type, handler: BatchHandler) -> None:
+        """Register `handler(peer_node_id, requests, reply)` for requests that come in numbers.
 
-        It gets those that stand next to each other in a message, at most `TOGETHER_MAX`, and raises
-        or calls `reply` once, now or later, with a response or a KafkaError for each, in order.
+        It gets those that stand next to each other in a message, at most `BATCH_MAX`. It raises, or
+        calls `reply` once, now or later, with a response or a KafkaError for each, in order. It
+        takes the place of a handler of the class.
         """
-        invariant(request_class not in self._many, f"one for {request_class.__name__}")
-        self._many[request_class] = answerer
+        self._batch_handlers[request_class] = handler
 
     def fence(self, refusals: Mapping[type, ErrorCode]) -> None:
         """Refuses requests of these classes that were sent before now, each with its error.
@@ -129,8 +122,7 @@ class RpcServer:
             channel,
             self._hello,
             self._handlers,
-            self._answerers,
-            self._many,
+            self._batch_handlers,
             self._newest,
             self._log,
             self._fail,
@@ -145,7 +137,6 @@ class RpcServer:
         finally:
             del self._connections[connection]
             connection.forget()
-            connection.cancel_tasks()
             await connection.channel.close()
         return socket
 
@@ -158,8 +149,7 @@ class _Connection:
         channel: Channel,
         hello: Hello,
         handlers: dict[type, Handler],
-        answerers: dict[type, Answerer],
-        many: dict[type, ManyAnswerer],
+        batch_handlers: dict[type, BatchHandler],
         newest: dict[int, _Connection],
         log: FilteringBoundLogger,
         fail: Callable[[BaseException], None] | None,
@@ -168,8 +158,7 @@ class _Connection:
         self._fail = fail
         self._hello = hello
         self._handlers = handlers
-        self._answerers = answerers
-        self._many = many
+        self._batch_handlers = batch_handlers
         self._newest = newest
         self._log = log
         self._peer_id = -1
@@ -180,9 +169,8 @@ class _Connection:
         """What is refused until the peer is known to be alive."""
         self._patience = asyncio.timeout(None)
         """How long to wait for the peer's hello."""
-        self._asked = 0
-        """Requests of answerers that wait for their answers."""
-        self._waiting: dict[asyncio.Future[Any], None] = {}
+        self._waiting = 0
+        """How many requests wait for their answers."""
 
     async def run(self) -> None:
         """Greets, then dispatches until the connection ends. Raises FrameError."""
@@ -260,84 +248,52 @@ class _Connection:
                 for correlation_id, _ in run:
                     self.channel.send(correlation_id, refusal)
                 continue
-            answerer = self._many.get(request_class)
-            if answerer is None:
+            handler = self._batch_handlers.get(request_class)
+            if handler is None:
                 for correlation_id, request in run:
                     self._dispatch(correlation_id, request)
                 continue
-            while some := list(islice(run, TOGETHER_MAX)):
+            while some := list(islice(run, BATCH_MAX)):
                 correlation_ids, requests = zip(*some, strict=True)
-                self._dispatch_many(answerer, correlation_ids, requests)
+                self._dispatch_batch(handler, correlation_ids, requests)
 
-    def _dispatch_many(
-        self, answerer: ManyAnswerer, correlation_ids: Sequence[int], requests: Sequence[Any]
+    def _dispatch_batch(
+        self, handler: BatchHandler, correlation_ids: Sequence[int], requests: Sequence[Any]
     ) -> None:
         self._expect(len(requests))
-        reply = partial(self._reply_many, correlation_ids)
+        reply = partial(self._reply_batch, correlation_ids)
         with HandingTo(lambda error: reply([error] * len(requests)), OF_PROGRAMS):
-            answerer(self._peer_id, requests, reply)
+            handler(self._peer_id, requests, reply)
 
-    def _reply_many(self, correlation_ids: Sequence[int], answers: Sequence[object]) -> None:
-        self._asked -= len(correlation_ids)
-        told = [
+    def _reply_batch(self, correlation_ids: Sequence[int], answers: Sequence[object]) -> None:
+        self._waiting -= len(correlation_ids)
+        messages = [
             self._failure(answer) if isinstance(answer, BaseException) else answer
             for answer in answers
         ]
-        self.channel.send_all(correlation_ids, told)
+        self.channel.send_all(correlation_ids, messages)
 
     def _expect(self, count: int) -> None:
-        if self._asked + count > REQUESTS_MAX:
+        if self._waiting + count > REQUESTS_MAX:
             raise FrameError(f"more than {REQUESTS_MAX} requests wait for an answer")
-        self._asked += count
+        self._waiting += count
 
     def _dispatch(self, correlation_id: int, request: object) -> None:
-        answerer = self._answerers.get(type(request))
-        if answerer is None:
-            self._handle(correlation_id, request)
-            return
-        self._expect(1)
-        reply = partial(self._reply, correlation_id)
-        with HandingTo(reply, OF_PROGRAMS):
-            answerer(self._peer_id, request, reply)
-
-    def _reply(self, correlation_id: int, answer: object) -> None:
-        self._asked -= 1
-        if isinstance(answer, BaseException):
-            answer = self._failure(answer)
-        self.channel.send(correlation_id, answer)
-
-    def _handle(self, correlation_id: int, request: object) -> None:
         handler = self._handlers.get(type(request))
         if handler is None:
             why = f"this node does not answer {type(request).__name__}"
             self.channel.send(correlation_id, Failure(ErrorCode.INVALID_REQUEST, why))
             return
-        answer, error = outcome_of(partial(handler, self._peer_id, request), OF_PROGRAMS)
-        if error is not None:
-            self.channel.send(correlation_id, self._failure(error))
-            return
-        if asyncio.iscoroutine(answer):
-            answer = asyncio.get_running_loop().create_task(answer)
-        if not asyncio.isfuture(answer):
-            self.channel.send(correlation_id, answer)
-        elif answer.done():
-            self._answer(correlation_id, answer)
-        elif len(self._waiting) >= REQUESTS_MAX:
-            raise FrameError(f"more than {REQUESTS_MAX} requests wait for an answer")
-        else:
-            self._waiting[answer] = None
-            answer.add_done_callback(partial(self._answer, correlation_id))
+        self._expect(1)
+        reply = partial(self._reply, correlation_id)
+        with HandingTo(reply, OF_PROGRAMS):
+            handler(self._peer_id, request, reply)
 
-    def _answer(self, correlation_id: int, answer: asyncio.Future[Any]) -> None:
-        self._waiting.pop(answer, None)
-        if answer.cancelled():
-            cancelled = Failure(ErrorCode.REQUEST_TIMED_OUT, "given up")
-            self.channel.send(correlation_id, cancelled)
-            return
-        error = answer.exception()
-        self.channel.send(
-            correlation_id, answer.result() if error is None else self._failure(error)
-        )
+    def _reply(self, correlation_id: int, answer: object) -> None:
+        self._waiting -= 1
+        if isinstance(answer, BaseException):
+            answer = self._failure(answer)
+        self.channel.send(correlation_id, answer)
 
     def _failure(self, error: BaseException) -> Failure:
         if isinstance(error, KafkaError):
@@ -346,12 +302,6 @@ class _Connection:
             self._fail(error)
         self._log.error("rpc_handler_failed", peer_id=self._peer_id, exc_info=error)
         return Failure(ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__)
-
-    def cancel_tasks(self) -> None:
-        """Nobody waits for these any more. A future belongs to the handler and is left alone."""
-        for answer in self._waiting:
-            if isinstance(answer, asyncio.Task):
-                answer.cancel()
 
 
 def _class_of_request(frame: tuple[int, object]) -> type:

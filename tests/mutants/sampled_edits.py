@@ -431,7 +431,7 @@ RPC = (
     Edit(
         "answered_requests_stay_counted",
         "rpc._server:_Connection._reply",
-        "self._asked -= 1",
+        "self._waiting -= 1",
         "pass",
         "unit/rpc/test_rpc.py::test_requests_that_were_answered_are_not_counted_any_more",
     ),

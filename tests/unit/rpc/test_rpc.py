@@ -32,7 +32,7 @@ from tests.unit.rpc.test_frames import vote
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from raftctl.rpc._server import ManyAnswerer
+    from raftctl.rpc._server import BatchHandler, Handler
 
 HOST = "127.0.0.1"
 
@@ -43,6 +43,21 @@ def ids(first: int) -> AllocateProducerIdsResponse:
 
 def never(peer: int, request: object) -> asyncio.Future[object]:
     return asyncio.get_running_loop().create_future()
+
+
+def replying(function: Callable[[int, Any], Any]) -> Handler:
+    """A handler that replies with what the function returns, or its coroutine or future does."""
+
+    def handle(peer: int, request: object, reply: Callable[[Any], None]) -> None:
+        answer = function(peer, request)
+        if asyncio.iscoroutine(answer):
+            answer = asyncio.get_running_loop().create_task(answer)
+        if asyncio.isfuture(answer):
+            answer.add_done_callback(lambda done: reply(done.exception() or done.result()))
+        else:
+            reply(answer)
+
+    return handle
 
 
 class World:
@@ -59,18 +74,18 @@ class World:
 
     async def serve(
         self,
-        handlers: dict[type, Callable[[int, Any], Any]],
-        answerers: dict[type, Callable[[int, Any, Callable[[Any], None]], None]] | None = None,
-        many: dict[type, ManyAnswerer] | None = None,
+        functions: dict[type, Callable[[int, Any], Any]],
+        handlers: dict[type, Handler] | None = None,
+        batch_handlers: dict[type, BatchHandler] | None = None,
     ) -> None:
         server = RpcServer(self.runtime, cluster_id="cluster", node_id=1, fail=self.failures.append)
         self.server = server
-        for request_class, handler in handlers.items():
-            server.handle(request_class, handler)
-        for request_class, answerer in (answerers or {}).items():
-            server.answer(request_class, answerer)
-        for request_class, many_answerer in (many or {}).items():
-            server.answer_many(request_class, many_answerer)
+        for request_class, function in functions.items():
+            server.on(request_class, replying(function))
+        for request_class, handler in (handlers or {}).items():
+            server.on(request_class, handler)
+        for request_class, batch_handler in (batch_handlers or {}).items():
+            server.on_batch(request_class, batch_handler)
         application = web.Application()
         server.mount(application)
         self.runner, self.port = await start_http(application, HOST, self.port)
@@ -204,7 +219,7 @@ async def test_requests_that_come_in_numbers_are_answered_together(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At most so many; others between them keep their place, and each is answered for itself."""
-    monkeypatch.setattr(server_module, "TOGETHER_MAX", 3)
+    monkeypatch.setattr(server_module, "BATCH_MAX", 3)
     groups: list[list[int]] = []
     held: list[Callable[[Sequence[Any]], None]] = []
 
@@ -225,7 +240,7 @@ async def test_requests_that_come_in_numbers_are_answered_together(
 
     await world.serve(
         {VoteRequest: lambda peer, request: ids(len(groups))},
-        many={AllocateProducerIdsRequest: answer},
+        batch_handlers={AllocateProducerIdsRequest: answer},
     )
     client = world.client()
     assert await client.call(vote(), 5000) == ids(0)
