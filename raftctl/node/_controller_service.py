@@ -31,6 +31,7 @@ from raftctl.metadata.requests.cluster import (
 )
 from raftctl.metadata.requests.kv import KvHeartbeatRequest
 from raftctl.metadata.topic_names import RESERVED
+from raftctl.node._put_batcher import PutBatcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,8 +56,6 @@ WAITING_BYTES_MAX = 64 * 1024 * 1024
 one request may go beyond it."""
 ANSWERS_PER_TURN = 5_000
 """Answers given in one turn of the event loop, some 10 ms; the others follow in the next."""
-PUTS_BYTES_MAX = 1024 * 1024
-"""Puts of one turn of the event loop are appended together up to about this many bytes."""
 TRANSACTION_BYTES_MIN = 1024 * 1024
 """What is larger becomes a transaction, in batches of at most this size."""
 LEADERSHIP_LOST = "leadership ended before the commit: it may take effect or not"
@@ -72,13 +71,6 @@ class _Deferred(NamedTuple):
     lost: ErrorCode
     asked: int = 1
     """How many requests are answered by it."""
-
-
-class _Puts(NamedTuple):
-    """Puts that are answered together, by one call with an answer for each."""
-
-    requests: Sequence[KvPutRequest]
-    reply: ReplyMany
 
 
 class ControllerService:
@@ -108,15 +100,13 @@ class ControllerService:
         self._loop = asyncio.get_running_loop()
         self._log = runtime.log.bind(part="controller")
         self._deferred: deque[_Deferred] = deque()
+        self._deferred_requests = 0
+        """How many requests those answer."""
         self._reads: list[_Deferred] = []
         """Asked in this turn of the event loop and to be confirmed."""
-        self._puts: list[_Puts] = []
-        """Asked in this turn of the event loop; decided together at its end, or before what else
-        is asked."""
-        self._puts_waiting = 0
-        """How many puts have no answer yet."""
-        self._puts_bytes = 0
-        """Of the values of puts that are not decided on yet."""
+        self._puts = PutBatcher(self._write_puts)
+        """Asked in this turn of the event loop; decided together at its end, or before another
+        request is decided on."""
         self._confirming = 0
         """How many answers wait for confirmation."""
         self._confirming_bytes = 0
@@ -148,33 +138,31 @@ class ControllerService:
         return future
 
     def answer(self, request: ControllerRequest, reply: Reply) -> None:
-        """Calls `reply` once, now or later: with the response when the result is committed, or
+        """Decide on a request; call `reply` once, now or when the result is committed.
 
-        with KafkaError: NOT_CONTROLLER if this node is not active, or is not any more before the
-        commit, THROTTLING_QUOTA_EXCEEDED if too much waits already. A future for each of many
-        writes would cost as much as deciding on them.
+        The answer is the response or a KafkaError: NOT_CONTROLLER if this node is not active, or is
+        not any more before the commit, THROTTLING_QUOTA_EXCEEDED if too much waits already. A
+        future for each of many writes would cost as much as deciding on them.
         """
         if type(request) is KvPutRequest and not self._is_full:
             self.answer_puts((request,), lambda answers: reply(answers[0]))
             return
         self._watch_turn()
-        self._decide_puts()
+        self._puts.decide()
         try:
             self._decide(request, reply)
         except KafkaError as error:
             reply(error)
 
     def answer_puts(self, requests: Sequence[KvPutRequest], reply: ReplyMany) -> None:
-        """Does what `answer` does for several puts, with one call of `reply` for all of them.
+        """Do what `answer` does for several puts, with one call of `reply` for all of them.
 
-        Those that are refused are told so when the others are committed.
+        Refusals among them are answered when the others are committed.
         """
         if self._is_full:
             reply([_throttled()] * len(requests))
             return
-        self._puts.append(_Puts(requests, reply))
-        self._puts_waiting += len(requests)
-        self._puts_bytes += _size(requests)
+        self._puts.add(requests, reply)
         if not self._turn_ends and self._last_appended < self._driver.high_watermark:
             # Nothing is under way: these are not kept waiting for others, which gather meanwhile.
             self._end_turn()
@@ -184,12 +172,12 @@ class ControllerService:
     @property
     def waiting(self) -> int:
         """How many answers wait to be decided on, for a commit or for confirmation."""
-        return self._puts_waiting + len(self._deferred) + self._confirming
+        return self._puts.undecided + self._deferred_requests + self._confirming
 
     @property
     def waiting_bytes(self) -> int:
         """What is in memory for those answers, or because of them."""
-        return self._puts_bytes + self._uncommitted_bytes + self._confirming_bytes
+        return self._puts.undecided_bytes + self._uncommitted_bytes + self._confirming_bytes
 
     @property
     def _is_full(self) -> bool:
@@ -200,65 +188,19 @@ class ControllerService:
         full = self.waiting >= DEFERRED_MAX or self.waiting_bytes >= WAITING_BYTES_MAX
         return full or self._driver.is_full
 
-    def _decide_puts(self) -> None:
-        """Decides on all puts that were asked in this turn."""
-        while self._puts:
-            size, count = 0, 0
-            while count < len(self._puts) and size < PUTS_BYTES_MAX:
-                size += _size(self._puts[count].requests)
-                count += 1
-            some = self._puts[:count]
-            del self._puts[:count]
-            self._puts_bytes -= size
-            try:
-                self._put_together(some)
-            except KafkaError as error:
-                self._reply_puts(some, [error for group in some for _ in group.requests])
-
-    def _put_together(self, groups: Sequence[_Puts]) -> None:
+    def _write_puts(self, requests: Sequence[KvPutRequest], reply: ReplyMany) -> None:
+        """Decide on puts and append them in one batch; reply to all when it is committed."""
         if not self._controller.active:
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        requests = [request for group in groups for request in group.requests]
         decided = self._controller.handle_puts(requests)
         records = [outcome for outcome in decided if not isinstance(outcome, KafkaError)]
         if not records:
-            self._reply_puts(groups, [one for one in decided if isinstance(one, KafkaError)])
+            reply([outcome for outcome in decided if isinstance(outcome, KafkaError)])
             return
         response = KvWriteResponse(ErrorCode.NONE, self._append(records))
-        self._puts_waiting -= 1  # `_deferred` has one for all of them
-        answer = partial(self._answer_puts, groups, decided)
+        answer = partial(_answer_puts, decided, reply)
         lost = ErrorCode.REQUEST_TIMED_OUT
-        deferred = _Deferred(self._last_appended, answer, response, lost, len(requests))
-        self._deferred.append(deferred)
-
-    def _answer_puts(
-        self,
-        groups: Sequence[_Puts],
-        decided: Sequence[KvRecord | KafkaError],
-        first: ControllerResponse | KafkaError,
-    ) -> None:
-        """Answers each put, given the answer to the first that was written."""
-        self._puts_waiting += 1
-        answers: list[ControllerResponse | KafkaError] = [first] * len(decided)
-        if isinstance(first, KvWriteResponse):
-            versions = range(first.version, first.version + len(decided))
-            answers = [*_make_responses(([ErrorCode.NONE] * len(decided), versions))]
-        if KafkaError in set(map(type, decided)):
-            written = iter(answers)
-            answers = [one if isinstance(one, KafkaError) else next(written) for one in decided]
-        self._reply_puts(groups, answers)
-
-    def _reply_puts(
-        self, groups: Sequence[_Puts], answers: Sequence[ControllerResponse | KafkaError]
-    ) -> None:
-        self._puts_waiting -= len(answers)
-        if len(groups) == 1:
-            groups[0].reply(answers)
-            return
-        end = 0
-        for group in groups:
-            begin, end = end, end + len(group.requests)
-            group.reply(answers[begin:end])
+        self._defer(_Deferred(self._last_appended, answer, response, lost, len(requests)))
 
     def _decide(self, request: ControllerRequest, reply: Reply) -> None:
         if not self._controller.active:
@@ -279,7 +221,7 @@ class ControllerService:
             reply(response)
         else:
             # Also an answer without records waits: it was computed from what is not committed yet.
-            self._deferred.append(_Deferred(self._last_appended, reply, response, result.lost))
+            self._defer(_Deferred(self._last_appended, reply, response, result.lost))
 
     def _confirm(self, read: _Deferred) -> None:
         """Answers once this controller is known to have been active when the question came.
@@ -314,7 +256,7 @@ class ControllerService:
                 read.reply(read.response)
             else:
                 # Behind some of a greater offset, perhaps: then it waits for those as well.
-                self._deferred.append(read)
+                self._defer(read)
 
     def append_own(self, record: Record) -> bool:
         """Appends what nobody has asked for, if this controller is active or will be; tells
@@ -349,11 +291,20 @@ class ControllerService:
         for delta, image in committed:
             self._loader.publish(delta, image)
 
+    def _defer(self, deferred: _Deferred) -> None:
+        self._deferred.append(deferred)
+        self._deferred_requests += deferred.asked
+
+    def _take_due(self) -> _Deferred:
+        deferred = self._deferred.popleft()
+        self._deferred_requests -= deferred.asked
+        return deferred
+
     def _answer_some(self) -> None:
         """Gives the answers that waited for what is committed now; of many, some in each turn."""
         room = ANSWERS_PER_TURN
         while self._is_due and room > 0:
-            deferred = self._deferred.popleft()
+            deferred = self._take_due()
             room -= deferred.asked
             deferred.reply(deferred.response)
         self._answers_more = self._is_due
@@ -461,7 +412,7 @@ class ControllerService:
 
     def _end_turn(self) -> None:
         with HandingTo(self._fail):
-            self._decide_puts()
+            self._puts.decide()
             self._turn_ends = self._unproposed = False
             self._driver.propose()
             # Now that the followers have work. What commits at once has been sealed by that.
@@ -471,18 +422,16 @@ class ControllerService:
     def _fail_deferred(self) -> None:
         """Tells whoever waits that leadership has ended; but what is committed has been done."""
         while self._is_due:
-            deferred = self._deferred.popleft()
+            deferred = self._take_due()
             deferred.reply(deferred.response)
         waiting = [*self._deferred, *self._reads]
         self._confirming -= len(self._reads)
         self._confirming_bytes -= sum([_value_size(read.response) for read in self._reads])
-        asked, self._puts = self._puts, []
-        undecided = KafkaError(ErrorCode.NOT_CONTROLLER)
-        self._puts_bytes = 0
         self._uncommitted.clear()
         self._uncommitted_bytes = 0
-        self._reply_puts(asked, [undecided for group in asked for _ in group.requests])
+        self._puts.refuse(KafkaError(ErrorCode.NOT_CONTROLLER))
         self._deferred.clear()
+        self._deferred_requests = 0
         self._reads = []
         _fail_all(waiting)
 
@@ -531,8 +480,20 @@ def _throttled() -> KafkaError:
     return KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, why)
 
 
-def _size(puts: Sequence[KvPutRequest]) -> int:
-    return sum([len(one.value) for one in puts])
+def _answer_puts(
+    decided: Sequence[KvRecord | KafkaError],
+    reply: ReplyMany,
+    first: ControllerResponse | KafkaError,
+) -> None:
+    """Answer each put, given the answer to the first that was written."""
+    answers: list[ControllerResponse | KafkaError] = [first] * len(decided)
+    if isinstance(first, KvWriteResponse):
+        versions = range(first.version, first.version + len(decided))
+        answers = [*_make_responses(([ErrorCode.NONE] * len(decided), versions))]
+    if KafkaError in set(map(type, decided)):
+        written = iter(answers)
+        answers = [one if isinstance(one, KafkaError) else next(written) for one in decided]
+    reply(answers)
 
 
 def _value_size(response: ControllerResponse) -> int:

@@ -279,9 +279,7 @@ class Node:
             rpc.on(request, lambda peer, request, reply: driver.answer(request, reply, peer))
         for request in get_args(ControllerRequest):
             rpc.on(request, lambda _, request, reply: service.answer(request, reply))
-        rpc.on_batch(
-            KvPutRequest, lambda _, requests, reply: service.answer_puts(requests, reply)
-        )
+        rpc.on_batch(KvPutRequest, lambda _, requests, reply: service.answer_puts(requests, reply))
         counts = PartitionCounts(self._fail)
         loader.add_publisher(counts)
         api = AdminApi(
