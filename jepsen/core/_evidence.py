@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jepsen.checkers.verdict import Verdict
 from jepsen.generator.core import NEMESIS, SECOND_NS
 from jepsen.history import OpType
-from jepsen.nemesis.faults import HEAL, kind_struck, kind_tried
+from jepsen.nemesis.faults import kind_struck, kind_tried
+from jepsen.nemesis.plan import HEAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

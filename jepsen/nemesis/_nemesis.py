@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jepsen.client import Completion
 from jepsen.environments import Quality
 from jepsen.history import OpType
-from jepsen.nemesis.faults import HEAL, ROLES
+from jepsen.nemesis.faults import ROLES
+from jepsen.nemesis.plan import HEAL, both_ways, cut_links
 
 if TYPE_CHECKING:
     import random
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from jepsen.history import Op
 
 logger = logging.getLogger(__name__)
+
+Target = str | list[str]
+"""A role that is resolved now, or the names of nodes, as a plan has them."""
 
 ISOLATE = "isolate-"
 DELAY_MS_MAX = 400.0
@@ -37,8 +41,8 @@ class Roles(Protocol):
     async def broker(self, role: str) -> int | None:
         """The id of a `partition-leader`, or of a `coordinator`; None if nobody says."""
 
-    async def reassign(self) -> list[Any] | None:
-        """Gives a partition other replicas; what was done, None if it was refused."""
+    async def reassign(self, wanted: Sequence[Any] | None = None) -> list[Any] | None:
+        """Give a partition those replicas, else others: [partition, ids]; None: refused."""
 
 
 class Membership(Protocol):
@@ -58,8 +62,8 @@ class Membership(Protocol):
 class Features(Protocol):
     """The levels of the cluster's features; see `jepsen.environments.admin._features`."""
 
-    async def lower(self, feature: str) -> list[Any]:
-        """[feature, its level from now on]; nothing where that cannot be."""
+    async def lower(self, feature: str, level: int | None = None) -> list[Any]:
+        """Lower to that level, else to a random one: [feature, level]; [] if that failed."""
 
     async def raise_all(self) -> dict[str, int]:
         """Every feature gets its highest level."""
@@ -90,8 +94,10 @@ class Nemesis:
         self._voteless: list[str] = []
         self._failures: list[str] = []
         """Why parts of the present operation could not be done."""
-        self._cut = False
-        """Whether links let nothing pass, so that replicas may be behind before anybody says so."""
+        self._cuts: list[list[Any]] = []
+        """The partitions in force, each [kind, links]; replicas may lag unreported."""
+        self._slowed: list[list[Any]] = []
+        """The slow links in force, each [quality, links]."""
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -103,20 +109,21 @@ class Nemesis:
         """Does it; the value of the completion says to whom."""
         does: dict[str, Callable[[], Any]] = {
             "kill": partial(self._kill, op.value),
-            "start": self._start,
+            "stop": partial(self._stop, op.value),
+            "start": partial(self._start, op.value),
             "pause": partial(self._pause, op.value),
-            "resume": self._resume,
+            "resume": partial(self._resume, op.value),
             "restart": partial(self._restart, op.value),
             "rolling": partial(self._rolling, op.value),
             "partition": partial(self._partition, op.value),
-            "heal": self._unblock,
+            "heal": partial(self._unblock, op.value),
             "slow": partial(self._slow, op.value),
-            "restore": self._environment.restore,
+            "restore": partial(self._restore, op.value),
             "remove-voter": partial(self._remove_voter, op.value),
             "add-voters": self._add_voters,
             "remove-broker": partial(self._remove_broker, op.value),
             "add-broker": self._add_broker,
-            "reassign": self._reassign,
+            "reassign": partial(self._reassign, op.value),
             "lower-feature": partial(self._lower_feature, op.value),
             "raise-features": self._raise_features,
             "skew": partial(self._skew, op.value),
@@ -145,36 +152,48 @@ class Nemesis:
             return False
         return True
 
-    async def _kill(self, kind: str) -> list[str]:
-        nodes = await self._each(await self._chosen(kind), self._environment.kill)
+    async def _kill(self, target: Target) -> list[str]:
+        nodes = await self._each(await self._chosen(target), self._environment.kill)
         self._killed += nodes
         return nodes
 
-    async def _start(self) -> list[str]:
-        nodes, self._killed = self._killed, []
+    async def _stop(self, target: Target) -> list[str]:
+        # A paused process cannot end when it is asked to.
+        chosen = [node for node in await self._chosen(target) if node not in self._paused]
+        nodes = await self._each(chosen, self._environment.terminate)
+        self._killed += nodes
+        return nodes
+
+    async def _start(self, only: Target | None = None) -> list[str]:
+        """Start those nodes, else all, as far as they were killed or stopped."""
+        nodes = [node for node in self._killed if not isinstance(only, list) or node in only]
+        self._killed = [node for node in self._killed if node not in nodes]
         return await self._each(nodes, self._environment.start_node)
 
-    async def _pause(self, kind: str) -> list[str]:
-        nodes = await self._each(await self._chosen(kind), self._environment.pause)
+    async def _pause(self, target: Target) -> list[str]:
+        nodes = await self._each(await self._chosen(target), self._environment.pause)
         self._paused += nodes
         return nodes
 
-    async def _resume(self) -> list[str]:
-        nodes, self._paused = self._paused, []
+    async def _resume(self, only: Target | None = None) -> list[str]:
+        """Resume those nodes, else all, as far as they were paused."""
+        nodes = [node for node in self._paused if not isinstance(only, list) or node in only]
+        self._paused = [node for node in self._paused if node not in nodes]
         return await self._each(nodes, self._environment.resume)
 
-    async def _restart(self, kind: str) -> list[str]:
-        nodes = [node for node in await self._chosen(kind) if node not in self._paused]
+    async def _restart(self, target: Target) -> list[str]:
+        nodes = [node for node in await self._chosen(target) if node not in self._paused]
         return await self._each(nodes, self._restart_one)
 
     async def _restart_one(self, node: str) -> None:
         await self._environment.terminate(node)
         await self._environment.start_node(node)
 
-    async def _rolling(self, kind: str) -> list[str]:
+    async def _rolling(self, target: Target) -> list[str]:
         """One after the other, each when all are in sync; ends early if that takes too long."""
         environment, done = self._environment, list[str]()
-        for node in environment.brokers if kind == "brokers" else environment.controllers:
+        groups = {"brokers": environment.brokers, "controllers": environment.controllers}
+        for node in groups[target] if isinstance(target, str) else target:
             if not await self._settles():
                 break
             await environment.terminate(node)
@@ -189,31 +208,61 @@ class Nemesis:
             await asyncio.sleep(SETTLE_POLL_S)
         return False
 
-    async def _partition(self, kind: str) -> list[Any]:
+    async def _partition(self, kind: str | list[Any]) -> list[Any]:
+        """Cut links: by chance, which replaces the cut before, or those that a plan lists."""
         environment = self._environment
+        if not isinstance(kind, str):
+            shape, links = kind[0], [(source, target) for source, target in kind[1]]
+        else:
+            shape, links = kind, await self._links_by_chance(kind)
+            self._cuts.clear()
+            await environment.unblock()
+        cut = [shape, [list(link) for link in links]]
+        self._cuts.append(cut)
+        await environment.block(links)
+        return cut
+
+    async def _links_by_chance(self, kind: str) -> list[Link]:
         role = kind.removeprefix(ISOLATE)
         if role == "leader" or role in ROLES:
-            links = cut_links("isolate-leader", self._all(), await self._in_role(role))
-        else:
-            group = self._group()
-            links = cut_links(kind, self._random.sample(group, len(group)), None)
-        await environment.unblock()
-        self._cut = True
-        await environment.block(links)
-        return [kind, [list(link) for link in links]]
-
-    async def _unblock(self) -> None:
-        await self._environment.unblock()
-        self._cut = False
-
-    async def _slow(self, kind: str) -> list[Any]:
-        """One node's links to the others of a group, both ways."""
+            node = await self._in_role(role)
+            others = [other for other in self._all() if other != node]
+            return both_ways([node], others) if node else []
         group = self._group()
-        links = cut_links("isolate", self._random.sample(group, len(group)), None)
-        quality = self._quality(kind)
+        return cut_links(kind, self._random.sample(group, len(group)))
+
+    async def _unblock(self, cut: list[Any] | None = None) -> None:
+        """Heal one cut of a plan, else all."""
+        self._cuts = [one for one in self._cuts if cut is not None and one != cut]
+        await self._environment.unblock()
+        for _, links in self._cuts:
+            await self._environment.block([(source, target) for source, target in links])
+
+    async def _slow(self, kind: str | list[Any]) -> list[Any]:
+        """Slow one node's links to the others of a group, both ways, or those that a plan lists."""
+        if not isinstance(kind, str):
+            self._slowed.append(kind)
+            await self._degrade(kind)
+            return kind
+        group = self._group()
+        links = cut_links("isolate", self._random.sample(group, len(group)))
+        slowed = [list(self._quality(kind)), [list(link) for link in links]]
+        self._slowed = [slowed]
         await self._environment.restore()
-        await self._environment.degrade(links, quality)
-        return [list(quality), [list(link) for link in links]]
+        await self._degrade(slowed)
+        return slowed
+
+    async def _degrade(self, slowed: list[Any]) -> None:
+        (delay_ms, loss, bytes_per_s), links = slowed
+        quality = Quality(delay_ms, loss, bytes_per_s or None)
+        await self._environment.degrade([(source, target) for source, target in links], quality)
+
+    async def _restore(self, slowed: list[Any] | None = None) -> None:
+        """Restore the links of one fault of a plan, else all."""
+        self._slowed = [one for one in self._slowed if slowed is not None and one != slowed]
+        await self._environment.restore()
+        for one in self._slowed:
+            await self._degrade(one)
 
     def _quality(self, kind: str) -> Quality:
         match kind:
@@ -223,13 +272,16 @@ class Nemesis:
                 return Quality(loss=round(self._random.uniform(0.05, LOSS_MAX), 2))
         return Quality(bytes_per_s=self._random.randint(*BYTES_PER_S))
 
-    async def _remove_voter(self, kind: str) -> list[str]:
+    async def _remove_voter(self, kind: Target) -> list[str]:
         """Of so few that a majority of all still votes."""
         environment = self._environment
         voters = [node for node in environment.controllers if node not in self._voteless]
         if len(voters) <= len(environment.controllers) // 2 + 1:
             return []
-        node = await environment.leader() if kind == "leader" else self._random.choice(voters)
+        if not isinstance(kind, str):
+            node: str | None = kind[0]
+        else:
+            node = await environment.leader() if kind == "leader" else self._random.choice(voters)
         if node not in voters:
             return []
         self._voteless.append(node)  # also where that may yet come about
@@ -241,30 +293,49 @@ class Nemesis:
         self._voteless = [node for node in self._voteless if node not in done]
         return done
 
-    async def _remove_broker(self, kind: str) -> list[str]:
+    async def _remove_broker(self, kind: Target) -> list[str]:
         """Nobody while others are down or cut off: the last copy must not go with it."""
         if self._membership is None or not self._is_calm():
             return []
         broker_id = None
-        if kind in ROLES:
-            broker_id = None if self._roles is None else await self._roles.broker(kind)
+        if kind in ROLES or not isinstance(kind, str):
+            broker_id = await self._broker_id(kind)
             if broker_id is None:
                 return []
         return await self._membership.remove(broker_id)
 
+    async def _broker_id(self, target: Target) -> int | None:
+        """The id of a broker in a role, or of the named one."""
+        if isinstance(target, str):
+            return None if self._roles is None else await self._roles.broker(target)
+        # Environments name brokers after their ids, and confirm it.
+        digits = target[0].rpartition("-")[2]
+        known = digits.isdigit() and self._environment.broker_name(int(digits)) == target[0]
+        return int(digits) if known else None
+
     async def _add_broker(self) -> list[str]:
         return [] if self._membership is None else await self._membership.add()
 
-    async def _reassign(self) -> list[Any] | None:
-        return None if self._roles is None else await self._roles.reassign()
+    async def _reassign(self, wanted: str | list[Any]) -> list[Any] | None:
+        if self._roles is None:
+            return None
+        return await self._roles.reassign(None if isinstance(wanted, str) else wanted)
 
-    async def _lower_feature(self, feature: str) -> list[Any]:
-        return [] if self._features is None else await self._features.lower(feature)
+    async def _lower_feature(self, feature: str | list[Any]) -> list[Any]:
+        if self._features is None:
+            return []
+        if isinstance(feature, str):
+            return await self._features.lower(feature)
+        return await self._features.lower(*feature)
 
     async def _raise_features(self) -> dict[str, int]:
         return {} if self._features is None else await self._features.raise_all()
 
-    async def _skew(self, kind: str) -> list[Any]:
+    async def _skew(self, kind: str | list[Any]) -> list[Any]:
+        if not isinstance(kind, str):
+            for node, by_ms in kind:
+                await self._environment.skew_clock(node, by_ms)
+            return kind
         await self._environment.reset_clocks()
         done: list[Any] = []
         for node in await self._chosen(kind):
@@ -273,23 +344,26 @@ class Nemesis:
             done.append([node, by_ms])
         return done
 
-    async def _break_disk(self, kind: str) -> list[Any]:
+    async def _break_disk(self, kind: str | list[Any]) -> list[Any]:
         """Only where all is well: what no copy has synced is lost by design with a second one."""
         if not self._is_calm() or not await self._environment.settled():
             return []
-        node = self._random.choice(self._environment.disk_faults[kind])
+        if isinstance(kind, str):
+            node = self._random.choice(self._environment.disk_faults[kind])
+        else:
+            node, kind = str(kind[0]), str(kind[1])
         return [node, kind] if await self._environment.break_disk(node, kind) else []
 
     def _is_calm(self) -> bool:
         """Whether nothing was done that an environment may take for settled for a while yet."""
-        return not (self._killed or self._paused or self._cut)
+        return not (self._killed or self._paused or self._cuts)
 
     async def _heal(self) -> None:
         """All of it, whatever of it fails."""
         environment = self._environment
         for step in (
             self._unblock,
-            environment.restore,
+            self._restore,
             environment.reset_clocks,
             environment.mend_disks,
             self._resume,
@@ -317,8 +391,10 @@ class Nemesis:
     def _all(self) -> list[str]:
         return [*self._environment.controllers, *self._environment.brokers]
 
-    async def _chosen(self, kind: str) -> list[str]:
-        """Nodes of one role, chosen by chance, or the node in the role that is asked for."""
+    async def _chosen(self, kind: Target) -> list[str]:
+        """The named nodes; or nodes of one role, chosen by chance; or the node in that role."""
+        if not isinstance(kind, str):
+            return [node for node in kind if self._is_up(node)]
         roles = [
             role for role in (self._environment.controllers, self._environment.brokers) if role
         ]
@@ -334,37 +410,3 @@ class Nemesis:
         """Whether nothing was done to it that keeps it from running, or will soon."""
         absent = None if self._membership is None else self._membership.absent
         return node != absent and node not in self._killed
-
-
-def cut_links(kind: str, nodes: Sequence[str], leader: str | None) -> list[Link]:
-    """The links that a partition of that kind cuts among the nodes, in the order given."""
-    middle = len(nodes) // 2
-    match kind:
-        case "isolate":
-            return _between(nodes[:1], nodes[1:])
-        case "isolate-leader":
-            others = [node for node in nodes if node != leader]
-            return _between([leader], others) if leader else []
-        case "halves":
-            return _between(nodes[:middle], nodes[middle:])
-        case "bridge":
-            # One in the middle reaches both halves, which do not reach each other.
-            return _between(nodes[:middle], nodes[middle + 1 :])
-        case "ring":
-            # Each reaches its neighbours only: majorities overlap, no two are the same.
-            count = len(nodes)
-            far = [
-                (one, other)
-                for at, one in enumerate(nodes)
-                for to, other in enumerate(nodes)
-                if min((at - to) % count, (to - at) % count) > max(1, count // 4)
-            ]
-            return far or _between(nodes[:1], nodes[1:2])
-        case "one-way":
-            return [(nodes[0], other) for other in nodes[1:]]
-    raise ValueError(f"no partition {kind}")
-
-
-def _between(some: Sequence[str], others: Sequence[str]) -> list[Link]:
-    links = [(one, other) for one in some for other in others]
-    return links + [(other, one) for one, other in links]

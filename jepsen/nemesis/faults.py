@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from jepsen.generator.combinators import AnyOf, Cycle, Sleep, Then, TimeLimit, nemesis
 from jepsen.generator.core import NEMESIS, NOTHING, Context, Generator, Next, Once, Plain, Todo
 from jepsen.history import OpType
+from jepsen.nemesis.plan import HEAL, QUALITIES
 
 if TYPE_CHECKING:
     from jepsen.history import Op
@@ -34,10 +35,8 @@ if TYPE_CHECKING:
 TARGETS = ("one", "one", "minority", "leader", "all")
 ROLES = ("partition-leader", "coordinator")
 """Targets of clusters that serve Kafka's clients in a test."""
-PARTITIONS = ("isolate", "isolate-leader", "halves", "ring", "bridge", "one-way")
-QUALITIES = ("delay", "loss", "bandwidth")
+PARTITIONS = ("isolate", "isolate-leader", "halves", "ring", "bridge", "one_way")
 DISK, FEATURES = "disk", "features"
-HEAL = "heal-all"
 ROUND_INTERVALS = 4
 TAKES_PART = 0.6
 OPENING_PART = 0.5
@@ -76,7 +75,8 @@ PACKAGES = {
 }
 
 
-_KINDS = {one.begin: name for name, one in PACKAGES.items()}
+_KINDS = {one.begin: name for name, one in PACKAGES.items()} | {"stop": "restart"}
+"""By operation. `stop` is the first half of a restart, in a plan."""
 _OF_LINKS = ("partition", "slow")
 
 
@@ -127,7 +127,7 @@ def _cut_off(kind: str, links: Sequence[Sequence[str]]) -> str:
     of_role = f" ({role})" if role != kind else ""
     if kind.startswith("isolate"):
         return f"{links[0][0] if links else 'nobody'} cut off{of_role}"
-    if kind == "one-way":
+    if kind == "one_way":
         return f"{links[0][0]} sends to nobody" if links else kind
     if kind == "halves" and links:
         one = sorted({link[0] for link in links if link[1] == links[0][1]})

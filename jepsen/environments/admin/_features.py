@@ -23,10 +23,10 @@ class Features:
         self._environment = environment
         self._random = rng
 
-    async def lower(self, feature: str) -> list[Any]:
-        """[feature, its level from now on]; nothing where that cannot be."""
+    async def lower(self, feature: str, level: int | None = None) -> list[Any]:
+        """Lower to that level, else to a random one: [feature, level]; [] if that failed."""
         low, high = self._environment.features[feature]
-        level = self._random.randrange(low, high)
+        level = self._random.randrange(low, high) if level is None else level
         return [feature, level] if await self._done({feature: level}, lower=True) else []
 
     async def raise_all(self) -> dict[str, int]:

@@ -12,6 +12,7 @@ from jepsen.environments.admin._requests import ASK_S, ERRORS, broker_ids, open_
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from aiokafka.admin import AIOKafkaAdminClient
 
@@ -41,18 +42,24 @@ class Roles:
         name = f"{self._topic}-readers" if kind == GROUP else f"{self._topic}-0"
         return int(await admin.find_coordinator(name, kind))
 
-    async def reassign(self) -> list[Any] | None:
-        """Gives a partition other replicas, or another order: [partition, ids]; None: refused."""
+    async def reassign(self, wanted: Sequence[Any] | None = None) -> list[Any] | None:
+        """Give a partition other replicas, or another order: [partition, ids]; None: refused.
+
+        `wanted`: the partition and its replicas; by default both are chosen by chance.
+        """
         with contextlib.suppress(*ERRORS):
             async with asyncio.timeout(ASK_S), open_admin(self._bootstrap) as admin:
-                partition = self._random.choice(await self._partitions(admin))
-                brokers = await broker_ids(admin)
-                count = min(len(partition["replicas"]), len(brokers))
-                replicas = self._random.sample(brokers, count)
-                number = partition["partition"]
+                number, replicas = wanted or await self._other_replicas(admin)
                 refused = await reassign(admin, {(self._topic, number): replicas})
                 return None if refused else [number, replicas]
         return None
+
+    async def _other_replicas(self, admin: AIOKafkaAdminClient) -> tuple[int, list[int]]:
+        """A partition by chance, and as many brokers as it has replicas, in any order."""
+        partition = self._random.choice(await self._partitions(admin))
+        brokers = await broker_ids(admin)
+        count = min(len(partition["replicas"]), len(brokers))
+        return partition["partition"], self._random.sample(brokers, count)
 
     async def _partitions(self, admin: AIOKafkaAdminClient) -> list[dict[str, Any]]:
         """At least one; KafkaError if the topic is unknown."""

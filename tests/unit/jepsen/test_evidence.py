@@ -11,7 +11,8 @@ from jepsen.core import Ending, cut_short, faults_struck
 from jepsen.core.spec import RunSpec, judge, overall
 from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Processes, Todo
 from jepsen.history import Op, OpType
-from jepsen.nemesis.faults import HEAL, PACKAGES, in_words, kind_struck, package
+from jepsen.nemesis.faults import PACKAGES, in_words, kind_struck, package
+from jepsen.nemesis.plan import HEAL
 from jepsen.runner._running import Progress
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def test_a_kind_that_found_nobody_is_tried_again_before_the_next() -> None:
             "partition: a, b from c",
         ),
         ("partition", ["ring", [["a", "c"], ["c", "a"]]], None, "partition: ring of a, c"),
-        ("partition", ["one-way", [["a", "c"]]], None, "partition: a sends to nobody"),
+        ("partition", ["one_way", [["a", "c"]]], None, "partition: a sends to nobody"),
         ("slow", [[20, 0, 0], [["a", "c"]]], None, "slow: links of a delay by 20 ms"),
         ("skew", [["a", -3000], ["b", 4000]], None, "skew: a -3 s, b +4 s"),
         ("break-disk", ["a", "bit_flip"], None, "break-disk: a bit_flip"),
