@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.cli import _options as options
 from jepsen.cli._output import say, tell
-from jepsen.core import told_faults
-from jepsen.core.spec import overall
+from jepsen.core import overall, told_faults
 from jepsen.errors import ClusterError, InputError
 from jepsen.runner.matrix import Cell, Outcome
 from jepsen.store import put_aside

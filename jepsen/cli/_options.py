@@ -143,7 +143,10 @@ def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
         # Needs a client of Kafka, which other tests do without.
         from jepsen.environments.external import check_cluster
 
-        asyncio.run(check_cluster(spec))
+        check = check_cluster(
+            spec.bootstrap_servers, spec.topic, keys=spec.keys, replication=spec.replication
+        )
+        asyncio.run(check)
     folder = RunFolder.create(store, spec, rerun_command(spec))
     with _progress() as told:
         return folder, run_and_judge(folder, told)

@@ -16,7 +16,7 @@ from jepsen.checkers.registry import CHECKER_NAMES, LINEARIZABLE, MODELS, checke
 from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import WORDS, Verdict, merge_valid, verdict_document
 from jepsen.cli._output import Output, OutputOption, anomaly_lines, exit_status, say, say_json, tell
-from jepsen.core.spec import judge
+from jepsen.core import judge
 from jepsen.errors import InputError
 from jepsen.history import HistoryError, edn
 from jepsen.history.formats import Format, detect, read_text

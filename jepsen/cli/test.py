@@ -20,8 +20,8 @@ from jepsen.cli._output import (
     say_json,
     tell,
 )
-from jepsen.core import told_faults
-from jepsen.core.spec import RATE_MIN, WORKLOADS, RunSpec, overall
+from jepsen.core import overall, told_faults
+from jepsen.core.spec import RATE_MIN, WORKLOADS, RunSpec
 from jepsen.environments.local import RELAYS
 from jepsen.nemesis.faults import PACKAGES
 from jepsen.store import DEFAULT_STORE, RunFolder

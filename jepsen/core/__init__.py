@@ -1,12 +1,11 @@
 """The core of a test: its specification, and the interpreter that performs it.
 
-`spec` has `RunSpec`, everything that determines a run, the workloads and faults by name, and
-`Run`, which plays a specification on an environment. The interpreter is the only part that
-acts: each thread is a worker with a client, and every operation is recorded with one monotonic
-clock.
+`spec` has `RunSpec`, everything that determines a run, and the workloads and faults by name.
+`Run` plays a specification on an environment. Its interpreter is the only part that acts: each
+thread is a worker with a client, and every operation is recorded with one monotonic clock.
 
-After the checkers, `jepsen.core` decides what a history proves. A run in which a fault never
-struck, no client succeeded or the final reads failed is unknown, with the reason.
+`judge` asks the checkers of the workload, and decides what a history proves. A run in which a
+fault never struck, no client succeeded or the final reads failed is unknown, with the reason.
 
 The package must not know folders, processes or the command line.
 
@@ -17,11 +16,24 @@ client. However the test ends, the cluster is healed and clients are closed.
 Source: Jepsen's `jepsen.core` and `jepsen.generator.interpreter`.
 """
 
-from jepsen.core._evidence import Ending, cut_short, faults_struck, told_faults
+from jepsen.core._evidence import (
+    Ending,
+    cut_short,
+    failure_of_cluster,
+    faults_struck,
+    judge,
+    overall,
+    told_faults,
+)
+from jepsen.core._run import Run
 
 __all__ = [
     "Ending",
+    "Run",
     "cut_short",
+    "failure_of_cluster",
     "faults_struck",
+    "judge",
+    "overall",
     "told_faults",
 ]

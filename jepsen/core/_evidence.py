@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jepsen.checkers.verdict import Verdict
-from jepsen.generator.core import NEMESIS, SECOND_NS
+from jepsen.checkers.verdict import Anomaly, Verdict, merge_valid
+from jepsen.core.spec import workload_of
+from jepsen.generator.core import NEMESIS, NOTHING, SECOND_NS
 from jepsen.history import OpType
 from jepsen.nemesis.faults import kind_struck, kind_tried
 from jepsen.nemesis.plan import HEAL
@@ -19,6 +20,7 @@ from jepsen.nemesis.plan import HEAL
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from jepsen.checkers.verdict import Valid
     from jepsen.core.spec import RunSpec
     from jepsen.history import Op
 
@@ -43,6 +45,23 @@ class Ending(NamedTuple):
         """KeyError, TypeError for anything else."""
         at_s = document["interrupted_s"]
         return cls(str(document["trouble"]), None if at_s is None else float(at_s))
+
+
+def judge(spec: RunSpec, history: Sequence[Op]) -> dict[str, Verdict]:
+    """By checker; with what the history does not prove (`jepsen.core._evidence`)."""
+    workload = workload_of(spec)
+    found = {name: checker(history) for name, checker in workload.checkers.items()}
+    return found | unproven(spec, history, ends=workload.final is not NOTHING)
+
+
+def failure_of_cluster(what: str) -> Verdict:
+    """The verdict if a node did what no node may, whatever clients saw."""
+    return Verdict(False, (Anomaly("cluster-failed", {"what": what}),))
+
+
+def overall(verdicts: Mapping[str, Verdict]) -> Valid:
+    """The verdict on a run."""
+    return merge_valid(verdict.valid for verdict in verdicts.values())
 
 
 def faults_struck(asked: Sequence[str], history: Sequence[Op]) -> dict[str, int]:

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from jepsen.checkers.replication.trace import LEADER, check_trace
 from jepsen.checkers.verdict import verdict_document
-from jepsen.core import Ending, cut_short, faults_struck, told_faults
-from jepsen.core.spec import Run, RunSpec, failure_of_cluster, judge, overall
+from jepsen.core import (
+    Ending,
+    Run,
+    cut_short,
+    failure_of_cluster,
+    faults_struck,
+    judge,
+    overall,
+    told_faults,
+)
 from jepsen.environments.external import ExternalEnvironment
 from jepsen.errors import ClusterError, InputError
 from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from jepsen.checkers.verdict import Verdict
+    from jepsen.core.spec import RunSpec
     from jepsen.environments import Environment
     from jepsen.environments.local.environment import LocalEnvironment
     from jepsen.store import RunFolder
@@ -165,8 +174,7 @@ def _run_sim(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> E
 
 
 def _run_local(folder: RunFolder, spec: RunSpec, tell: Callable[[str], None]) -> Ending:
-    from jepsen.environments.local import network_of
-    from jepsen.environments.local.environment import LocalEnvironment
+    from jepsen.environments.local.environment import LocalEnvironment, network_of
 
     network = network_of(spec.network, cut=not {"partition", "slow"}.isdisjoint(spec.nemesis))
     skewed = "clock" in spec.nemesis

@@ -77,7 +77,7 @@ def _import_everything(folder: RunFolder) -> None:
 
 async def scenario(world: World, folder: RunFolder) -> None:
     """From a cluster that is started to the last operation of the folder's test."""
-    from jepsen.core.spec import Run
+    from jepsen.core import Run
     from jepsen.simulator.environment import SimEnvironment
 
     spec = folder.spec

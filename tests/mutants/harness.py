@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jepsen.cli._options import rerun_command
-from jepsen.core.spec import RunSpec, judge, workload_of
+from jepsen.core import judge
+from jepsen.core.spec import RunSpec, workload_of
 from jepsen.simulator import harness
 from jepsen.simulator.runner.fork_server import WarmInterpreters
 from jepsen.store import RunFolder

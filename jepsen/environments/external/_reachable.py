@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jepsen.errors import InputError
-
-if TYPE_CHECKING:
-    from jepsen.core.spec import RunSpec
 
 CONNECT_S = 3.0
 ANSWER_S = 5.0
@@ -22,16 +19,20 @@ CORRELATION = 4711
 ANSWER_BYTES_MAX = 1 << 20
 
 
-async def check_cluster(spec: RunSpec) -> None:
-    """InputError where nobody answers, too few brokers serve, or the topic has records."""
-    option = f"--bootstrap-servers {spec.bootstrap_servers}"
-    found = await asyncio.gather(*(_asked(one) for one in spec.bootstrap_servers.split(",") if one))
+async def check_cluster(bootstrap_servers: str, topic: str, *, keys: int, replication: int) -> None:
+    """Verify that a cluster can be tested with a topic of so many partitions and replicas.
+
+    `bootstrap_servers`: HOST:PORT, separated by commas. InputError if no address answers, too few
+    brokers serve, or the topic has too few partitions or any record.
+    """
+    option = f"--bootstrap-servers {bootstrap_servers}"
+    found = await asyncio.gather(*(_asked(one) for one in bootstrap_servers.split(",") if one))
     if "" not in found:
         why = "; ".join(dict.fromkeys(found)) or "it names no address"
         raise InputError(f"{option}: nobody answers ({why}): is the address right?")
     try:
         async with asyncio.timeout(READ_S):
-            await _check_topic(spec)
+            await _check_topic(bootstrap_servers, topic, keys, replication)
     except (TimeoutError, OSError) as error:
         why = str(error) or f"no answer within {READ_S:g} s"
         raise InputError(f"{option}: the cluster does not serve: {why}") from None
@@ -127,7 +128,7 @@ class Witness:
             await self._writer.wait_closed()
 
 
-async def _check_topic(spec: RunSpec) -> None:
+async def _check_topic(bootstrap: str, topic: str, keys: int, replication: int) -> None:
     """Raises InputError, TimeoutError or OSError."""
     # Loaded here: nobody who cannot connect needs a client.
     from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -136,19 +137,17 @@ async def _check_topic(spec: RunSpec) -> None:
     from jepsen.environments.admin import open_admin
 
     try:
-        async with open_admin(spec.bootstrap_servers) as admin:
+        async with open_admin(bootstrap) as admin:
             cluster = await admin.describe_cluster()
             topics = {one["topic"]: one for one in await admin.describe_topics()}
         brokers = len(cluster["brokers"])
-        if spec.replication > brokers:
+        if replication > brokers:
             told = "1 broker serves" if brokers == 1 else f"{brokers} brokers serve"
-            raise InputError(f"--replication {spec.replication}: {told}; give a lower one")
-        if spec.topic not in topics:
+            raise InputError(f"--replication {replication}: {told}; give a lower one")
+        if topic not in topics:
             return
-        parts = [
-            TopicPartition(spec.topic, one["partition"]) for one in topics[spec.topic]["partitions"]
-        ]
-        consumer: Any = AIOKafkaConsumer(bootstrap_servers=spec.bootstrap_servers)
+        parts = [TopicPartition(topic, one["partition"]) for one in topics[topic]["partitions"]]
+        consumer: Any = AIOKafkaConsumer(bootstrap_servers=bootstrap)
         await consumer.start()
         try:
             ends = await consumer.end_offsets(parts)
@@ -157,18 +156,18 @@ async def _check_topic(spec: RunSpec) -> None:
             await consumer.stop()
     except (KafkaError, AttributeError) as error:
         raise OSError(repr(error)) from error
-    if len(parts) < spec.keys:
+    if len(parts) < keys:
         raise InputError(
-            f"--topic {spec.topic}: it has {len(parts)} partitions, not {spec.keys} (--keys): "
+            f"--topic {topic}: it has {len(parts)} partitions, not {keys} (--keys): "
             "choose another, or leave --topic out"
         )
     if records := sum(ends[one] - begins[one] for one in parts):
         raise InputError(
-            f"--topic {spec.topic}: it has {records} records, which a test would take for its own: "
+            f"--topic {topic}: it has {records} records, which a test would take for its own: "
             "choose another, or leave --topic out"
         )
     if written := sum(ends[one] for one in parts):
         raise InputError(
-            f"--topic {spec.topic}: it had {written} records, so that its offsets do not begin "
+            f"--topic {topic}: it had {written} records, so that its offsets do not begin "
             "at 0: choose another, or leave --topic out"
         )

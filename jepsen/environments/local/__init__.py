@@ -2,7 +2,7 @@
 
 `environment` starts nodes and injects faults: signals, wrong clocks by libfaketime, failing and
 damaged disks, links that are cut or slow. Links go over relays on loopback, or, with root,
-through network namespaces joined by a bridge (NETWORKS; `network_of` selects one). `servers`
+through network namespaces joined by a bridge (NETWORKS). `servers`
 judges the disks of stopped nodes: metadata, logs of replicas and leadership.
 
 Blocking calls run on threads, so clients continue while a node starts.
@@ -14,11 +14,10 @@ Invariants: all processes, namespaces and rules that were created are removed at
 after an error. Disks are read only while no node runs.
 """
 
-from jepsen.environments.local._network import NAMESPACES, NETWORKS, RELAYS, network_of
+from jepsen.environments.local._network import NAMESPACES, NETWORKS, RELAYS
 
 __all__ = [
     "NAMESPACES",
     "NETWORKS",
     "RELAYS",
-    "network_of",
 ]

@@ -45,16 +45,3 @@ class Network:
 
     def remove(self) -> None:
         """Takes away what is left when all nodes have ended, however far the start came."""
-
-
-def network_of(kind: str, *, cut: bool) -> Network:
-    """The network that a test asks for, one of NETWORKS; `cut`: its links are cut or slowed."""
-    if kind == NAMESPACES:
-        from jepsen.environments.local.namespaces import NamespaceNetwork
-
-        return NamespaceNetwork()
-    if not cut:
-        return Network()
-    from jepsen.environments.local._relays import RelayNetwork
-
-    return RelayNetwork()

@@ -12,7 +12,10 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from jepsen.environments.local import _disks as disks
+from jepsen.environments.local._network import NAMESPACES, Network
+from jepsen.environments.local._relays import RelayNetwork
 from jepsen.environments.local.clocks import Clocks
+from jepsen.environments.local.namespaces import NamespaceNetwork
 from jepsen.environments.raftctl import RaftctlKeyValues, change_voters
 from jepsen.errors import ClusterError, InputError
 from raftctl.cli.files import read_config_file
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from jepsen.environments._base import ClusterSpec, Link, Quality
-    from jepsen.environments.local._network import Network
     from raftctl.localcluster.processes import ProcessRef
     from raftctl.raft.messages import ChangeVotersRequest, Voter
 
@@ -42,6 +44,16 @@ ASK_S = 3.0
 POLL_S = 0.1
 TERMINATE_S = 20.0
 SETTLED_S = 20.0
+
+
+def network_of(kind: str, *, cut: bool) -> Network:
+    """The network that a test asks for.
+
+    `kind`: one of NETWORKS. `cut`: whether links are to be cut or slowed, which costs relays.
+    """
+    if kind == NAMESPACES:
+        return NamespaceNetwork()
+    return RelayNetwork() if cut else Network()
 
 
 class LocalEnvironment:

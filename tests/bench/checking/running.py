@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jepsen.client import Completion, ok
-from jepsen.core.spec import Run, RunSpec
+from jepsen.core import Run
+from jepsen.core.spec import RunSpec
 from jepsen.environments import ClusterSpec
 from jepsen.environments.external import ExternalEnvironment
 from jepsen.generator.core import NEMESIS

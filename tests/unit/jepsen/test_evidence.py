@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.core import Ending, cut_short, faults_struck
-from jepsen.core.spec import RunSpec, judge, overall
+from jepsen.core import Ending, cut_short, faults_struck, judge, overall
+from jepsen.core.spec import RunSpec
 from jepsen.generator.core import NEMESIS, SECOND_NS, Context, Processes, Todo
 from jepsen.history import Op, OpType
 from jepsen.nemesis.faults import PACKAGES, in_words, kind_struck, package

@@ -11,8 +11,8 @@ import pytest
 
 from jepsen.cli._options import rerun_command
 from jepsen.cli.main import run
-from jepsen.core import Ending
-from jepsen.core.spec import RunSpec, judge, overall
+from jepsen.core import Ending, judge, overall
+from jepsen.core.spec import RunSpec
 from jepsen.errors import InputError
 from jepsen.generator.core import SECOND_NS
 from jepsen.history import Op, OpType
