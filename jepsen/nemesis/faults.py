@@ -51,6 +51,8 @@ class Package:
 
     begin: str
     end: str
+    shade: str
+    """Its colour in plots."""
     kinds: tuple[str, ...]
     """Of disks and features: what the environment has."""
     by_role: tuple[str, ...] = ()
@@ -58,20 +60,20 @@ class Package:
 
 
 PACKAGES = {
-    "kill": Package("kill", "start", TARGETS, ROLES),
-    "pause": Package("pause", "resume", TARGETS, ROLES),
-    "restart": Package("restart", "", ("one", "leader"), ROLES),
-    "rolling": Package("rolling", "", ("controllers", "brokers")),
+    "kill": Package("kill", "start", "#e57373", TARGETS, ROLES),
+    "pause": Package("pause", "resume", "#ffb74d", TARGETS, ROLES),
+    "restart": Package("restart", "", "#4db6ac", ("one", "leader"), ROLES),
+    "rolling": Package("rolling", "", "#81c784", ("controllers", "brokers")),
     "partition": Package(
-        "partition", "heal", PARTITIONS, tuple(f"isolate-{role}" for role in ROLES)
+        "partition", "heal", "#9575cd", PARTITIONS, tuple(f"isolate-{role}" for role in ROLES)
     ),
-    "slow": Package("slow", "restore", QUALITIES),
-    "voters": Package("remove-voter", "add-voters", ("one", "leader")),
-    "brokers": Package("remove-broker", "add-broker", ("one",), ROLES),
-    "reassign": Package("reassign", "", ("one",)),
-    FEATURES: Package("lower-feature", "raise-features", ()),
-    "clock": Package("skew", "unskew", ("one", "minority", "all")),
-    DISK: Package("break-disk", "mend-disk", ()),
+    "slow": Package("slow", "restore", "#64b5f6", QUALITIES),
+    "voters": Package("remove-voter", "add-voters", "#dce775", ("one", "leader")),
+    "brokers": Package("remove-broker", "add-broker", "#aed581", ("one",), ROLES),
+    "reassign": Package("reassign", "", "#a1887f", ("one",)),
+    FEATURES: Package("lower-feature", "raise-features", "#fff176", ()),
+    "clock": Package("skew", "unskew", "#f06292", ("one", "minority", "all")),
+    DISK: Package("break-disk", "mend-disk", "#90a4ae", ()),
 }
 
 

@@ -39,20 +39,7 @@ BUCKETS = 120
 SLICES = 60
 LEADERS = ("#35648f", "#6b7f3a", "#8a5a83", "#a0673b", "#4f7f7a")
 LEADER_SEEN = "leader"
-SHADES = {
-    "kill": "#e57373",
-    "pause": "#ffb74d",
-    "restart": "#4db6ac",
-    "rolling": "#81c784",
-    "partition": "#9575cd",
-    "slow": "#64b5f6",
-    "remove-voter": "#dce775",
-    "remove-broker": "#aed581",
-    "reassign": "#a1887f",
-    "lower-feature": "#fff176",
-    "skew": "#f06292",
-    "break-disk": "#90a4ae",
-}
+SHADES = {one.begin: one.shade for one in PACKAGES.values()}
 """By the operation that begins a fault."""
 ANOMALY = "#c2185b"
 _ENDS = {one.end: one.begin for one in PACKAGES.values() if one.end}
