@@ -35,7 +35,7 @@ class ControllerConfig:
     """Producer ids given out at a time."""
     request_partitions_max: int = 10_000
     """Partitions that one CreateTopics request may ask for; they become one batch of records."""
-    slice_looked_at_max: int = 10_000
+    slice_examined_max: int = 10_000
     """Partitions looked at between two messages, where something concerns all of them."""
     slice_changes_max: int = 1_000
     """Partitions changed between two messages."""

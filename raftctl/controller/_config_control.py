@@ -1,8 +1,11 @@
-"""Configs that change while the cluster runs (row C9), with Apache Kafka's error for bad input.
+"""Configs that change while the cluster runs (row C9), with Kafka's error for invalid input.
 
-The changes of a resource are made all or not at all. Where the new values say otherwise who may
-lead, the elections stand in the same batch.
-Sources: KIP-226, KIP-339.
+The changes of a resource are made all or none; resources of a request succeed or fail on their own.
+Two configs decide which replica may lead: `min.insync.replicas` and
+`unclean.leader.election.enable`. Elections that follow from a change of these stand in the same
+batch. A reader would otherwise see partitions that contradict their topic's configs.
+
+Sources: KIP-226, KIP-339; Kafka's `ConfigurationControlManager`.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from raftctl.controller._result import admin_result
-from raftctl.controller.partitions import TopicRules, availability, change_record, settled
+from raftctl.controller.partitions import TopicRules, availability, change_record, reconciled
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.configs.dynamic import (
     BROKER_KEYS,
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
     from raftctl.controller._config import ControllerConfig
     from raftctl.controller._result import ControllerResult
-    from raftctl.controller.partitions import PartitionSettler
+    from raftctl.controller.partitions import PartitionReconciler
     from raftctl.metadata.configs.topic import TopicConfig
     from raftctl.metadata.image import MetadataImage, TopicImage
     from raftctl.metadata.records import PartitionChangeRecord, Record
@@ -39,22 +42,22 @@ if TYPE_CHECKING:
 
 MIN_ISR = "min.insync.replicas"
 VALUE_LENGTH_MAX = 32_767
-"""Of a config's value, in characters."""
+"""Characters of a config's value."""
 
 
 def alter_configs(
     image: MetadataImage,
     request: AlterConfigsRequest,
     config: ControllerConfig,
-    settler: PartitionSettler,
+    reconciler: PartitionReconciler,
 ) -> ControllerResult:
-    """Changes the configs of each resource on its own.
+    """Change the configs of each resource on its own.
 
     Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, INVALID_REQUEST if it is named
     twice, has no configs, is a broker that is not registered, or a broker's key cannot change or
-    takes no such value, REQUEST_TIMED_OUT if partitions have yet to follow another change.
+    takes no such value, REQUEST_TIMED_OUT while partitions have yet to follow another change.
     """
-    named = Counter((one.resource_type, one.resource_name) for one in request.resources)
+    named = Counter((item.resource_type, item.resource_name) for item in request.resources)
     records: list[Record] = []
     outcomes = []
     for resource in request.resources:
@@ -62,7 +65,7 @@ def alter_configs(
             if named[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource is named twice")
             changes = _alter(image, resource, config)
-            _check_settled(image, changes, settler)
+            _check_rules_applied(image, changes, reconciler)
         except KafkaError as error:
             outcomes.append(Outcome(error.code, error.message))
             continue
@@ -70,13 +73,17 @@ def alter_configs(
         outcomes.append(Outcome())
     if request.validate_only:
         records = []
-    elections = _elections(image, records, config.topic_defaults, settler)
+    elections = _elections(image, records, config.topic_defaults, reconciler)
     return admin_result([*records, *elections], outcomes)
 
 
 def _alter(
     image: MetadataImage, resource: ConfigAlteration, config: ControllerConfig
 ) -> list[ConfigRecord]:
+    """Return the records that change one resource; none if all values are as before.
+
+    Raises KafkaError; see `alter_configs`.
+    """
     _check_resource(image, resource)
     before = image.config(resource.resource_type, resource.resource_name)
     after = {} if resource.replace else dict(before)
@@ -95,11 +102,16 @@ def _alter(
     ]
 
 
-def _check_settled(
-    image: MetadataImage, changes: Iterable[ConfigRecord], settler: PartitionSettler
+def _check_rules_applied(
+    image: MetadataImage, changes: Iterable[ConfigRecord], reconciler: PartitionReconciler
 ) -> None:
+    """Refuse a second change of the minimum while partitions have yet to follow the first.
+
+    A partition shows at most one change that it has not followed: its eligible leaders are those of
+    the old minimum. After two changes they could be stale without any trace.
+    """
     changed = any(change.key == MIN_ISR for change in changes)
-    if changed and settler.follows_rules and eligible_leaders_enabled(image):
+    if changed and reconciler.rules_pending and eligible_leaders_enabled(image):
         message = f"Partitions have yet to follow the last change of {MIN_ISR}: try again soon"
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message)
 
@@ -143,7 +155,7 @@ def _validate(
 
 
 def _validate_of_broker(overrides: Mapping[str, str], *, one_broker: bool) -> None:
-    """As clients know it from Apache Kafka's brokers: their configs are INVALID_REQUEST."""
+    """Validate a broker's overrides; an error is INVALID_REQUEST, as from Kafka's brokers."""
     try:
         validate_broker_config(overrides, one_broker=one_broker)
     except KafkaError as error:
@@ -154,7 +166,7 @@ def _validate_of_broker(overrides: Mapping[str, str], *, one_broker: bool) -> No
 
 
 def _definition(resource_type: int, key: str, defaults: TopicConfig) -> tuple[bool, str]:
-    """(is a list, the value in force without an override)"""
+    """Return whether the key is a list, and its value in force without an override."""
     if resource_type == TOPIC_RESOURCE and key in TOPIC_KEYS:
         default = text_of(getattr(defaults, key.replace(".", "_")))
         return TOPIC_KEYS[key].type == ConfigType.LIST, default
@@ -164,7 +176,10 @@ def _definition(resource_type: int, key: str, defaults: TopicConfig) -> tuple[bo
 
 
 def _change(values: dict[str, str], change: ConfigChange, definition: tuple[bool, str]) -> None:
-    """Makes one change; whether the key and its value are valid is checked of the outcome."""
+    """Apply one change to `values`, in place. The caller validates keys and values at the end.
+
+    Values depend on each other, and a request may set two of them that are valid only together.
+    """
     key, value = change.key, change.value
     if not key:
         raise KafkaError(ErrorCode.INVALID_CONFIG, "A config has a name")
@@ -186,9 +201,9 @@ def _change(values: dict[str, str], change: ConfigChange, definition: tuple[bool
     items = _items(values.get(key, default))
     given = _items(value)
     if change.operation == AlterOperation.APPEND:
-        items += [one for one in given if one not in items]
+        items += [item for item in given if item not in items]
     else:
-        items = [one for one in items if one not in given]
+        items = [item for item in items if item not in given]
     values[key] = ",".join(items)
 
 
@@ -203,33 +218,38 @@ def _elections(
     image: MetadataImage,
     records: Sequence[Record],
     defaults: TopicConfig,
-    settler: PartitionSettler,
+    reconciler: PartitionReconciler,
 ) -> list[PartitionChangeRecord]:
-    """What follows, or follows first, for partitions from configs that say who may lead."""
-    changed = [one for one in records if isinstance(one, ConfigRecord) and one.key in CLUSTER_WIDE]
+    """Return the elections that follow from the changed configs.
+
+    A topic's follow at once. For a cluster-wide change they are the first slice of a pass over all
+    partitions.
+    """
+    configs = [record for record in records if isinstance(record, ConfigRecord)]
+    changed = [record for record in configs if record.key in CLUSTER_WIDE]
     if not changed:
         return []
     delta = MetadataDelta(image)
     for record in records:
         delta.replay(record, image.offset)
     after = delta.apply(image.offset, image.epoch, image.timestamp_ms)
-    if any(one.resource_type == BROKER_RESOURCE for one in changed):
-        return settler.rules_changed(after)
-    names = dict.fromkeys(one.resource_name for one in changed)
+    if any(record.resource_type == BROKER_RESOURCE for record in changed):
+        return reconciler.reconcile_all(after)
+    names = dict.fromkeys(record.resource_name for record in changed)
     topics = [topic for topic in map(after.topics.by_name, names) if topic is not None]
-    return settled_partitions(after, topics, defaults)
+    return reconciled_partitions(after, topics, defaults)
 
 
-def settled_partitions(
+def reconciled_partitions(
     image: MetadataImage, topics: Iterable[TopicImage], defaults: TopicConfig
 ) -> list[PartitionChangeRecord]:
-    """What is to change in partitions of these topics to follow the rules of the image."""
+    """Return the changes that make these topics' partitions follow the rules of the image."""
     rules = TopicRules(image, defaults)
     available = availability(image)
     records = []
     for topic in topics:
         for partition_id, partition in topic.items():
-            after = settled(partition, available.replicas_of(partition), rules.of(topic.name))
+            after = reconciled(partition, available.replicas_of(partition), rules.of(topic.name))
             record = change_record(topic.topic_id, partition_id, partition, after)
             records += [] if record is None else [record]
     return records

@@ -1,11 +1,19 @@
-"""UpdateFeatures: levels are raised, and lowered where nothing is lost by it (row C11; KIP-584)."""
+"""UpdateFeatures: raise feature levels, and lower them where no metadata is lost (row C11).
+
+A level is raised only if every registered broker, every registered controller and every voter
+supports it: a node that meets a record it does not know has to stop. A level is lowered only if the
+image holds nothing that the lower level cannot express. A snapshot follows at once, so an older
+node need not read the log of the higher level.
+
+Sources: KIP-584, KIP-778 (downgrades), KIP-966 (eligible leaders); Kafka's `FeatureControlManager`.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from raftctl.controller._config_control import settled_partitions
+from raftctl.controller._config_control import reconciled_partitions
 from raftctl.controller._result import ControllerResult, admin_result
 from raftctl.controller.cluster import unregister_all
 from raftctl.errors import ErrorCode, KafkaError
@@ -42,10 +50,8 @@ if TYPE_CHECKING:
 _MIN_ISR = "min.insync.replicas"
 
 
-def no_quorum(
-    _image: MetadataImage, _request: DescribeQuorumRequest, _defaults: TopicConfig
-) -> ControllerResult:
-    """Who has a quorum to tell of answers instead: the controller's service."""
+def no_quorum(_image: MetadataImage, _request: DescribeQuorumRequest) -> ControllerResult:
+    """Refuse: the controller's service, which knows the quorum, answers this request itself."""
     message = "This controller has no quorum to tell of"
     error = ErrorCode.UNSUPPORTED_VERSION
     return ControllerResult((), DescribeQuorumResponse(error, message, -1, -1, -1, (), ()))
@@ -57,11 +63,12 @@ def update_features(
     defaults: TopicConfig,
     controllers: ControllerRegistrations,
 ) -> ControllerResult:
-    """Changes the levels, all or none: one that cannot be changed is the error for all.
+    """Change the levels, all or none: an error of one is the error of the request.
 
-    Errors: INVALID_UPDATE_VERSION; INVALID_REQUEST if a feature is named twice.
+    Errors: INVALID_UPDATE_VERSION if a level is unknown, unsupported by a node, or would lose
+    metadata; INVALID_REQUEST if a feature is named twice.
     """
-    named = Counter(one.feature for one in request.updates)
+    named = Counter(update.feature for update in request.updates)
     records: list[Record] = []
     try:
         for update in request.updates:
@@ -75,26 +82,32 @@ def update_features(
     outcomes = [Outcome() for _ in request.updates]
     if request.validate_only:
         return admin_result([], outcomes)
-    after = [*_consequences(image, records, defaults), *_cut(image, request)]
-    return admin_result([*_forgotten(image, records), *records, *after], outcomes)
+    after = [*_consequences(image, records, defaults), *_snapshot_mark(image, request)]
+    return admin_result([*_unregistered(image, records), *records, *after], outcomes)
 
 
-def _forgotten(image: MetadataImage, records: list[Record]) -> list[Record]:
-    """The lower level does not know registrations of controllers. These tell anew what they can."""
-    levels = {one.name: one.level for one in records if isinstance(one, FeatureLevelRecord)}
+def _unregistered(image: MetadataImage, records: list[Record]) -> list[Record]:
+    """Unregister all controllers if the lower level does not know their registrations.
+
+    Controllers register again, with this controller's soft state.
+    """
+    levels = {
+        record.name: record.level for record in records if isinstance(record, FeatureLevelRecord)
+    }
     lower = levels.get(METADATA_VERSION_FEATURE, CONTROLLERS_LEVEL) < CONTROLLERS_LEVEL
     return unregister_all(image) if lower else []
 
 
-def _cut(image: MetadataImage, request: UpdateFeaturesRequest) -> list[Record]:
-    """After a downgrade of the metadata every replica takes a snapshot at once.
+def _snapshot_mark(image: MetadataImage, request: UpdateFeaturesRequest) -> list[Record]:
+    """Make every replica take a snapshot at once if `metadata.version` is lowered.
 
-    The log before it may hold what the lower level does not know: an older node that is started
-    on it begins with the snapshot.
+    The log may hold records that the lower level does not know. An older node that is started on
+    this disk begins with the snapshot instead.
     """
     level = level_of(image, METADATA_VERSION_FEATURE)
     lowered = any(
-        one.feature == METADATA_VERSION_FEATURE and one.level < level for one in request.updates
+        update.feature == METADATA_VERSION_FEATURE and update.level < level
+        for update in request.updates
     )
     return [SnapshotMarkRecord()] if lowered else []
 
@@ -123,7 +136,10 @@ def _check(
 
 
 def _check_brokers(image: MetadataImage, update: FeatureUpdate) -> None:
-    """Every registered broker, also one that is away, must be able to work with the level."""
+    """Check that every registered broker supports the level, fenced or not.
+
+    A fenced broker may return at any time, and would then meet records that it cannot read.
+    """
     unable = [
         str(broker_id)
         for broker_id in sorted(image.brokers)
@@ -139,7 +155,7 @@ def _check_brokers(image: MetadataImage, update: FeatureUpdate) -> None:
 def _check_controllers(
     image: MetadataImage, update: FeatureUpdate, controllers: ControllerRegistrations
 ) -> None:
-    """A standby that cannot read the records of the level would end with the first of them."""
+    """Check that every controller supports the level: a standby replays all records, too."""
     unable = controllers.unable(image, update.feature, update.level)
     if unable:
         raise _refused(
@@ -149,7 +165,11 @@ def _check_controllers(
 
 
 def _check_nothing_is_lost(image: MetadataImage, update: FeatureUpdate) -> None:
-    """Also an unsafe downgrade is refused here: older nodes could not read the log at all."""
+    """Check that the lower level can express the image, also for an unsafe downgrade.
+
+    Kafka's unsafe downgrade drops metadata. Here a node refuses a log that it does not know, so an
+    older node could not be started at all.
+    """
     held = {
         "client quotas": (SECURITY_LEVEL, image.client_quotas),
         "access control lists": (SECURITY_LEVEL, image.acls),
@@ -181,16 +201,17 @@ def _refused(message: str) -> KafkaError:
 def _consequences(
     image: MetadataImage, records: list[Record], defaults: TopicConfig
 ) -> list[Record]:
-    """What follows for partitions when eligible leaders begin or end."""
+    """Return the changes of partitions when eligible leader replicas are enabled or disabled."""
     if not any(isinstance(one, FeatureLevelRecord) and one.name == ELR_FEATURE for one in records):
         return []
     more: list[Record] = []
     if _MIN_ISR not in image.config(BROKER_RESOURCE, ""):
-        # From now on brokers and controllers must agree on it, whatever their files say.
+        # Brokers and controllers have to agree on the minimum from now on. Their files may differ,
+        # and then a leader would commit what the controller takes for uncommitted.
         value = str(defaults.min_insync_replicas)
         more.append(ConfigRecord(BROKER_RESOURCE, "", _MIN_ISR, value))
     delta = MetadataDelta(image)
     for record in (*records, *more):
         delta.replay(record, image.offset)
     after = delta.apply(image.offset, image.epoch, image.timestamp_ms)
-    return [*more, *settled_partitions(after, after.topics.topics.values(), defaults)]
+    return [*more, *reconciled_partitions(after, after.topics.topics.values(), defaults)]

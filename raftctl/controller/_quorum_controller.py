@@ -1,30 +1,31 @@
-"""The active controller: turns operations into records, and holds what is not committed yet.
+"""Active controller: decides requests and keeps what is not committed yet.
 
-The controller's state is the newest image. An operation reads it and answers with records; these
-are appended to the log and at once replayed into the next image, so that the next operation sees
-them; they are published and answered when they commit. What is not committed stands on a stack of
-(last offset, delta, image), so that losing leadership is going back to the committed image (row C1,
-decision 0003). Writes of keys and values are many and small: those that follow each other gather in
-one open delta, which becomes an image when somebody asks for it or `seal` is called. Nothing but
-`appended` changes the state; the managers only compute.
+The controller's state is the newest image. A request is decided on it and gives records. The caller
+appends these to the log and hands them back at once; they are replayed into the next image, so the
+next request sees them. They are published, and the response is sent, when they commit. Uncommitted
+changes form a queue of (last offset, delta, image). Losing leadership drops the queue and so goes
+back to the committed image (row C1, decision 0003).
+
+Writes of keys and values are many and small. Those that follow each other share one open delta. It
+becomes an image when a request needs one, or when `seal` is called at the end of a batch.
 
     claim ─▶ handle | tick ─▶ (records are appended to the log) ─▶ appended ─▶ committed ─▶ …
       ▲                                                                                     │
       └──────────────────────────────────── renounce ◀──────────────────────────────────────┘
 
-Sources: KIP-500, KIP-631.
+Nothing but `appended` changes the state; the aspects only compute records.
+
+Sources: KIP-500, KIP-631; Kafka's `QuorumController`, whose snapshot registry the queue replaces.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from raftctl.controller._config import ControllerConfig
 from raftctl.controller._config_control import alter_configs
-from raftctl.controller._directory_control import assign_replicas
 from raftctl.controller._feature_control import no_quorum, update_features
-from raftctl.controller._replication_control import alter_partitions
 from raftctl.controller._result import ControllerResult, admin_result
 from raftctl.controller.cluster import (
     ClusterControl,
@@ -34,9 +35,11 @@ from raftctl.controller.cluster import (
 from raftctl.controller.kv import KvCoordination, handle_kv, handle_puts
 from raftctl.controller.partitions import (
     LeaderBalancer,
-    PartitionSettler,
+    PartitionReconciler,
     TopicControl,
+    alter_partitions,
     alter_reassignments,
+    assign_replicas,
     elect_leaders,
 )
 from raftctl.controller.security import alter_client_quotas, alter_scram, create_acls, delete_acls
@@ -86,30 +89,18 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from raftctl.controller._config import ControllerConfig
     from raftctl.errors import KafkaError
-    from raftctl.metadata.configs.topic import TopicConfig
 
-__all__ = ["ControllerConfig", "ControllerResult", "QuorumController"]
-
-
-_ADMINISTRATION: Mapping[type, Callable[[MetadataImage, Any, TopicConfig], ControllerResult]] = {
-    AlterClientQuotasRequest: alter_client_quotas,
-    AlterPartitionRequest: alter_partitions,
-    AlterReassignmentsRequest: alter_reassignments,
-    AlterScramRequest: alter_scram,
-    AssignReplicasToDirsRequest: assign_replicas,
-    CreateAclsRequest: create_acls,
-    DeleteAclsRequest: delete_acls,
-    DescribeQuorumRequest: no_quorum,
-    ElectLeadersRequest: elect_leaders,
-}
-
+    _Decision = Callable[[MetadataImage, Any], ControllerResult]
+    _TimedDecision = Callable[[MetadataImage, Any, int], ControllerResult]
+    """Decision of a request that starts or extends a session; the last argument is now (ms)."""
 
 _AT_ONCE_MS = 0
 
 
 class _Uncommitted(NamedTuple):
-    """The records up to `last_offset`, replayed."""
+    """Image after the records up to `last_offset`, and the delta that leads to it."""
 
     last_offset: int
     delta: MetadataDelta
@@ -125,53 +116,83 @@ class QuorumController:
         rng: random.Random,
         voter_ids: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """`voter_ids` tells who votes now: of them it must be known which levels they support."""
+        """Create an inactive controller.
+
+        `rng` makes the ids of topics and spreads replicas. `voter_ids` returns the present voters:
+        a feature level is raised only once the levels that each of them supports are known.
+        """
         self._config = config
         self._controllers = ControllerRegistrations(config.cluster_id, config.settings(), voter_ids)
-        self._settler = PartitionSettler(config)
-        self._cluster = ClusterControl(config, self._settler)
+        self._reconciler = PartitionReconciler(config)
+        self._cluster = ClusterControl(config, self._reconciler)
         self._topics = TopicControl(config, rng)
-        self._decisions: Mapping[type, Callable[[MetadataImage, Any], ControllerResult]] = {
-            CreateTopicsRequest: self._topics.create,
-            DeleteTopicsRequest: self._topics.delete,
-            CreatePartitionsRequest: self._topics.create_partitions,
-            RegisterControllerRequest: self._controllers.register,
-        }
         self._balancer = LeaderBalancer(config)
         self._coordination = KvCoordination(config.kv_bytes_max)
+        self._decisions = self._table()
+        self._timed_decisions: Mapping[type, _TimedDecision] = {
+            BrokerHeartbeatRequest: self._cluster.heartbeat,
+            RegisterBrokerRequest: self._cluster.register,
+            **dict.fromkeys(get_args(CoordinationRequest), self._coordination.handle),
+        }
         self._active = False
         self._epoch = 0
         self._committed_image = EMPTY_IMAGE
         self._uncommitted: deque[_Uncommitted] = deque()
-        """In offset order; each entry's delta starts from the image before it."""
+        """In offset order; the delta of each entry starts from the image before it."""
         self._open: MetadataDelta | None = None
-        """What was replayed since, up to `_open_last_offset`, and is not an image yet."""
+        """Records up to `_open_last_offset` that were replayed and are in no image yet."""
         self._open_last_offset = -1
         self._open_timestamp_ms = 0
 
+    def _table(self) -> Mapping[type, _Decision]:
+        """Return the decision for each type of request that needs no clock."""
+        config, defaults = self._config, self._config.topic_defaults
+        block = config.producer_id_block
+        return {
+            AllocateProducerIdsRequest: partial(allocate_producer_ids, block=block),
+            AlterClientQuotasRequest: alter_client_quotas,
+            AlterConfigsRequest: partial(alter_configs, config=config, reconciler=self._reconciler),
+            AlterPartitionRequest: partial(alter_partitions, defaults=defaults),
+            AlterReassignmentsRequest: partial(alter_reassignments, defaults=defaults),
+            AlterScramRequest: alter_scram,
+            AssignReplicasToDirsRequest: partial(assign_replicas, defaults=defaults),
+            CreateAclsRequest: create_acls,
+            CreatePartitionsRequest: self._topics.create_partitions,
+            CreateTopicsRequest: self._topics.create,
+            DeleteAclsRequest: delete_acls,
+            DeleteTopicsRequest: self._topics.delete,
+            DescribeQuorumRequest: no_quorum,
+            ElectLeadersRequest: partial(elect_leaders, defaults=defaults),
+            RegisterControllerRequest: self._controllers.register,
+            UnregisterBrokerRequest: self._unregister,
+            UpdateFeaturesRequest: partial(
+                update_features, defaults=defaults, controllers=self._controllers
+            ),
+        }
+
     @property
     def active(self) -> bool:
-        """Whether operations may be handled."""
+        """Whether requests may be handled."""
         return self._active
 
     @property
     def image(self) -> MetadataImage:
-        """The newest state, committed or not."""
+        """Newest state, committed or not."""
         self.seal()
         return self._uncommitted[-1].image if self._uncommitted else self._committed_image
 
     @property
     def committed_image(self) -> MetadataImage:
-        """The newest state that no failure takes back, as far as this controller was active."""
+        """Newest state that no failure takes back, as far as this controller was active."""
         return self._committed_image
 
     def claim(
         self, epoch: int, image: MetadataImage, now_ms: int, *, in_transaction: bool = False
     ) -> list[Record]:
-        """Becomes active in the quorum's `epoch`, from the image of all that is committed.
+        """Become active in the quorum's `epoch`, from the image of all committed records.
 
-        A transaction that has begun since, and not ended, is aborted: nobody can end it. Returns
-        the records to append first.
+        Return the records to append first. `in_transaction`: the log ends within a metadata
+        transaction. It is aborted, since the controller that began it can no longer end it.
         """
         invariant(not self._active, "a controller renounces before it claims again")
         self._active = True
@@ -183,79 +204,71 @@ class QuorumController:
         first: list[Record] = [AbortTransactionRecord()] if in_transaction else []
         if METADATA_VERSION_FEATURE not in image.features:
             first += [FeatureLevelRecord(*feature) for feature in first_levels().items()]
-        return [*first, *self._settler.start(image)]
+        return [*first, *self._reconciler.reconcile_all(image)]
 
     def renounce(self) -> None:
-        """Gives up being active and everything that is not committed."""
+        """Become inactive; drop everything that is not committed, and all soft state."""
         self._active = False
         self._uncommitted.clear()
         self._open = None
         self._cluster.renounce()
-        self._settler.stop()
+        self._reconciler.clear()
         self._balancer.stop()
         self._coordination.renounce()
         self._controllers.clear()
 
     def handle(self, request: ControllerRequest, now_ms: int) -> ControllerResult:
-        """What becomes of a request. Its records must be appended before the next call."""
+        """Decide a request. Its records must be appended before the next call.
+
+        Raises KafkaError for a request about keys that is invalid; other errors are part of the
+        response.
+        """
         invariant(self._active, "only the active controller handles requests")
-        match request:
-            case KvPutRequest() | KvGetRequest() | KvCasRequest() | KvDeleteRequest():
-                # Not `self.image`: an image for each write would cost more than all the rest.
-                return handle_kv(self._open or self.image, request, self._config.kv_bytes_max)
-            case _ if isinstance(request, CoordinationRequest):
-                return self._coordination.handle(self.image, request, now_ms)
-            case BrokerHeartbeatRequest():
-                return self._cluster.heartbeat(self.image, request, now_ms)
-            case RegisterBrokerRequest():
-                return self._cluster.register(self.image, request, now_ms)
-            case UnregisterBrokerRequest():
-                return self._unregister(self.image, request)
-            case UpdateFeaturesRequest():
-                defaults = self._config.topic_defaults
-                return update_features(self.image, request, defaults, self._controllers)
-            case AlterConfigsRequest():
-                return alter_configs(self.image, request, self._config, self._settler)
-            case AllocateProducerIdsRequest():
-                return allocate_producer_ids(self.image, request, self._config.producer_id_block)
-            case _ if (decide := self._decisions.get(type(request))) is not None:
-                return decide(self.image, request)
-            case _:
-                return _ADMINISTRATION[type(request)](
-                    self.image, request, self._config.topic_defaults
-                )
+        if isinstance(request, KvPutRequest | KvGetRequest | KvCasRequest | KvDeleteRequest):
+            # Not `self.image`: to make an image for each write would cost more than all the rest.
+            return handle_kv(self._open or self.image, request, self._config.kv_bytes_max)
+        if (decide := self._timed_decisions.get(type(request))) is not None:
+            return decide(self.image, request, now_ms)
+        return self._decisions[type(request)](self.image, request)
 
     def _unregister(
         self, image: MetadataImage, request: UnregisterBrokerRequest
     ) -> ControllerResult:
-        """A node may be both; one that lives registers anew."""
+        """Unregister a broker, a controller, or a node that has both roles.
+
+        A node that is still running registers again.
+        """
         records = self._controllers.unregister(image, request.broker_id)
         if records is None or request.broker_id in image.brokers:
             return self._cluster.unregister(image, request, records or ())
         return admin_result(records, [])
 
     def handle_puts(self, requests: Sequence[KvPutRequest]) -> list[KvRecord | KafkaError]:
-        """What becomes of each of many puts; see `handle_kv`, and `handle` for what it asks."""
+        """Decide many puts; return the record or the error of each, in order.
+
+        The records must be appended before the next call.
+        """
         invariant(self._active, "only the active controller handles requests")
         return handle_puts(self._open or self.image, requests, self._config.kv_bytes_max)
 
     def tick(self, now_ms: int) -> list[Record]:
-        """What is due by now, the first of: silent brokers are fenced, silent sessions closed,
+        """Return the records of what is due by `now_ms`, to be appended before the next call.
 
-        partitions settled, leaders balanced. One at a time: each starts from the image, which shows
-        nothing of the other yet.
+        The first of these that gives any: fence silent brokers, close expired sessions, the next
+        slice of the reconciler, the leader balancer. One at a time, since each starts from the
+        image, which does not show the records of the others yet.
         """
         invariant(self._active, "only the active controller has deadlines")
-        silent = self._cluster.fence_silent(self.image, now_ms) or self._coordination.expire(
+        silent = self._cluster.fence_expired(self.image, now_ms) or self._coordination.expire(
             self.image, now_ms
         )
-        if silent or self._settler.busy:
-            return silent or [*self._settler.go_on(self.image)]
+        if silent or self._reconciler.busy:
+            return silent or [*self._reconciler.next_slice(self.image)]
         return [*self._balancer.tick(self.image, now_ms)]
 
     def deadline_ms(self) -> int | None:
-        """When to call `tick`; None while nothing can become due."""
-        if self._settler.busy:
+        """Return when to call `tick` (ms); None while nothing can become due."""
+        if self._reconciler.busy:
             return _AT_ONCE_MS
         deadlines = (
             self._cluster.deadline_ms(),
@@ -265,13 +278,16 @@ class QuorumController:
         return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
     def idle_records(self) -> list[Record]:
-        """What to append when nothing else happens, so that lag can be told in time."""
+        """Return the records to append to an idle log, so that lag can be measured in time."""
         return [NoOpRecord()]
 
     def appended(
         self, records: Sequence[Record], last_offset: int, epoch: int, timestamp_ms: int
     ) -> None:
-        """Replays records that now stand in the log, the last of them at `last_offset`."""
+        """Replay records that were appended to the log, the last of them at `last_offset`.
+
+        `timestamp_ms` is that of their batch.
+        """
         invariant(self._active and epoch == self._epoch, "only the active controller appends")
         delta = self._open
         if delta is None:
@@ -285,7 +301,7 @@ class QuorumController:
         self._open_timestamp_ms = timestamp_ms
 
     def seal(self) -> None:
-        """Makes an image of what was replayed since the last one.
+        """Make an image of the records that were replayed since the last one.
 
         To be called at least once for each batch of the log, since images end where batches end.
         """
@@ -294,12 +310,39 @@ class QuorumController:
             return
         last_offset = self._open_last_offset
         image = delta.apply(last_offset, self._epoch, self._open_timestamp_ms)
+        delta.invariants(image)
         self._uncommitted.append(_Uncommitted(last_offset, delta, image))
 
-    def committed(self, offset: int) -> list[tuple[MetadataDelta, MetadataImage]]:
-        """Takes note that the log up to `offset` (inclusive) is committed.
+    def invariants(self) -> None:
+        """Check the whole state; for tests and simulations, after each call of another method.
 
-        Returns what is to be published, in order.
+        What costs only as much as a change is checked by `seal`, in every process.
+        """
+        image = self._committed_image
+        for entry in self._uncommitted:
+            invariant(entry.delta.image is image, "each image is made from the one before it")
+            grows = entry.image.offset == entry.last_offset > image.offset
+            invariant(grows, "an image stands at the offset of its last record")
+            image = entry.image
+        if not self._active:
+            invariant(not self._uncommitted, "a controller that is not active has committed all")
+            invariant(self.deadline_ms() is None, "a controller that is not active has no deadline")
+            return
+        if (delta := self._open) is not None:
+            invariant(delta.image is image, "the open delta starts from the newest image")
+            # Not sealed: looking must not change when images are made.
+            image = delta.apply(self._open_last_offset, self._epoch, self._open_timestamp_ms)
+            delta.invariants(image)
+        image.invariants()
+        self._cluster.invariants(image)
+        self._reconciler.invariants(image)
+        self._coordination.invariants(image)
+        self._balancer.invariants()
+
+    def committed(self, offset: int) -> list[tuple[MetadataDelta, MetadataImage]]:
+        """Note that the log is committed up to `offset` (inclusive).
+
+        Return the changes to publish, in order.
         """
         if self._open_last_offset <= offset:
             self.seal()

@@ -1,4 +1,4 @@
-"""What an operation of the controller comes to: records to append and an answer for its caller."""
+"""Result of a request to the controller, and the check that precedes most of them."""
 
 from __future__ import annotations
 
@@ -10,42 +10,44 @@ from raftctl.metadata.requests.admin import AdminResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests.admin import Outcome
     from raftctl.metadata.requests.cluster import ControllerResponse
 
 
 class ControllerResult(NamedTuple):
-    """The records are appended as one batch, all or none; the answer waits until they commit.
+    """Records to append as one batch, all or none, and the response to send once they commit.
 
-    A tuple, since each operation makes one and puts are many.
+    A tuple, since each request makes one and puts are many.
     """
 
     records: tuple[Record, ...]
     response: ControllerResponse | Callable[[int], ControllerResponse]
-    """The answer, or how to make it once the offset of the first record is known."""
+    """The response, or a function that makes it from the offset of the first record."""
     confirm: bool = False
-    """An answer without records waits until this controller is known to have been the active one
-    when the request came: without that, one that was deposed unawares tells what was once true."""
+    """Whether a response without records waits until this controller has proved that it was still
+    active when the request arrived. Without that, a deposed controller would send stale state."""
     lost: ErrorCode = ErrorCode.NOT_CONTROLLER
-    """What the caller is told if leadership ends before the commit. NOT_CONTROLLER invites to ask
-    again; who must not do a thing twice is told that nobody knows whether it was done."""
+    """Error of the response if leadership ends before the commit. NOT_CONTROLLER is retriable. For
+    a request that is not idempotent use REQUEST_TIMED_OUT: the outcome is unknown."""
 
     def response_at(self, base_offset: int) -> ControllerResponse:
-        """The answer, given the offset of the first record."""
+        """Return the response; `base_offset` is that of the first record."""
         return self.response(base_offset) if callable(self.response) else self.response
 
 
 def lost_with(records: Sequence[Record]) -> ErrorCode:
-    """`ControllerResult.lost` where doing a thing twice is refused: these records may commit yet.
+    """Return `ControllerResult.lost` of a request that would be refused the second time.
 
-    Without any nothing is done, whoever is asked next.
+    Records may commit even though leadership is lost. Without records nothing was done, so the
+    request may be sent to the next controller.
     """
     return ErrorCode.REQUEST_TIMED_OUT if records else ErrorCode.NOT_CONTROLLER
 
 
 def admin_result(records: Sequence[Record], outcomes: Sequence[Outcome]) -> ControllerResult:
-    """The records, and an outcome for each item of the request."""
+    """Return the result of an administrative request: an outcome for each of its items."""
     count = len(records)
     return ControllerResult(
         tuple(records),
@@ -54,3 +56,14 @@ def admin_result(records: Sequence[Record], outcomes: Sequence[Outcome]) -> Cont
         ),
         lost=lost_with(records),
     )
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> ErrorCode:
+    """Return NONE if this is the epoch of the broker's current incarnation.
+
+    Otherwise BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH.
+    """
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        return ErrorCode.BROKER_ID_NOT_REGISTERED
+    return ErrorCode.NONE if broker.broker_epoch == broker_epoch else ErrorCode.STALE_BROKER_EPOCH

@@ -1,11 +1,15 @@
-"""Where the replicas of a new partition go (row C4): spread over brokers and racks, leaders evenly.
+"""Placement of the replicas of new partitions: over brokers and racks, leaders evenly (row C4).
 
-The usable brokers stand in a ring, neighbours from different racks. The first replica, which is the
-preferred leader, goes round the ring from a random start; the others follow it at a distance that
-grows with each round, so that the followers of one broker's leaders are spread as well. A replica
-takes a rack that the partition does not have yet as long as there is one. Fenced brokers get
-replicas only where there are too few others, and are never first.
-Source: KIP-36 (racks).
+The active brokers form a ring in which neighbours are in different racks. The first replica of each
+partition, its preferred leader, moves round the ring from a random start. The other replicas follow
+at a distance that grows with each round, so the followers of one broker's leaders are spread as
+well. A replica is placed in a rack that the partition does not use yet, as long as there is one.
+Fenced brokers get replicas only if there are too few active ones, and never the first.
+
+The topic's partitions are placed together. Placed one by one, from a random start each, some
+brokers would get several leaders more than others.
+
+Sources: KIP-36 (racks); Kafka's `StripedReplicaPlacer`.
 """
 
 from __future__ import annotations
@@ -17,14 +21,14 @@ from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from raftctl.metadata.image import MetadataImage
 
 
 @dataclass(frozen=True, slots=True)
 class UsableBroker:
-    """A registered broker as a place for replicas. None is a rack like any other."""
+    """Registered broker as a target for replicas. A rack of None is a rack like any other."""
 
     broker_id: int
     rack: str | None
@@ -32,17 +36,18 @@ class UsableBroker:
 
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
-    """Every registered broker as a place for replicas, in order of their ids."""
+    """Return every registered broker, in order of their ids."""
     brokers = (image.brokers[broker_id] for broker_id in sorted(image.brokers))
-    return [UsableBroker(one.broker_id, one.rack, one.active) for one in brokers]
+    return [UsableBroker(broker.broker_id, broker.rack, broker.active) for broker in brokers]
 
 
 def place_replicas(
     brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, rng: random.Random
 ) -> list[tuple[int, ...]]:
-    """The replicas of each new partition, the preferred leader first.
+    """Return the replicas of each of `partitions` new partitions, the preferred leader first.
 
-    KafkaError(INVALID_REPLICATION_FACTOR) if there are not enough brokers or all are fenced.
+    Raises KafkaError(INVALID_REPLICATION_FACTOR) if fewer than `replication_factor` brokers are
+    registered, or all of them are fenced.
     """
     known = list(brokers)
     active = _ring([broker for broker in known if broker.active])
@@ -61,39 +66,36 @@ def place_replicas(
     placed = []
     for number in range(partitions):
         first, rounds = (start + number) % len(active), number // len(active)
-        # A whole rack is skipped at a time, so that the next round meets other brokers first.
-        others = _others(active, first, (shift + rounds) * racks)
+        # All racks are skipped at a time, so that the next round begins in the same rack with
+        # another broker. By one broker less or more, the rack would change and the broker recur.
+        chosen = _choose(active, first, (shift + rounds) * racks, count, racks)
         spare = (fenced[(number + i) % len(fenced)] for i in range(replication_factor - count))
-        chosen = _choose(active[first], others, count, racks)
         placed.append((*chosen, *(broker.broker_id for broker in spare)))
     return placed
 
 
 def _ring(brokers: list[UsableBroker]) -> list[UsableBroker]:
-    """One broker of each rack in turn, so that neighbours are in different racks."""
+    """Return the brokers, one of each rack in turn, so that neighbours are in different racks."""
     racks: dict[str | None, list[UsableBroker]] = {}
-    for broker in sorted(brokers, key=lambda one: (one.rack or "", one.broker_id)):
+    for broker in sorted(brokers, key=lambda broker: (broker.rack or "", broker.broker_id)):
         racks.setdefault(broker.rack, []).append(broker)
     rounds = max(map(len, racks.values()), default=0)
     return [rack[i] for i in range(rounds) for rack in racks.values() if i < len(rack)]
 
 
-def _others(ring: list[UsableBroker], first: int, shift: int) -> Iterator[UsableBroker]:
-    """All brokers of the ring but the first, from a distance that `shift` sets."""
+def _choose(ring: list[UsableBroker], first: int, shift: int, count: int, racks: int) -> list[int]:
+    """Return the ids of `count` brokers: the one at `first`, then others from a distance on.
+
+    `shift` sets the distance. Brokers of a rack that is not used yet come before all others; there
+    are `racks` racks.
+    """
+    chosen, passed_over = [ring[first].broker_id], []
+    used = {ring[first].rack}
     distances = len(ring) - 1
     for step in range(distances):
-        yield ring[(first + 1 + (shift + step) % distances) % len(ring)]
-
-
-def _choose(
-    first: UsableBroker, others: Iterable[UsableBroker], count: int, racks: int
-) -> list[int]:
-    """`first` and those of the others that bring a new rack; then the others as they come."""
-    chosen, passed_over = [first.broker_id], []
-    used = {first.rack}
-    for broker in others:
         if len(chosen) == count:
             break
+        broker = ring[(first + 1 + (shift + step) % distances) % len(ring)]
         if len(used) == racks or broker.rack not in used:
             chosen.append(broker.broker_id)
             used.add(broker.rack)

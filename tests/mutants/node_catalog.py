@@ -9,14 +9,10 @@ from broker.log.producers import ProducerStates
 from broker.replication import ReplicaManager
 from broker.replication.partition import HostedPartition, IsrProposal, Partition
 from raftctl.controller import QuorumController
-from raftctl.controller import _replication_control as replication_control
 from raftctl.controller.cluster import ClusterControl
-from raftctl.controller.partitions import (
-    _partition_change as partition_change,
-)
-from raftctl.controller.partitions import (
-    _partition_change_cache as change_memo,
-)
+from raftctl.controller.partitions import _partition_change as partition_change
+from raftctl.controller.partitions import _partition_reconciler as settling
+from raftctl.controller.partitions import _replication_control as replication_control
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.loader import MetadataLoader
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, PartitionImage
@@ -296,14 +292,14 @@ CONTROLLER = (
         "preferred_replica_leads",
         "a preferred replica that comes back takes over, in sync or not",
         ("new_isr_member_has_all_committed", "new_partition_leader_has_all_committed"),
-        Patch(change_memo, "elect", _prefer_the_preferred),
+        Patch(settling, "elect", _prefer_the_preferred),
         scenario="preferred_replica_comes_back_slowly",
     ),
     node_mutant(
         "unclean_election",
         "without an in-sync replica any active one is elected",
         ("new_partition_leader_has_all_committed", "new_isr_member_has_all_committed"),
-        Patch(change_memo, "elect", _elect_any_replica),
+        Patch(settling, "elect", _elect_any_replica),
         scenario="replicas_leave_until_none_is_left",
     ),
     node_mutant(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from raftctl.controller import _replication_control as replication_control
+from raftctl.controller.partitions import _replication_control as replication_control
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.loader import Snapshots
 from raftctl.loader._snapshots import id_of

@@ -288,21 +288,21 @@ LEASES = (
     ),
     Edit(
         "held_up_by_one_look_more",
-        "controller.cluster._sessions:Sessions.expired",
-        "now_ms - deadline_ms > self._look_ms",
-        "now_ms - deadline_ms >= self._look_ms",
+        "controller.cluster._cluster_control:Sessions.expired",
+        "now_ms - deadline_ms > self._check_ms",
+        "now_ms - deadline_ms >= self._check_ms",
         f"unit/controller/test_sessions.py::{_HELD_UP}[400-expired0]",
     ),
     Edit(
         "order_of_silence_not_kept",
-        "controller.cluster._sessions:Sessions.touch",
+        "controller.cluster._cluster_control:Sessions.touch",
         "self._sessions.pop(broker_id, None) or",
         "self._sessions.get(broker_id) or",
         "unit/controller/test_sessions.py::test_as_a_model_that_looks_at_everybody",
     ),
     Edit(
         "last_incarnation_has_read_for_this_one",
-        "controller.cluster._sessions:Sessions.open",
+        "controller.cluster._cluster_control:Sessions.open",
         "self._sessions[broker_id] = Session(now_ms)",
         "self.touch(broker_id, 0, now_ms)",
         "unit/controller/test_sessions.py"
@@ -310,23 +310,23 @@ LEASES = (
     ),
     Edit(
         "looks_before_it_was_active_count",
-        "controller.cluster._sessions:Sessions.clear",
-        "self._looked_ms = None",
+        "controller.cluster._cluster_control:Sessions.clear",
+        "self._checked_ms = None",
         "pass",
         "unit/controller/test_sessions.py"
         "::test_a_controller_that_becomes_active_again_has_not_been_held_up",
     ),
     Edit(
         "kv_held_up_by_one_look_more",
-        "controller.kv._kv_sessions:KvSessions.look",
-        "> 2 * LOOK_MS",
-        ">= 2 * LOOK_MS",
+        "controller.kv._kv_coordination:KvSessions.check",
+        "> 2 * CHECK_MS",
+        ">= 2 * CHECK_MS",
         f"unit/controller/test_kv_sessions.py::{_HELD_UP}[500-True]",
     ),
     Edit(
         "kv_looks_before_the_first_session_count",
-        "controller.kv._kv_sessions:KvSessions.open",
-        "self._looked_ms = now_ms",
+        "controller.kv._kv_coordination:KvSessions.open",
+        "self._checked_ms = now_ms",
         "pass",
         "unit/controller/test_kv_sessions.py"
         "::test_looks_come_often_and_when_the_first_session_is_over",
@@ -357,7 +357,7 @@ CONTROLLER = (
     ),
     Edit(
         "recovering_leader_cannot_stay_so",
-        "controller._replication_control:_refusal",
+        "controller.partitions._replication_control:_refusal",
         "len(members) > 1 or",
         "len(members) > 0 or",
         "unit/controller/test_replication_control.py"
@@ -373,7 +373,7 @@ CONTROLLER = (
     ),
     Edit(
         "controllers_forgotten_with_any_level",
-        "controller._feature_control:_forgotten",
+        "controller._feature_control:_unregistered",
         "if lower else []",
         "if levels else []",
         "unit/controller/test_feature_control.py"

@@ -89,8 +89,10 @@ SIMULATION_MUTANTS = (
         ("no_producer_id_is_given_twice",),
         edited(
             "controller._quorum_controller:QuorumController.handle",
-            "allocate_producer_ids(self.image,",
-            "allocate_producer_ids(self.committed_image,",
+            "return self._decisions[type(request)](self.image, request)",
+            "is_block = isinstance(request, AllocateProducerIdsRequest)\n"
+            "    image = self.committed_image if is_block else self.image\n"
+            "    return self._decisions[type(request)](image, request)",
         ),
     ),
     node_mutant(

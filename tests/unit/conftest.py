@@ -37,7 +37,7 @@ SLOW = frozenset(
         "test_warm.py",
         "test_wrong_input.py",
         # They try very many inputs.
-        "test_change_memo.py",
+        "test_partition_change_cache.py",
         "test_checker_cases.py",
         "test_checker_edits.py",
         "test_codec.py",

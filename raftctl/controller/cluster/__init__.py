@@ -22,17 +22,15 @@ Sources: KIP-631, KIP-841 (fencing), KIP-858 (failed directories), KIP-853 (cont
 KIP-730 (producer ids), KIP-966 (unclean shutdown).
 """
 
-from raftctl.controller.cluster._cluster_control import ClusterControl, check_broker_epoch
+from raftctl.controller.cluster._cluster_control import ClusterControl, allocate_producer_ids
 from raftctl.controller.cluster._controller_registrations import (
     ControllerRegistrations,
     unregister_all,
 )
-from raftctl.controller.cluster._producer_ids import allocate_producer_ids
 
 __all__ = [
     "ClusterControl",
     "ControllerRegistrations",
     "allocate_producer_ids",
-    "check_broker_epoch",
     "unregister_all",
 ]

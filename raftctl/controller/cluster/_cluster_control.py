@@ -1,35 +1,46 @@
-"""The brokers of the cluster: who may register, who is fenced, who may stop (row C2).
+"""Brokers of the cluster: registration, heartbeats, fencing, controlled shutdown (row C2).
 
-A broker is FENCED when it registers, becomes active by a heartbeat once it has replayed its own
-registration, and is fenced again when it asks for it or is silent for the session timeout. In a
-controlled shutdown it gives up its leaders first, and may stop when every active broker has
-replayed that, so that nobody sends clients to it any more:
+A broker is fenced when it registers. A heartbeat makes it active once it has replayed its own
+registration. It is fenced again when it asks for that or is silent for the session timeout. In a
+controlled shutdown its leaders move away first. It may stop when every active broker has replayed
+that, so that no broker directs clients to it any more:
 
     fenced ──caught up──▶ active ──wants to stop, leads──▶ shutting down
       ▲  ◀──wants it, silent──┘ │                                │
       └────────────── wants to stop, leads nothing ──────────────┘
 
-Sources: KIP-631, KIP-841; KIP-858 for log directories that fail.
+Sessions are soft state: they are never written to the log, start again with each active controller
+and are not rolled back. A broker has a session from its registration or first heartbeat until it
+has been silent for the session timeout.
+
+A controller that was itself held up (by a paused process, by a long computation) cannot tell which
+brokers were silent: heartbeats may wait unread. So it checks several times in a session timeout. A
+check that is late means that it was held up; every broker then gets a fresh session instead of
+being fenced (KAFKA-15019).
+
+Sources: KIP-631, KIP-841; KIP-858 for log directories that fail; KIP-730 for producer ids.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from raftctl.controller._result import ControllerResult, admin_result
-from raftctl.controller.cluster._sessions import Sessions
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.controller._result import ControllerResult, admin_result, check_broker_epoch
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.features import directories_enabled, eligible_leaders_enabled, unsupported
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     BrokerRegistrationChangeRecord,
+    ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
 from raftctl.metadata.requests.admin import AdminResponse
 from raftctl.metadata.requests.cluster import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     RegisterBrokerRequest,
@@ -37,44 +48,131 @@ from raftctl.metadata.requests.cluster import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from uuid import UUID
 
     from raftctl.controller._config import ControllerConfig
-    from raftctl.controller.cluster._sessions import Session
-    from raftctl.controller.partitions import PartitionSettler
+    from raftctl.controller.partitions import PartitionReconciler
     from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.metadata.requests.admin import UnregisterBrokerRequest
 
 
+PRODUCER_ID_MAX = 2**63 - 1
+CHECK_SHARE = 4
+"""A check is due after this part of the session timeout. One that is later by as much again means
+that the controller was held up."""
+
+
 class _Heartbeat(NamedTuple):
-    """What a heartbeat comes to, before it is told how long the session lasts."""
+    """Result of a heartbeat; the response lacks the session timeout."""
 
     records: tuple[Record, ...]
     response: BrokerHeartbeatResponse
 
 
-def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> ErrorCode:
-    """NONE if this is the broker's current incarnation."""
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        return ErrorCode.BROKER_ID_NOT_REGISTERED
-    return ErrorCode.NONE if broker.broker_epoch == broker_epoch else ErrorCode.STALE_BROKER_EPOCH
+@dataclass(slots=True)
+class Session:
+    """Session of one broker."""
+
+    contact_ms: int
+    metadata_offset: int = -1
+    """Last offset of the metadata that the broker has published."""
+    drained_offset: int | None = None
+    """In a controlled shutdown: an offset from which on no partition is led by this broker."""
+
+
+class Sessions:
+    """Sessions by broker id, the longest silent first."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._check_ms = max(1, timeout_ms // CHECK_SHARE)
+        self._checked_ms: int | None = None
+        # The timeout is the same for all, so the order of the last contacts is that of expiry.
+        self._sessions: dict[int, Session] = {}
+
+    def open(self, broker_id: int, now_ms: int) -> None:
+        """Start a session; it replaces an earlier one."""
+        self._sessions.pop(broker_id, None)
+        self._sessions[broker_id] = Session(now_ms)
+
+    def touch(self, broker_id: int, metadata_offset: int, now_ms: int) -> Session:
+        """Extend the session at a heartbeat; start one if there is none."""
+        session = self._sessions.pop(broker_id, None) or Session(now_ms)
+        session.contact_ms = now_ms
+        session.metadata_offset = metadata_offset
+        self._sessions[broker_id] = session
+        return session
+
+    def close(self, broker_id: int) -> None:
+        """End the session, if there is one."""
+        self._sessions.pop(broker_id, None)
+
+    def clear(self) -> None:
+        """End all sessions."""
+        self._sessions.clear()
+        self._checked_ms = None
+
+    def broker_ids(self) -> set[int]:
+        """The brokers that have a session, expired or not."""
+        return {*self._sessions}
+
+    def invariants(self, offset: int) -> None:
+        """Check the order of the sessions; `offset` is that of the newest image."""
+        contacts = [session.contact_ms for session in self._sessions.values()]
+        invariant(contacts == sorted(contacts), "sessions are in the order of their last contact")
+        drained = [held.drained_offset for held in self._sessions.values()]
+        logged = all(at is None or at <= offset for at in drained)
+        invariant(logged, "a broker is drained at an offset of the log")
+
+    def lives(self, broker_id: int, now_ms: int) -> bool:
+        """Whether the broker has a session that has not expired."""
+        session = self._sessions.get(broker_id)
+        return session is not None and now_ms < session.contact_ms + self._timeout_ms
+
+    def expired(self, now_ms: int) -> list[int]:
+        """Return the brokers whose sessions have expired, the longest silent first.
+
+        To be called at `deadline_ms`. Called much later, it restarts every session.
+        """
+        deadline_ms = self.deadline_ms()
+        if deadline_ms is not None and now_ms - deadline_ms > self._check_ms:
+            for session in self._sessions.values():
+                session.contact_ms = now_ms
+        self._checked_ms = now_ms
+        found = []
+        for broker_id, session in self._sessions.items():
+            if now_ms < session.contact_ms + self._timeout_ms:
+                break
+            found.append(broker_id)
+        return found
+
+    def deadline_ms(self) -> int | None:
+        """Return when to check next (ms): at the next expiry, or after a share of the timeout."""
+        for session in self._sessions.values():
+            checked_ms = session.contact_ms if self._checked_ms is None else self._checked_ms
+            return min(session.contact_ms + self._timeout_ms, checked_ms + self._check_ms)
+        return None
+
+    def all_have_reached(self, offset: int, broker_ids: Iterable[int]) -> bool:
+        """Whether each of these brokers has published the metadata up to `offset`."""
+        sessions = map(self._sessions.get, broker_ids)
+        return all(held is not None and held.metadata_offset >= offset for held in sessions)
 
 
 class ClusterControl:
     """Registrations and heartbeats of brokers on the active controller."""
 
-    def __init__(self, config: ControllerConfig, settler: PartitionSettler) -> None:
+    def __init__(self, config: ControllerConfig, reconciler: PartitionReconciler) -> None:
         self._config = config
-        self._settler = settler
+        self._reconciler = reconciler
         self._sessions = Sessions(config.session_timeout_ms)
 
     def claim(self, image: MetadataImage, now_ms: int) -> None:
-        """Gives every broker that is not fenced a fresh session.
+        """Start a session for every broker that is not fenced.
 
-        Otherwise one that died together with the last active controller would never be fenced
-        (KAFKA-18138). A fenced broker without a heartbeat is gone and needs no session.
+        Without one, a broker that died together with the last active controller would never be
+        fenced (KAFKA-18138). A fenced broker that sends no heartbeat is gone and needs no session.
         """
         self._sessions.clear()
         for broker_id in sorted(image.brokers):
@@ -82,15 +180,27 @@ class ClusterControl:
                 self._sessions.open(broker_id, now_ms)
 
     def renounce(self) -> None:
-        """Forgets all sessions."""
+        """Drop all sessions."""
         self._sessions.clear()
 
+    def invariants(self, image: MetadataImage) -> None:
+        """Check the sessions against the brokers of the newest image."""
+        watched = self._sessions.broker_ids()
+        invariant(watched <= {*image.brokers}, "only a registered broker has a session")
+        unfenced = {broker_id for broker_id, one in image.brokers.items() if not one.fenced}
+        # Without a session nothing would ever fence a broker that has died (KAFKA-18138).
+        invariant(unfenced <= watched, "a broker that is not fenced has a session")
+        self._sessions.invariants(image.offset)
+
     def deadline_ms(self) -> int | None:
-        """When `fence_silent` has something to do."""
+        """Return when `fence_expired` has something to do (ms); None without any session."""
         return self._sessions.deadline_ms()
 
-    def fence_silent(self, image: MetadataImage, now_ms: int) -> list[Record]:
-        """Ends the sessions that have expired; their brokers are fenced, all at once."""
+    def fence_expired(self, image: MetadataImage, now_ms: int) -> list[Record]:
+        """End the sessions that have expired; return the records that fence their brokers.
+
+        All at once, so that a partition does not move its leader from one dead broker to the next.
+        """
         expired = self._sessions.expired(now_ms)
         for broker_id in expired:
             self._sessions.close(broker_id)
@@ -102,12 +212,12 @@ class ClusterControl:
     def register(
         self, image: MetadataImage, request: RegisterBrokerRequest, now_ms: int
     ) -> ControllerResult:
-        """Registers an incarnation; its epoch is the offset of its record.
+        """Register an incarnation of a broker; its epoch is the offset of its record.
 
-        The same incarnation again changes its registration and keeps its epoch. Errors:
-        INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION, UNSUPPORTED_VERSION if the broker cannot work
-        with a feature's level, and DUPLICATE_BROKER_REGISTRATION while another incarnation of the
-        broker has a session, or partitions have not given it up yet.
+        The same incarnation again changes its registration and keeps its epoch. Errors in the
+        response: INCONSISTENT_CLUSTER_ID; INVALID_REGISTRATION; UNSUPPORTED_VERSION if the broker
+        cannot work with a feature's level; DUPLICATE_BROKER_REGISTRATION while another incarnation
+        of the broker has a session, or while partitions may still name it.
         """
         broker = image.brokers.get(request.broker_id)
         try:
@@ -118,10 +228,14 @@ class ClusterControl:
             self._sessions.open(request.broker_id, now_ms)
             return self._amend(request, broker)
         fencing = (
-            [] if broker is None else self._bury(image, broker, clean=_is_clean(request, broker))
+            []
+            if broker is None
+            else self._end_incarnation(image, broker, clean=_is_clean(request, broker))
         )
-        if self._settler.is_pending(request.broker_id):
-            self._sessions.close(request.broker_id)  # that of the last incarnation
+        if self._reconciler.is_pending(request.broker_id):
+            # The last incarnation's session. The next one gets its own when it is registered: a
+            # session of an unregistered incarnation would never be closed.
+            self._sessions.close(request.broker_id)
             return ControllerResult(tuple(fencing), _not_yet(request.broker_id))
         self._sessions.open(request.broker_id, now_ms)
         record = RegisterBrokerRecord(
@@ -168,7 +282,7 @@ class ClusterControl:
             request.incarnation_id,
             request.endpoints,
             request.rack,
-            # One that failed stays so as long as the incarnation lives.
+            # Those of the image: a directory that failed stays offline for the incarnation's life.
             broker.log_directories,
             broker.fenced,
             broker.in_controlled_shutdown,
@@ -186,9 +300,10 @@ class ClusterControl:
         request: UnregisterBrokerRequest,
         of_controller: Sequence[Record],
     ) -> ControllerResult:
-        """Forgets a broker, whether it lives or not; BROKER_ID_NOT_REGISTERED if there is none.
+        """Unregister a broker, whether it is alive or not.
 
-        `of_controller` are the records that forget the controller of a node that is both.
+        Error in the response: BROKER_ID_NOT_REGISTERED. `of_controller` are the records that
+        unregister the controller of a node that has both roles.
         """
         broker = image.brokers.get(request.broker_id)
         if broker is None:
@@ -197,7 +312,7 @@ class ClusterControl:
             return ControllerResult((), response)
         self._sessions.close(broker.broker_id)
         gone = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
-        records = [*of_controller, *self._bury(image, broker, clean=False), gone]
+        records = [*of_controller, *self._end_incarnation(image, broker, clean=False), gone]
         return admin_result(records, [])
 
     # --- heartbeats -----------------------------------------------------------------------------
@@ -205,11 +320,11 @@ class ClusterControl:
     def heartbeat(
         self, image: MetadataImage, request: BrokerHeartbeatRequest, now_ms: int
     ) -> ControllerResult:
-        """Keeps the session and moves the broker to the state it wants and may have.
+        """Extend the session and move the broker to the state that it wants and may have.
 
-        The answer is confirmed: on the word of a deposed controller the broker would believe in a
-        session that the present one has ended. Errors: BROKER_ID_NOT_REGISTERED,
-        STALE_BROKER_EPOCH.
+        The response is confirmed: otherwise a deposed controller would make the broker believe in
+        a session that the present one has ended. Errors in the response:
+        BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH.
         """
         records, response = self._heartbeat(image, request, now_ms)
         response = replace(response, session_timeout_ms=self._config.session_timeout_ms)
@@ -228,34 +343,40 @@ class ClusterControl:
         if broker.fenced:
             return self._heartbeat_of_fenced(image, broker, request)
         if broker.in_controlled_shutdown:
-            return self._heartbeat_of_leaving(image, broker, session)
+            return self._heartbeat_in_shutdown(image, broker, session)
         return self._heartbeat_of_active(image, broker, request)
 
     def _directories_failed(
         self, image: MetadataImage, broker: BrokerImage, failed: Sequence[UUID]
     ) -> _Heartbeat:
-        """Leaders and ISRs do without what was there. The next heartbeat may ask for more."""
+        """Take the replicas in these directories out of leadership and ISRs (KIP-858).
+
+        The broker's wish to be unfenced or to stop waits for its next heartbeat.
+        """
         left = tuple(one for one in broker.log_directories if one not in failed)
         change = BrokerRegistrationChangeRecord(
             broker.broker_id, broker.broker_epoch, log_directories=left
         )
-        changes = self._settler.directories_failed(image, broker.broker_id, failed)
-        return _answer(image, [change, *changes], caught_up=not broker.fenced, fenced=broker.fenced)
+        changes = self._reconciler.directories_failed(image, broker.broker_id, failed)
+        return _response(
+            image, [change, *changes], caught_up=not broker.fenced, fenced=broker.fenced
+        )
 
     def _heartbeat_of_fenced(
         self, image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
     ) -> _Heartbeat:
-        # The epoch is the offset of the registration: a broker behind it would serve stale leaders.
+        # The epoch is the offset of the registration. A broker behind it has not seen itself
+        # registered and would act on leaderships that its last incarnation had.
         caught_up = request.metadata_offset >= broker.broker_epoch
         if request.want_shut_down:
-            return self._let_go(image, broker)
-        if request.want_fence or not caught_up or self._settler.is_pending(broker.broker_id):
-            return _answer(image, [], caught_up=caught_up, fenced=True)
+            return self._allow_shutdown(image, broker)
+        if request.want_fence or not caught_up or self._reconciler.is_pending(broker.broker_id):
+            return _response(image, [], caught_up=caught_up, fenced=True)
         change = BrokerRegistrationChangeRecord(
             broker.broker_id, broker.broker_epoch, fenced=False, in_controlled_shutdown=False
         )
-        changes = self._settler.begin(image, {broker.broker_id: True})
-        return _answer(image, [change, *changes], caught_up=True, fenced=False)
+        changes = self._reconciler.begin(image, {broker.broker_id: True})
+        return _response(image, [change, *changes], caught_up=True, fenced=False)
 
     def _heartbeat_of_active(
         self, image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
@@ -263,37 +384,37 @@ class ClusterControl:
         if request.want_shut_down:
             return self._drain(image, broker)
         if request.want_fence:
-            return _answer(image, self._fence(image, [broker]), caught_up=True, fenced=True)
-        return _answer(image, [], caught_up=True, fenced=False)
+            return _response(image, self._fence(image, [broker]), caught_up=True, fenced=True)
+        return _response(image, [], caught_up=True, fenced=False)
 
-    def _heartbeat_of_leaving(
+    def _heartbeat_in_shutdown(
         self, image: MetadataImage, broker: BrokerImage, session: Session
     ) -> _Heartbeat:
-        if self._settler.is_pending(broker.broker_id):
-            return _answer(image, [], caught_up=True, fenced=False)
+        if self._reconciler.is_pending(broker.broker_id):
+            return _response(image, [], caught_up=True, fenced=False)
         if session.drained_offset is None:
             session.drained_offset = image.offset
         active = [one for one in sorted(image.brokers) if image.brokers[one].active]
         if self._sessions.all_have_reached(session.drained_offset, active):
-            return self._let_go(image, broker)
-        return _answer(image, [], caught_up=True, fenced=False)
+            return self._allow_shutdown(image, broker)
+        return _response(image, [], caught_up=True, fenced=False)
 
     def _drain(self, image: MetadataImage, broker: BrokerImage) -> _Heartbeat:
-        """Takes its leaders from the broker; if there are none, it may stop at once."""
-        changes = self._settler.begin(image, {broker.broker_id: False})
+        """Move the broker's leaders away; without any it may stop at once."""
+        changes = self._reconciler.begin(image, {broker.broker_id: False})
         led = any(change.leader != LEADER_UNCHANGED for change in changes)
-        if not led and not self._settler.is_pending(broker.broker_id):
-            return self._let_go(image, broker)
+        if not led and not self._reconciler.is_pending(broker.broker_id):
+            return self._allow_shutdown(image, broker)
         change = BrokerRegistrationChangeRecord(
             broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True
         )
-        return _answer(image, [change, *changes], caught_up=True, fenced=False)
+        return _response(image, [change, *changes], caught_up=True, fenced=False)
 
-    def _let_go(self, image: MetadataImage, broker: BrokerImage) -> _Heartbeat:
-        """The broker may stop. Its session ends, so that it may come back at once."""
+    def _allow_shutdown(self, image: MetadataImage, broker: BrokerImage) -> _Heartbeat:
+        """Allow the broker to stop; end its session, so that its next incarnation may register."""
         self._sessions.close(broker.broker_id)
         records = [] if broker.fenced else self._fence(image, [broker])
-        return _answer(image, records, caught_up=True, fenced=True, should_shut_down=True)
+        return _response(image, records, caught_up=True, fenced=True, should_shut_down=True)
 
     def _fence(self, image: MetadataImage, brokers: Sequence[BrokerImage]) -> list[Record]:
         if not brokers:
@@ -303,29 +424,32 @@ class ClusterControl:
             for broker in brokers
         ]
         leaving = {broker.broker_id: False for broker in brokers}
-        return [*fencing, *self._settler.begin(image, leaving)]
+        return [*fencing, *self._reconciler.begin(image, leaving)]
 
-    def _bury(self, image: MetadataImage, broker: BrokerImage, *, clean: bool) -> list[Record]:
-        """The end of an incarnation: it is perhaps not fenced yet, and what it led must move first.
+    def _end_incarnation(
+        self, image: MetadataImage, broker: BrokerImage, *, clean: bool
+    ) -> list[Record]:
+        """Fence an incarnation that another one replaces, and move its leaders away first.
 
-        Unless it stopped cleanly, the next one may lack what this one had not flushed, so it is no
-        eligible leader any more (KIP-966).
+        After an unclean shutdown the next incarnation may lack records that this one had not
+        flushed, so the broker is no eligible leader replica any more (KIP-966).
         """
-        forgets = eligible_leaders_enabled(image) and not clean
-        forgotten = not forgets or self._settler.has_forgotten(broker)
-        if broker.fenced and forgotten:
-            return []  # To look at all partitions would find nothing.
+        loses_eligibility = eligible_leaders_enabled(image) and not clean
+        done = not loses_eligibility or self._reconciler.has_ended_uncleanly(broker)
+        if broker.fenced and done:
+            return []  # A pass over all its partitions would change nothing.
         epoch = broker.broker_epoch
         fencing = [BrokerRegistrationChangeRecord(broker.broker_id, epoch, fenced=True)]
-        forgetful = None if clean else broker
-        changes = self._settler.begin(image, {broker.broker_id: False}, forgetful=forgetful)
+        unclean = None if clean else broker
+        leaving = {broker.broker_id: False}
+        changes = self._reconciler.begin(image, leaving, unclean_shutdown=unclean)
         return [*([] if broker.fenced else fencing), *changes]
 
 
 def _failed_directories(
     image: MetadataImage, broker: BrokerImage, request: BrokerHeartbeatRequest
 ) -> list[UUID]:
-    """The directories of the broker that are known from now on to have failed."""
+    """Return the broker's online directories that the request reports offline."""
     if not request.offline_log_directories or not directories_enabled(image):
         return []
     return [one for one in broker.log_directories if one in request.offline_log_directories]
@@ -351,7 +475,7 @@ def _check_contents(request: RegisterBrokerRequest) -> None:
 
 
 def _check_directories(image: MetadataImage, request: RegisterBrokerRequest) -> None:
-    """A directory that another broker has registered was copied or moved between machines."""
+    """Refuse a directory of another broker: it was copied or moved between machines."""
     directories = frozenset(request.log_directories)
     for other in sorted(image.brokers):
         if other == request.broker_id:
@@ -363,7 +487,7 @@ def _check_directories(image: MetadataImage, request: RegisterBrokerRequest) -> 
 
 
 def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> None:
-    """A broker that cannot read what the cluster writes must not follow it (KIP-584)."""
+    """Refuse a broker that cannot read the records of the levels in force (KIP-584)."""
     if not request.features:
         return
     lacks = unsupported(f"broker {request.broker_id}", request.features, image.features)
@@ -372,7 +496,7 @@ def _check_features(image: MetadataImage, request: RegisterBrokerRequest) -> Non
 
 
 def _is_clean(request: RegisterBrokerRequest, broker: BrokerImage) -> bool:
-    """Whether the broker has all that this incarnation of it had."""
+    """Whether the new incarnation was shut down cleanly and so has all records of `broker`."""
     return request.previous_broker_epoch == broker.broker_epoch
 
 
@@ -381,7 +505,7 @@ def _not_yet(broker_id: int) -> RegisterBrokerResponse:
     return RegisterBrokerResponse(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message, -1)
 
 
-def _answer(
+def _response(
     image: MetadataImage,
     records: Sequence[Record],
     *,
@@ -393,3 +517,21 @@ def _answer(
         ErrorCode.NONE, caught_up, fenced, should_shut_down, image.offset
     )
     return _Heartbeat(tuple(records), response)
+
+
+def allocate_producer_ids(
+    image: MetadataImage, request: AllocateProducerIdsRequest, block: int
+) -> ControllerResult:
+    """Allocate the next `block` producer ids to a broker, never to be allocated again (KIP-730).
+
+    Errors in the response: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR if
+    none are left.
+    """
+    error = check_broker_epoch(image, request.broker_id, request.broker_epoch)
+    first = image.next_producer_id
+    if error == ErrorCode.NONE and first + block > PRODUCER_ID_MAX:
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+    if error != ErrorCode.NONE:
+        return ControllerResult((), AllocateProducerIdsResponse(error, -1, 0))
+    record = ProducerIdsRecord(request.broker_id, request.broker_epoch, first + block)
+    return ControllerResult((record,), AllocateProducerIdsResponse(ErrorCode.NONE, first, block))

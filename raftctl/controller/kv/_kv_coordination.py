@@ -1,10 +1,16 @@
 """Sessions, ephemeral keys, locks, and writes that a lock guards (row Q10).
 
-Only the active controller decides that a session has expired, and says so by a record, so all
-replicas agree. What is bound to a session goes in the same batch as the session: nobody sees the
-one without the other. A lock is a queue in the order of the log; its holder is the first, and a
-guarded write is refused unless its token is the holder's at that very place in the log, so a client
-that has lost a lock unawares changes nothing any more.
+Only the active controller decides that a session has expired. It writes a record for that, so all
+replicas agree. Keys and locks of a session are removed in the batch that closes it: no reader sees
+the one without the other. A lock is a queue in the order of the log, and its holder is the first. A
+guarded write is refused unless it names the token of the holder at that offset of the log. So a
+client that has lost a lock without noticing changes nothing any more.
+
+An open session stands in the log; the time of its last heartbeat is soft state. A controller that
+becomes active gives every session a full timeout, since it does not know the heartbeats that its
+predecessor answered. A controller that was itself held up cannot tell which sessions were silent.
+So it checks often, and when a check is late it gives every session a full timeout again.
+
 Sources: ZooKeeper's sessions and ephemeral nodes; etcd's leases and transactions on a lock's key.
 """
 
@@ -15,8 +21,7 @@ from typing import TYPE_CHECKING
 from raftctl.controller._config import KV_BYTES_MAX
 from raftctl.controller._result import ControllerResult
 from raftctl.controller.kv._kv_control import check_key, check_room, handle_kv
-from raftctl.controller.kv._kv_sessions import KvSessions
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.features import COORDINATION_LEVEL, require_level
 from raftctl.metadata.image import kv_size
 from raftctl.metadata.records import (
@@ -49,6 +54,7 @@ from raftctl.metadata.requests.kv import (
     KvSessionResponse,
     KvUnlockRequest,
 )
+from raftctl.timers import Timers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,36 +76,105 @@ WAITERS_MAX = 1_000
 """Sessions that hold or wait for the same lock."""
 LOCK_VALUE_BYTES_MAX = 4_096
 EXPIRY_RECORDS_MAX = 2_000
-"""Sessions expire together up to about this many records, the others at the next look."""
+"""Sessions expire together up to about this many records, the others at the next check."""
+CHECK_MS = 250
+"""A check is due after this long. One that is later by as much again means that the controller was
+held up."""
+
+
+class KvSessions:
+    """Deadlines of sessions by id; each session has a timeout of its own."""
+
+    def __init__(self) -> None:
+        self._timeouts: dict[UUID, int] = {}
+        self._deadlines: Timers[UUID] = Timers()
+        self._checked_ms = 0
+
+    def open(self, session_id: UUID, timeout_ms: int, now_ms: int) -> None:
+        """Start the timeout of a session, or restart it."""
+        if not self._timeouts:
+            self._checked_ms = now_ms
+        self._timeouts[session_id] = timeout_ms
+        self._deadlines.set(session_id, now_ms + timeout_ms)
+
+    def touch(self, session_id: UUID, now_ms: int) -> None:
+        """Restart the timeout at a heartbeat; a session without a deadline stays without."""
+        timeout_ms = self._timeouts.get(session_id)
+        if timeout_ms is not None:
+            self._deadlines.set(session_id, now_ms + timeout_ms)
+
+    def session_ids(self) -> set[UUID]:
+        """The sessions that have a deadline."""
+        return {*self._timeouts}
+
+    def close(self, session_id: UUID) -> None:
+        """Drop the session's deadline, if it has one."""
+        self._timeouts.pop(session_id, None)
+        self._deadlines.cancel(session_id)
+
+    def clear(self) -> None:
+        """Drop all deadlines."""
+        self._timeouts.clear()
+        self._deadlines = Timers()
+
+    def check(self, now_ms: int) -> None:
+        """Note a check at `deadline_ms`; one that is much later restarts every timeout.
+
+        A controller that was held up has not read the heartbeats that arrived meanwhile.
+        """
+        if now_ms - self._checked_ms > 2 * CHECK_MS:
+            for session_id, timeout_ms in self._timeouts.items():
+                self._deadlines.set(session_id, now_ms + timeout_ms)
+        self._checked_ms = now_ms
+
+    def next_expired(self, now_ms: int) -> UUID | None:
+        """Drop the deadline of an expired session and return its id; None if none has expired."""
+        session_id = next(self._deadlines.due(now_ms), None)
+        if session_id is not None:
+            self.close(session_id)
+        return session_id
+
+    def deadline_ms(self) -> int | None:
+        """Return when to check next (ms); None while there is no session."""
+        first_ms = self._deadlines.next_ms()
+        return None if first_ms is None else min(first_ms, self._checked_ms + CHECK_MS)
 
 
 class KvCoordination:
-    """The sessions of clients on one controller; active between `claim` and `renounce`."""
+    """Sessions and locks on one controller; active between `claim` and `renounce`."""
 
     def __init__(self, kv_bytes_max: int = KV_BYTES_MAX) -> None:
         self._kv_bytes_max = kv_bytes_max
         self._sessions = KvSessions()
 
     def claim(self, image: MetadataImage, now_ms: int) -> None:
-        """Watches every session from now on, each with a full timeout."""
+        """Give every session of the image a full timeout."""
         self._sessions.clear()
         for session_id, session in image.coordination.sessions.items():
             self._sessions.open(session_id, session.timeout_ms, now_ms)
 
     def renounce(self) -> None:
-        """Forgets who was heard of."""
+        """Drop all deadlines."""
         self._sessions.clear()
 
+    def invariants(self, image: MetadataImage) -> None:
+        """Check that each open session of the newest image has a deadline.
+
+        Others may have one: a session whose record was refused by the log expires without a trace.
+        """
+        watched = self._sessions.session_ids()
+        invariant(watched >= {*image.coordination.sessions}, "an open session has a deadline")
+
     def deadline_ms(self) -> int | None:
-        """When `expire` has something to do."""
+        """Return when `expire` has something to do (ms); None without sessions."""
         return self._sessions.deadline_ms()
 
     def expire(self, image: MetadataImage, now_ms: int) -> list[Record]:
-        """Closes the sessions that were silent for too long."""
+        """Return the records that close expired sessions, about `EXPIRY_RECORDS_MAX` of them."""
         if not image.coordination.sessions:
             self._sessions.clear()
             return []
-        self._sessions.look(now_ms)
+        self._sessions.check(now_ms)
         records: list[Record] = []
         while len(records) < EXPIRY_RECORDS_MAX:
             session_id = self._sessions.next_expired(now_ms)
@@ -113,7 +188,7 @@ class KvCoordination:
     def handle(
         self, image: MetadataImage, request: CoordinationRequest, now_ms: int
     ) -> ControllerResult:
-        """What becomes of a request.
+        """Decide a request of a session, a lock or a guarded write.
 
         Raises KafkaError: INVALID_REQUEST and MESSAGE_TOO_LARGE name the field;
         INVALID_SESSION_TIMEOUT; POLICY_VIOLATION for one too many of what is bounded;
@@ -159,7 +234,11 @@ class KvCoordination:
     def _heartbeat(
         self, image: MetadataImage, request: KvHeartbeatRequest, now_ms: int
     ) -> ControllerResult:
-        """Confirmed: a deposed controller's word would make a client believe in its session."""
+        """Extend the session; the response is confirmed.
+
+        A deposed controller does not know that its successor has closed the session. On its word
+        the client would go on to trust its locks.
+        """
         session = image.coordination.sessions.get(request.session_id)
         if session is None:
             return _confirmed(KvSessionResponse(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -176,7 +255,7 @@ class KvCoordination:
 
 
 def closing_records(coordination: Coordination, session: KvSession) -> list[Record]:
-    """What ends a session: first all that is bound to it goes."""
+    """Return the records that close a session, after those that remove what it owns."""
     records: list[Record] = [KvRecord(key, None) for key in session.keys]
     for lock in session.locks:
         place = _place(coordination, lock, session.session_id)
@@ -185,7 +264,7 @@ def closing_records(coordination: Coordination, session: KvSession) -> list[Reco
 
 
 def _place(coordination: Coordination, lock: str, session_id: UUID) -> int:
-    """The session's token in the queue for the lock, or `NO_TOKEN`."""
+    """Return the session's token in the queue for the lock, or `NO_TOKEN`."""
     tokens = (one.token for one in coordination.queue(lock) if one.session_id == session_id)
     return next(tokens, NO_TOKEN)
 
@@ -196,7 +275,11 @@ def _place(coordination: Coordination, lock: str, session_id: UUID) -> int:
 def guarded_write(
     image: MetadataImage, request: KvGuardedWriteRequest, kv_bytes_max: int = KV_BYTES_MAX
 ) -> ControllerResult:
-    """Writes if the lock is held with the token and the session is open."""
+    """Write if the lock is held with the token and the session is open.
+
+    Errors in the response: FENCED_MEMBER_EPOCH with the holder's token; UNKNOWN_MEMBER_ID if the
+    session is closed. KafkaError(INVALID_REQUEST) for fields that contradict each other.
+    """
     check_key(request.key)
     if (request.lock is None) != (request.token == NO_TOKEN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "lock and token go together")
@@ -217,7 +300,7 @@ def guarded_write(
 
 
 def holder_token(coordination: Coordination, lock: str) -> int:
-    """The token with which the lock is held, or `NO_TOKEN`."""
+    """Return the token of the lock's holder, or `NO_TOKEN`."""
     holder = coordination.holder(lock)
     return NO_TOKEN if holder is None else holder.token
 
@@ -247,9 +330,11 @@ def unguarded(
 def enqueue(
     image: MetadataImage, request: KvLockRequest, kv_bytes_max: int = KV_BYTES_MAX
 ) -> ControllerResult:
-    """The session's place in the queue, the one it has or one at the end.
+    """Return the session's place in the queue for a lock; without one, add it at the end.
 
-    KafkaError(POLICY_VIOLATION) if there is no room for one more.
+    Error in the response: UNKNOWN_MEMBER_ID if the session is closed. Raises KafkaError:
+    INVALID_REQUEST and MESSAGE_TOO_LARGE name the field; POLICY_VIOLATION if the session, the queue
+    or the memory for keys and locks is full.
     """
     lock, coordination = request.lock, image.coordination
     check_key(lock, "lock")
@@ -276,7 +361,10 @@ def enqueue(
 
 
 def unlock(image: MetadataImage, request: KvUnlockRequest) -> ControllerResult:
-    """Gives a place in the queue back."""
+    """Remove a place from the queue; the next one, if any, then holds the lock.
+
+    Error in the response: RESOURCE_NOT_FOUND if no place has the token.
+    """
     check_key(request.lock, "lock")
     queue = image.coordination.queue(request.lock)
     if request.token not in [waiter.token for waiter in queue]:
@@ -290,12 +378,12 @@ def unlock(image: MetadataImage, request: KvUnlockRequest) -> ControllerResult:
 def _written(
     records: tuple[Record, ...], response: KvAnswer | Callable[[int], KvAnswer]
 ) -> ControllerResult:
-    """What is lost on the way may have been done: the caller must not take it for undone."""
+    """Return a result whose loss leaves the outcome unknown: the records may commit yet."""
     return ControllerResult(records, response, lost=ErrorCode.REQUEST_TIMED_OUT)
 
 
 def _confirmed(
     response: KvSessionResponse | KvLockResponse | KvWriteResponse,
 ) -> ControllerResult:
-    """An answer that writes nothing; see `ControllerResult.confirm`."""
+    """Return a confirmed response without records; see `ControllerResult.confirm`."""
     return ControllerResult((), response, confirm=True)

@@ -25,31 +25,24 @@ Sources: KIP-497, KIP-631; KIP-455 (reassignment), KIP-460 (elections), KIP-704 
 recovery), KIP-858 (log directories), KIP-966 (eligible leader replicas).
 """
 
-from raftctl.controller.partitions._availability import Availability, availability
-from raftctl.controller.partitions._elections import elect_leaders
-from raftctl.controller.partitions._leader_balancer import LeaderBalancer
-from raftctl.controller.partitions._partition_change import (
-    TopicRules,
-    change_record,
-    completed,
-    eligible_leaders,
-    settled,
-)
-from raftctl.controller.partitions._partition_reconciler import PartitionSettler
+from raftctl.controller.partitions._availability import availability
+from raftctl.controller.partitions._elections import LeaderBalancer, elect_leaders
+from raftctl.controller.partitions._partition_change import TopicRules, change_record, reconciled
+from raftctl.controller.partitions._partition_reconciler import PartitionReconciler
 from raftctl.controller.partitions._reassignment import alter_reassignments
+from raftctl.controller.partitions._replication_control import alter_partitions, assign_replicas
 from raftctl.controller.partitions._topic_control import TopicControl
 
 __all__ = [
-    "Availability",
     "LeaderBalancer",
-    "PartitionSettler",
+    "PartitionReconciler",
     "TopicControl",
     "TopicRules",
+    "alter_partitions",
     "alter_reassignments",
+    "assign_replicas",
     "availability",
     "change_record",
-    "completed",
     "elect_leaders",
-    "eligible_leaders",
-    "settled",
+    "reconciled",
 ]

@@ -1,18 +1,20 @@
-"""The rule that says who leads a partition and who is in its ISR when brokers come and go.
+"""Election rule: leader and ISR of a partition, given the replicas that are active.
 
-One rule for every cause (a broker is fenced, unfenced, shutting down; a reassignment ends): given
-who is active,
+One rule for every cause: a broker is fenced, unfenced or shuts down, a reassignment ends, a config
+changes. Kafka has a rule for each and has had bugs where they differ. Given the active replicas,
 
 * replicas that are not active, or whose log directory is offline, leave the ISR;
 * the leader stays if it is in the ISR and active; otherwise the first active replica of the ISR in
   the order of the assignment leads, and if there is none, nobody does;
 * without eligible leader replicas an ISR never becomes empty: its last members stay, so that the
   partition waits for a replica that has all committed records;
-* with them, whoever leaves an ISR smaller than `min.insync.replicas` stays eligible: nothing is
-  committed meanwhile, so it has all that is. The ISR may become empty; then an active one of the
-  eligible leads. ISR and eligible together are never empty;
+* with them, a replica that leaves an ISR smaller than `min.insync.replicas` stays eligible: nothing
+  is committed meanwhile, so it has all committed records. The ISR may become empty; then an active
+  eligible replica leads. ISR and eligible leaders together are never empty;
 * only if the topic allows unclean elections, an active replica outside both may then lead, as the
   only member of the ISR and marked as recovering.
+
+A replica counts as active if its broker is active and its log directory is online.
 
 Sources: KIP-497, KIP-631; KIP-704 for recovering leaders; KIP-858 for log directories; KIP-966 for
 eligible leader replicas.
@@ -38,11 +40,11 @@ T = TypeVar("T")
 
 
 class ElectionRules(NamedTuple):
-    """What a topic allows."""
+    """Configs of a topic that the election depends on."""
 
     unclean: bool = False
     min_isr: int = 0
-    """0: there are no eligible leader replicas."""
+    """Minimum of in-sync replicas; 0 where eligible leader replicas are not kept."""
 
 
 def elect(
@@ -54,19 +56,23 @@ def elect(
     unclean: bool = False,
     min_isr: int = 0,
 ) -> PartitionChangeRecord | None:
-    """The change that makes the partition right for the brokers that are active; None if it is."""
+    """Return the change that reconciles the partition with the active replicas.
+
+    None if it needs none: the leader and all members of the ISR are active.
+    """
     if partition.leader in active and active.issuperset(partition.isr):
         return None
-    after = settled(partition, active, ElectionRules(unclean, min_isr))
+    after = reconciled(partition, active, ElectionRules(unclean, min_isr))
     return change_record(topic_id, partition_id, partition, after)
 
 
-def settled(
+def reconciled(
     partition: PartitionImage, active: frozenset[int], rules: ElectionRules
 ) -> PartitionImage:
-    """The partition as it should be for the brokers that are active; its epochs are as before.
+    """Return the partition as the rule has it; its epochs are as before.
 
-    A leader from outside the ISR may be all that a reassignment has waited for.
+    An unclean election may complete a reassignment: the new leader alone is in sync then, and it
+    may be the only replica to be added.
     """
     return completed(_elected(partition, active, rules), active, rules)
 
@@ -74,21 +80,22 @@ def settled(
 def completed(
     partition: PartitionImage, active: frozenset[int], rules: ElectionRules
 ) -> PartitionImage:
-    """The partition without the replicas to be removed, if all to be added are in sync.
+    """Return the partition without the replicas to be removed, once all to be added are in sync.
 
-    Otherwise, and if it does not move, as it is.
+    Return it unchanged otherwise, and if it is not being reassigned. The last replica to be removed
+    stays until another one is in sync: else all committed records would be lost.
     """
     removing = partition.removing_replicas
     if not removing and not partition.adding_replicas:
         return partition
-    isr = tuple(one for one in partition.isr if one not in removing)
+    isr = tuple(replica for replica in partition.isr if replica not in removing)
     if not isr or not set(partition.adding_replicas) <= set(isr):
         return partition
-    replicas = tuple(one for one in partition.replicas if one not in removing)
+    replicas = tuple(replica for replica in partition.replicas if replica not in removing)
     moved = partition._replace(
         replicas=replicas,
         isr=isr,
-        elr=tuple(one for one in partition.elr if one not in removing),
+        elr=tuple(replica for replica in partition.elr if replica not in removing),
         adding_replicas=(),
         removing_replicas=(),
         directories=partition.directories_for(replicas),
@@ -99,9 +106,11 @@ def completed(
 def _elected(
     partition: PartitionImage, active: frozenset[int], rules: ElectionRules
 ) -> PartitionImage:
-    # Without eligible leaders those of before, if there are any, are as good as in sync.
+    # Where eligible leaders are not kept any more, those of before have all committed records, as
+    # the members of an ISR do.
     last = partition.isr or partition.elr
-    isr = tuple([one for one in (partition.isr if rules.min_isr else last) if one in active])
+    members = partition.isr if rules.min_isr else last
+    isr = tuple([replica for replica in members if replica in active])
     leader = partition.leader if partition.leader in isr else _first(partition, isr)
     recovering = partition.leader_recovering
     eligible = eligible_leaders(partition, isr, rules.min_isr)
@@ -117,25 +126,25 @@ def _elected(
 
 
 def _first(partition: PartitionImage, candidates: Collection[int]) -> int:
-    """The first of them in the order of the assignment."""
-    for one in partition.replicas:
-        if one in candidates:
-            return one
-    return NO_LEADER
+    """Return the first candidate in the order of the assignment, or NO_LEADER."""
+    return next((replica for replica in partition.replicas if replica in candidates), NO_LEADER)
 
 
 def eligible_leaders(
     partition: PartitionImage, isr: tuple[int, ...], min_isr: int
 ) -> tuple[int, ...]:
-    """Who has all that is committed without being in the new ISR, because it is too small.
+    """Return the replicas outside the new ISR that have all committed records (KIP-966).
 
-    Where the ISR was large enough before, those of before are none: `min.insync.replicas` has been
-    lowered since, and what was committed under it they may lack.
+    There are none unless the new ISR is smaller than `min_isr`, so that nothing is committed. If
+    the ISR before was large enough, former eligible leaders no longer count: `min.insync.replicas`
+    was lowered since, and they may lack records that were committed under the lower minimum.
     """
     if len(isr) >= min_isr or len(isr) >= len(partition.replicas):
         return ()
     known = partition.isr + (partition.elr if len(partition.isr) < min_isr else ())
-    return tuple(one for one in partition.replicas if one in known and one not in isr)
+    return tuple(
+        replica for replica in partition.replicas if replica in known and replica not in isr
+    )
 
 
 def change_record(
@@ -144,10 +153,10 @@ def change_record(
     before: PartitionImage,
     after: PartitionImage,
 ) -> PartitionChangeRecord | None:
-    """What leads from one state to the other, epochs aside; None if nothing does.
+    """Return the change from one state to the other; None if they are equal. Epochs are ignored.
 
-    Where replicas are gone also a leader that stays begins a new epoch, so that none of them is
-    taken for a follower any more.
+    If a replica is removed, a leader that stays begins a new epoch as well. Otherwise it would go
+    on to count the removed replica's fetches in the old epoch.
     """
     if before == after:
         return None
@@ -174,14 +183,18 @@ def _new(before: tuple[T, ...], after: tuple[T, ...]) -> tuple[T, ...] | None:
     return None if before == after else after
 
 
-def without_eligible(partition: PartitionImage, brokers: Collection[int]) -> PartitionImage:
-    """Takes the brokers from the eligible leaders, unless nobody else is left."""
-    others = tuple(one for one in partition.elr if one not in brokers)
+def without_eligible_leaders(partition: PartitionImage, brokers: Collection[int]) -> PartitionImage:
+    """Return the partition without these eligible leaders, unless no other candidate is left.
+
+    The last one stays even if it may lack records: an unclean choice among all replicas could only
+    be worse.
+    """
+    others = tuple(replica for replica in partition.elr if replica not in brokers)
     return partition._replace(elr=others) if others or partition.isr else partition
 
 
 class TopicRules:
-    """The rules of each topic of an image; those without configs of their own share one."""
+    """Election rules of the topics of an image; topics without overrides share one."""
 
     def __init__(self, image: MetadataImage, defaults: TopicConfig) -> None:
         self._image = image
@@ -191,7 +204,7 @@ class TopicRules:
         self._known: dict[str, ElectionRules] = {}
 
     def of(self, topic: str) -> ElectionRules:
-        """The rules of the topic of this name."""
+        """Return the rules of the topic of this name."""
         overrides = self._image.config(TOPIC_RESOURCE, topic)
         if not overrides:
             return self._general

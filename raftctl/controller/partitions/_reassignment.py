@@ -1,10 +1,12 @@
 """Reassignment: a partition's replicas move to other brokers while it is served (row C7).
 
-While a partition moves, its replicas are the target and, after them, those to be removed. Those to
-be added copy the log and join the ISR as any follower does; when all of them are in it, the change
-that lets the last one in also drops those to be removed, and elects another leader if the leader is
-among them. A replica that is dropped would still be heard by a leader that has not seen it go, so
-that also a leader that stays begins a new epoch.
+While a partition moves, its replicas are the target and, after them, those to be removed. Replicas
+to be added copy the log and join the ISR as any follower does. The change that lets the last of
+them in also drops those to be removed, and elects another leader if the leader is among them.
+
+A leader that stays begins a new epoch as well when a replica is dropped. Otherwise the dropped
+replica would go on to fetch in the old epoch, and a leader that has not seen the change would count
+it as in sync.
 
     stays ──alter──▶ replicas = target + removing ──ISR has all adding──▶ replicas = target
                             └──cancel──▶ replicas without adding
@@ -18,19 +20,20 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from raftctl.controller._result import admin_result
-from raftctl.controller.partitions._assignments import bad_assignment, check_replicas
 from raftctl.controller.partitions._availability import availability
 from raftctl.controller.partitions._partition_change import (
     ElectionRules,
     TopicRules,
     change_record,
     completed,
-    settled,
+    reconciled,
 )
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.admin import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from raftctl.controller._result import ControllerResult
     from raftctl.controller.partitions._availability import Availability
     from raftctl.metadata.configs.topic import TopicConfig
@@ -42,23 +45,23 @@ if TYPE_CHECKING:
 def alter_reassignments(
     image: MetadataImage, request: AlterReassignmentsRequest, defaults: TopicConfig
 ) -> ControllerResult:
-    """Begins, changes or cancels the reassignment of each partition on its own.
+    """Start, change or cancel the reassignment of each partition on its own.
 
     Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR if the number of replicas may not change,
     NO_REASSIGNMENT_IN_PROGRESS if there is nothing to cancel, INVALID_REQUEST if it is named twice.
     """
-    named = Counter((one.topic, one.partition_id) for one in request.partitions)
+    named = Counter((moved.topic, moved.partition_id) for moved in request.partitions)
     rules = TopicRules(image, defaults)
     available = availability(image)
     records = []
     outcomes = []
-    for one in request.partitions:
+    for wanted in request.partitions:
         try:
-            if named[one.topic, one.partition_id] > 1:
+            if named[wanted.topic, wanted.partition_id] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition is named twice")
             fixed = not request.allow_replication_factor_change
-            record = _alter(image, one, rules.of(one.topic), available, fixed_factor=fixed)
+            record = _alter(image, wanted, rules.of(wanted.topic), available, fixed_factor=fixed)
         except KafkaError as error:
             outcomes.append(Outcome(error.code, error.message))
             continue
@@ -94,15 +97,17 @@ def _alter(
 
 
 def stationary(partition: PartitionImage) -> tuple[int, ...]:
-    """The replicas without those that are being added."""
-    return tuple(one for one in partition.replicas if one not in partition.adding_replicas)
+    """Return the replicas without those that are being added."""
+    return tuple(
+        replica for replica in partition.replicas if replica not in partition.adding_replicas
+    )
 
 
 def _begun(
     before: PartitionImage, stays: tuple[int, ...], target: tuple[int, ...]
 ) -> PartitionImage:
-    removing = tuple(one for one in before.replicas if one not in target)
-    adding = tuple(one for one in target if one not in stays)
+    removing = tuple(replica for replica in before.replicas if replica not in target)
+    adding = tuple(replica for replica in target if replica not in stays)
     replicas = target + removing
     return before._replace(
         replicas=replicas,
@@ -121,8 +126,8 @@ def _cancelled(
     back = partition._replace(
         replicas=stationary(partition),
         directories=partition.directories_for(stationary(partition)),
-        isr=tuple(one for one in partition.isr if one not in adding),
-        elr=tuple(one for one in partition.elr if one not in adding),
+        isr=tuple(replica for replica in partition.isr if replica not in adding),
+        elr=tuple(replica for replica in partition.elr if replica not in adding),
         adding_replicas=(),
         removing_replicas=(),
     )
@@ -130,4 +135,48 @@ def _cancelled(
         raise bad_assignment(
             f"Only replicas to be added are in sync: {partition.isr}; without them records are lost"
         )
-    return settled(back, available.replicas_of(back), rules)
+    return reconciled(back, available.replicas_of(back), rules)
+
+
+# --- explicit assignments ------------------------------------------------------------------------
+
+
+def check_assignments(
+    image: MetadataImage, assignments: Sequence[tuple[int, ...]], first_id: int, count: int
+) -> None:
+    """Check replicas that an administrator has chosen for the partitions from `first_id` on.
+
+    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each partition has `count` different
+    replicas on registered brokers, at least one of them active: it leads at once.
+    """
+    for partition_id, replicas in enumerate(assignments, start=first_id):
+        check_replicas(image, partition_id, replicas)
+        if len(replicas) != count:
+            raise bad_assignment(
+                f"Partition {partition_id} has {len(replicas)} replica(s), the others have {count}"
+            )
+        if not any(image.brokers[replica].active for replica in replicas):
+            raise bad_assignment(
+                f"All brokers of partition {partition_id} are fenced or in controlled shutdown"
+            )
+
+
+def check_replicas(image: MetadataImage, partition_id: int, replicas: tuple[int, ...]) -> None:
+    """Check replicas that an administrator has chosen for one partition.
+
+    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless they are different, registered brokers.
+    """
+    if not replicas:
+        raise bad_assignment(f"Partition {partition_id} has no replicas")
+    if len(set(replicas)) < len(replicas):
+        raise bad_assignment(f"Partition {partition_id} has two replicas on one broker")
+    for replica in replicas:
+        if replica not in image.brokers:
+            raise bad_assignment(
+                f"Partition {partition_id} is assigned to broker {replica}, which is not registered"
+            )
+
+
+def bad_assignment(message: str) -> KafkaError:
+    """Return the error of an assignment that is not possible."""
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

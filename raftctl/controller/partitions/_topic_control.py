@@ -1,4 +1,11 @@
-"""Topics: create, add partitions, delete (row C3), with Apache Kafka's error for each bad input."""
+"""Topics: create, add partitions, delete (row C3), with Kafka's error for each invalid input.
+
+Topics of a request succeed or fail on their own. Those that succeed are written in one batch with
+all their partitions, so no reader ever sees a topic without them. The number of partitions of one
+request is bounded, since the batch must fit into memory and into one append.
+
+Sources: KIP-464 (defaults), KIP-516 (topic ids); Kafka's `ReplicationControlManager`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from raftctl.controller._result import ControllerResult, admin_result, lost_with
-from raftctl.controller.partitions._assignments import bad_assignment, check_assignments
 from raftctl.controller.partitions._availability import active_brokers
-from raftctl.controller.partitions._reassignment import stationary
+from raftctl.controller.partitions._reassignment import (
+    bad_assignment,
+    check_assignments,
+    stationary,
+)
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.configs.topic import broker_topic_defaults, validate_topic_config
 from raftctl.metadata.image import TOPIC_RESOURCE
@@ -41,10 +51,11 @@ if TYPE_CHECKING:
     from raftctl.metadata.requests.admin import CreatePartitionsRequest, NewPartitions
 
 _DEFAULT = -1
+"""Number of partitions or replicas that leaves the choice to the controller (KIP-464)."""
 
 
 class TopicControl:
-    """Creates and deletes topics on the active controller."""
+    """Topics on the active controller; `rng` makes ids and spreads replicas."""
 
     def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
         self._config = config
@@ -53,7 +64,7 @@ class TopicControl:
     # --- create -----------------------------------------------------------------------------------
 
     def create(self, image: MetadataImage, request: CreateTopicsRequest) -> ControllerResult:
-        """Creates each topic on its own; with `validate_only` it only says what would become of it.
+        """Create each topic on its own; with `validate_only` only check the request.
 
         Errors of a topic: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST if
@@ -61,12 +72,13 @@ class TopicControl:
         partitions.
         """
         names = Counter(topic.name for topic in request.topics)
-        # A name that is close to one created earlier in the request is refused like any other.
+        # Topics that the request creates count as well: the image does not show them, so two names
+        # of one request that collide would both pass.
         close_names = _close_names(image, request)
         room = self._config.request_partitions_max
         records: list[Record] = []
         results = []
-        for topic in {one.name: one for one in request.topics}.values():
+        for topic in {topic.name: topic for topic in request.topics}.values():
             try:
                 if names[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
@@ -86,6 +98,10 @@ class TopicControl:
     def _create_topic(
         self, image: MetadataImage, topic: NewTopic, room: int
     ) -> tuple[list[Record], TopicResult]:
+        """Return the records of one topic and its result; `room` bounds its partitions.
+
+        Raises KafkaError; see `create`.
+        """
         defaults = broker_topic_defaults(image, self._config.topic_defaults)
         validate_topic_config(dict(topic.configs), defaults)
         if topic.assignments:
@@ -109,6 +125,7 @@ class TopicControl:
         )
 
     def _place(self, image: MetadataImage, topic: NewTopic, room: int) -> list[tuple[int, ...]]:
+        """Return the replicas of each partition of a topic without an assignment of its own."""
         partitions, factor = topic.partitions, topic.replication_factor
         if partitions == _DEFAULT:
             partitions = self._config.default_partitions
@@ -129,7 +146,10 @@ class TopicControl:
     def create_partitions(
         self, image: MetadataImage, request: CreatePartitionsRequest
     ) -> ControllerResult:
-        """Adds partitions to each topic on its own; there are never fewer afterwards.
+        """Add partitions to each topic on its own; the number of partitions never shrinks.
+
+        A consumer maps keys to partitions by their number, and removed partitions would take their
+        records with them.
 
         Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS unless the new count is
         above the present one, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR if too few
@@ -167,6 +187,7 @@ class TopicControl:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
         if added > room:
             raise _too_many(self._config.request_partitions_max)
+        # During a reassignment the old and the new replicas are counted once.
         factor = len(stationary(topic.partitions[0]))
         if wanted.assignments is None:
             assignments = place_replicas(usable_brokers(image), added, factor, self._rng)
@@ -181,10 +202,10 @@ class TopicControl:
     # --- delete -----------------------------------------------------------------------------------
 
     def delete(self, image: MetadataImage, request: DeleteTopicsRequest) -> ControllerResult:
-        """Deletes each topic on its own, named by name or by id.
+        """Delete each topic on its own, identified by name or by id.
 
         Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED,
-        INVALID_REQUEST, once, if it is named twice, or if by both or neither.
+        INVALID_REQUEST if it is named by both or neither, or, once, if it is named twice.
         """
         records: list[Record] = []
         results = []
@@ -226,7 +247,11 @@ class TopicControl:
 def _new_partitions(
     image: MetadataImage, topic_id: UUID, assignments: Sequence[tuple[int, ...]], first_id: int
 ) -> list[Record]:
-    """The partitions from `first_id` on: whoever is active is in sync, the first of them leads."""
+    """Return the records of the partitions from `first_id` on.
+
+    The active replicas form the ISR and the first of them leads. All logs are empty, so nothing
+    distinguishes an active replica from another. A fenced one joins as any follower does.
+    """
     active = active_brokers(image)
     records: list[Record] = []
     for partition_id, replicas in enumerate(assignments, start=first_id):
@@ -259,7 +284,11 @@ def _check_not_reserved(name: str) -> None:
 
 
 def _close_names(image: MetadataImage, request: CreateTopicsRequest) -> dict[str, str]:
-    """The close forms of existing topics; only looked for if a new name could be close to one."""
+    """Return the close forms of existing topics, with their names.
+
+    Empty if no new name has a '.' or a '_': then none can collide, and a cluster may have many
+    topics.
+    """
     if not any("." in topic.name or "_" in topic.name for topic in request.topics):
         return {}
     return {close_form(name): name for name in sorted(image.topics.ids)}
@@ -269,7 +298,11 @@ def _close_names(image: MetadataImage, request: CreateTopicsRequest) -> dict[str
 
 
 def _check_assignments(image: MetadataImage, topic: NewTopic) -> list[tuple[int, ...]]:
-    """The replicas in order of partition ids. KafkaError unless complete and all usable."""
+    """Return the replicas that the request assigns, in order of partition ids.
+
+    Raises KafkaError: INVALID_REQUEST if it names counts as well, INVALID_REPLICA_ASSIGNMENT unless
+    the ids are complete and the replicas usable.
+    """
     if topic.partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
         message = "With an assignment, the counts of partitions and replicas must be -1"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -30,7 +30,6 @@ from raftctl.metadata.requests.security import (
 )
 
 if TYPE_CHECKING:
-    from raftctl.metadata.configs.topic import TopicConfig
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.requests.security import AclFilter
 
@@ -38,9 +37,7 @@ _IDS = UUID("6f1c9c58-6d0e-4b52-9e0b-3c1b6a4f7d21")
 NAME_LENGTH_MAX = 32_767
 
 
-def create_acls(
-    image: MetadataImage, request: CreateAclsRequest, _defaults: TopicConfig
-) -> ControllerResult:
+def create_acls(image: MetadataImage, request: CreateAclsRequest) -> ControllerResult:
     """Adds each rule on its own; one that is there already stays.
 
     Errors of a rule: INVALID_REQUEST; UNSUPPORTED_VERSION if the metadata's level is too low.
@@ -98,9 +95,7 @@ def _check(one: AclBinding) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def delete_acls(
-    image: MetadataImage, request: DeleteAclsRequest, _defaults: TopicConfig
-) -> ControllerResult:
+def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> ControllerResult:
     """Removes the rules that match; one that several filters mean is told with the first."""
     removed: dict[UUID, AccessControlEntryRecord] = {}
     results = []

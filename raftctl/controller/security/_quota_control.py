@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from raftctl.controller._result import ControllerResult
-    from raftctl.metadata.configs.topic import TopicConfig
     from raftctl.metadata.image import MetadataImage, QuotaEntity
     from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration
 
@@ -35,7 +34,7 @@ _IP_KEYS: Mapping[str, bool] = {"connection_creation_rate": True}
 
 
 def alter_client_quotas(
-    image: MetadataImage, request: AlterClientQuotasRequest, _defaults: TopicConfig
+    image: MetadataImage, request: AlterClientQuotasRequest
 ) -> ControllerResult:
     """Changes the quotas of each entity on its own.
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from raftctl.controller._result import ControllerResult
-    from raftctl.metadata.configs.topic import TopicConfig
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
     from raftctl.metadata.requests.security import AlterScramRequest, ScramUpsertion
@@ -28,9 +27,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 SALT_BYTES_MAX = 1_024
 
 
-def alter_scram(
-    image: MetadataImage, request: AlterScramRequest, _defaults: TopicConfig
-) -> ControllerResult:
+def alter_scram(image: MetadataImage, request: AlterScramRequest) -> ControllerResult:
     """Changes the credentials of each user, all or none of the user's.
 
     Errors of a user: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND,

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from immutables import Map
 
-from raftctl.errors import InvariantViolation
+from raftctl.errors import InvariantViolation, invariant
 from raftctl.metadata.image._maps import updated
 from raftctl.metadata.records import (
     KvLockRecord,
@@ -26,7 +26,7 @@ from raftctl.metadata.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from raftctl.metadata.records import Record
 
@@ -60,6 +60,33 @@ class Coordination:
     """Ephemeral key to its session."""
     queues: Map[str, tuple[KvWaiter, ...]] = field(default_factory=Map)
     """Lock to who holds it and who waits, by token; a lock that nobody wants is absent."""
+
+    def invariants(self, keys: Collection[str], offset: int) -> None:
+        """Check sessions, owners and queues against each other, and against the `keys` there are.
+
+        Both ends of each binding name the other: a session that closes finds all it owns, and
+        nothing is left behind that no session would ever remove.
+        """
+        for key, session_id in self.owners.items():
+            invariant(key in keys, "an ephemeral key exists")
+            session = self.sessions.get(session_id)
+            bound = session is not None and key in session.keys
+            invariant(bound, "the owner of an ephemeral key is an open session that lists it")
+        for session_id, session in self.sessions.items():
+            owned = all(self.owners.get(key) == session_id for key in session.keys)
+            invariant(owned, "a session owns the keys that it lists")
+            for lock in session.locks:
+                waiting = [waiter.session_id for waiter in self.queue(lock)]
+                invariant(session_id in waiting, "a session is in the queues that it lists")
+        for lock, queue in self.queues.items():
+            tokens = [waiter.token for waiter in queue]
+            ascending = tokens == sorted({*tokens}) and len(tokens) > 0
+            invariant(ascending, "a queue is in the order of its tokens, and is not empty")
+            invariant(tokens[-1] <= offset, "a token is an offset of the log")
+            for waiter in queue:
+                session = self.sessions.get(waiter.session_id)
+                listed = session is not None and lock in session.locks
+                invariant(listed, "a place in a queue belongs to an open session that lists it")
 
     def queue(self, lock: str) -> tuple[KvWaiter, ...]:
         """Who holds the lock and who waits for it, in that order."""

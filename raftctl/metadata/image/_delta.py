@@ -162,6 +162,7 @@ class MetadataDelta:
         """The image after the change; `offset` is that of the last record replayed."""
         before = self.image
         invariant(offset >= before.offset, "an image never goes back in the log")
+        invariant(self.kv_bytes >= 0, "keys and values take no fewer than 0 bytes")
         return MetadataImage(
             offset,
             epoch,
@@ -179,6 +180,27 @@ class MetadataDelta:
             updated(before.controllers, self.changed_controllers),
             self.kv_bytes,
         )
+
+    def invariants(self, after: MetadataImage) -> None:
+        """Check what the change has made of the image; `after` is what `apply` gave.
+
+        Takes time for what has changed, not for the size of the image.
+        """
+        before = self.image
+        count = len(after.topics.topics)
+        invariant(count == len(after.topics.ids), "each topic has a name of its own")
+        for broker_id, broker in self.changed_brokers.items():
+            if broker is not None:
+                broker.invariants(after.offset)
+                _check_incarnation(before.brokers.get(broker_id), broker)
+        for topic in self.changed_topics.values():
+            invariant(after.topics.ids.get(topic.name) == topic.topic_id, "a topic has one name")
+            invariant(bool(after.topics.topics[topic.topic_id].partitions), "it has partitions")
+            known = _NO_PARTITIONS if topic.before is None else topic.before.partitions
+            for partition_id, partition in topic.changes():
+                partition.invariants()
+                if (was := known.get(partition_id)) is not None:
+                    partition.succeeds(was)
 
     def _apply_topics(self) -> TopicsImage:
         topics = self.image.topics
@@ -247,6 +269,10 @@ class MetadataDelta:
         self.changed_controllers[record.controller_id] = controller
 
     def _unregister_controller(self, record: UnregisterControllerRecord, _offset: int) -> None:
+        known = self.changed_controllers.get(
+            record.controller_id, self.image.controllers.get(record.controller_id)
+        )
+        invariant(known is not None, "a controller that is unregistered was registered")
         self.changed_controllers[record.controller_id] = None
 
     def _broker_of_epoch(self, broker_id: int, broker_epoch: int) -> BrokerImage:
@@ -426,12 +452,17 @@ class MetadataDelta:
         self.changed_acls[record.entry_id] = record
 
     def _remove_acl(self, record: RemoveAccessControlEntryRecord, _offset: int) -> None:
+        entry = self.changed_acls.get(record.entry_id, self.image.acls.get(record.entry_id))
+        invariant(entry is not None, "an access control entry that is removed exists")
         self.changed_acls[record.entry_id] = None
 
     def _set_scram(self, record: UserScramCredentialRecord, _offset: int) -> None:
         self.changed_scram[record.user, record.mechanism] = record
 
     def _remove_scram(self, record: RemoveUserScramCredentialRecord, _offset: int) -> None:
+        credential = (record.user, record.mechanism)
+        known = self.changed_scram.get(credential, self.image.scram.get(credential))
+        invariant(known is not None, "a credential that is removed exists")
         self.changed_scram[record.user, record.mechanism] = None
 
     # --- the rest -----------------------------------------------------------------------------
@@ -474,6 +505,14 @@ class MetadataDelta:
 
     def _ignore(self, _record: Record, _offset: int) -> None:
         """Control and no-op records change no metadata; only the image's offset moves."""
+
+
+def _check_incarnation(before: BrokerImage | None, after: BrokerImage) -> None:
+    if before is None:
+        return
+    invariant(after.broker_epoch >= before.broker_epoch, "the epochs of a broker grow")
+    same = after.incarnation_id == before.incarnation_id
+    invariant(same or after.broker_epoch > before.broker_epoch, "an incarnation has its own epoch")
 
 
 _NO_QUOTAS: Map[str, float] = Map()

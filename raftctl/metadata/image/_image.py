@@ -15,9 +15,11 @@ from uuid import UUID
 
 from immutables import Map
 
+from raftctl.errors import invariant
 from raftctl.metadata.image._coordination import NO_COORDINATION, Coordination
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
+    NO_LEADER,
     UNASSIGNED,
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -70,6 +72,12 @@ class BrokerImage:
         """Whether it may lead and join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
+    def invariants(self, offset: int) -> None:
+        """Check a broker of the image at `offset`."""
+        invariant(0 <= self.broker_epoch <= offset, "a broker's epoch is an offset of the log")
+        listeners = {endpoint.listener for endpoint in self.endpoints}
+        invariant(len(listeners) == len(self.endpoints), "a broker has one endpoint a listener")
+
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of this listener name, if the broker has one."""
         return next((e for e in self.endpoints if e.listener == listener), None)
@@ -110,6 +118,21 @@ class PartitionImage(NamedTuple):
     leader_recovering: bool = False
     directories: tuple[UUID, ...] = ()
     """The log directory of each replica, in their order; empty if none is assigned."""
+
+    def invariants(self) -> None:
+        """Check what every change by a controller keeps."""
+        # Without the epochs, so that partitions that are alike are checked once.
+        _check_partition(self[:3], self[5:9], len(self[9]))
+
+    def succeeds(self, before: PartitionImage) -> None:
+        """Check that a controller may lead from `before` to this."""
+        invariant(self.partition_epoch > before.partition_epoch, "a change has a partition epoch")
+        moved = self.leader != before.leader or (
+            self.replicas != before.replicas and not {*before.replicas} <= {*self.replicas}
+        )
+        # A removed replica would go on to fetch in the old leader epoch and count as a follower.
+        grows = self.leader_epoch >= before.leader_epoch + moved
+        invariant(grows, "a new leader, or a replica that is gone, begins a leader epoch")
 
     def led(
         self, leader: int, isr: tuple[int, ...], elr: tuple[int, ...], *, recovering: bool
@@ -162,6 +185,34 @@ class PartitionImage(NamedTuple):
 
 
 @functools.lru_cache(maxsize=SHARED_MAX)
+def _check_partition(
+    placed: tuple[tuple[int, ...], tuple[int, ...], int],
+    moving: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool],
+    directories: int,
+) -> None:
+    """Check (replicas, ISR, leader) and (adding, removing, ELR, recovering) of a partition.
+
+    `directories` is the number of log directories. Sources: KIP-455, KIP-497, KIP-704, KIP-966.
+    """
+    replicas, isr, leader = placed
+    adding, removing, elr, recovering = moving
+    known, in_sync = {*replicas}, {*isr}
+    invariant(len(known) == len(replicas) > 0, "replicas are distinct, at least one")
+    invariant(len(in_sync) == len(isr) and in_sync <= known, "the ISR is a set of replicas")
+    invariant(len({*elr}) == len(elr) and {*elr} <= known, "the ELR is a set of replicas")
+    invariant(in_sync.isdisjoint(elr), "an eligible leader replica is not in the ISR")
+    # Whoever has all committed records is in one of them; nobody could ever lead without one.
+    invariant(bool(isr or elr), "the ISR and the ELR are not both empty")
+    invariant(leader == NO_LEADER or leader in in_sync, "the leader is in the ISR")
+    invariant(not recovering or len(isr) == 1, "a leader that recovers is alone in the ISR")
+    invariant({*adding} <= known, "a replica to be added is a replica")
+    stays = len(replicas) - len(removing)
+    invariant(replicas[stays:] == removing, "the replicas to be removed are the last")
+    invariant(not adding or not {*adding} <= in_sync, "a reassignment ends once all are in sync")
+    invariant(directories in (0, len(replicas)), "each replica has a log directory, or none has")
+
+
+@functools.lru_cache(maxsize=SHARED_MAX)
 def shared(broker_ids: tuple[int, ...]) -> tuple[int, ...]:
     """An equal tuple that other partitions have too: a few thousand stand for millions."""
     return broker_ids
@@ -180,6 +231,13 @@ class TopicImage:
     topic_id: UUID
     partitions: Map[int, PartitionImage]
 
+    def invariants(self) -> None:
+        """Check the topic and each of its partitions."""
+        invariant(len(self.partitions) > 0, "a topic has partitions")
+        invariant({*self.partitions} == {*range(len(self.partitions))}, "partition ids have no gap")
+        for partition in self.partitions.values():
+            partition.invariants()
+
     def items(self) -> Iterator[tuple[int, PartitionImage]]:
         """The partitions in order of their ids."""
         return ((i, self.partitions[i]) for i in range(len(self.partitions)))
@@ -191,6 +249,13 @@ class TopicsImage:
 
     topics: Map[UUID, TopicImage] = field(default_factory=Map)
     ids: Map[str, UUID] = field(default_factory=Map)
+
+    def invariants(self) -> None:
+        """Check each topic, and that names and ids lead to the same topics."""
+        named = {topic.name: topic_id for topic_id, topic in self.topics.items()}
+        invariant(named == dict(self.ids), "each topic has a name and an id of its own")
+        for topic in self.topics.values():
+            topic.invariants()
 
     def by_name(self, name: str) -> TopicImage | None:
         """The topic of this name."""
@@ -255,6 +320,40 @@ class MetadataImage:
     """Of all keys, in characters, and their values, and so of all places in queues for locks;
     follows from `kv` and `coordination`.
     """
+
+    def invariants(self) -> None:
+        """Check everything; for tests and simulations, as it looks at every partition and key."""
+        for broker_id, broker in self.brokers.items():
+            invariant(broker_id == broker.broker_id, "a broker is known by its id")
+            broker.invariants(self.offset)
+        self.topics.invariants()
+        directories = [one for broker in self.brokers.values() for one in broker.log_directories]
+        invariant(len({*directories}) == len(directories), "a log directory is on one broker")
+        for (resource_type, name), values in self.configs.items():
+            exists = resource_type != TOPIC_RESOURCE or name in self.topics.ids
+            invariant(exists and len(values) > 0, "overrides are those of a topic that exists")
+        self._check_security()
+        self._check_kv()
+
+    def _check_security(self) -> None:
+        for entity, quotas in self.client_quotas.items():
+            ordered = sorted(entity, key=lambda part: part[0]) == [*entity]
+            invariant(ordered and len(quotas) > 0, "an entity has one order, and has quotas")
+        for entry_id, entry in self.acls.items():
+            invariant(entry_id == entry.entry_id, "an access control entry is known by its id")
+        for credential in self.scram:
+            record = self.scram[credential]
+            named = credential == (record.user, record.mechanism)
+            invariant(named, "a credential is known by user and mechanism")
+
+    def _check_kv(self) -> None:
+        versions = [entry.version for entry in self.kv.values()]
+        invariant(max(versions, default=-1) <= self.offset, "a version is an offset of the log")
+        self.coordination.invariants(self.kv, self.offset)
+        size = sum(kv_size(key, entry.value) for key, entry in self.kv.items())
+        for lock, queue in self.coordination.queues.items():
+            size += sum(kv_size(lock, waiter.value) for waiter in queue)
+        invariant(size == self.kv_bytes, "the bytes of keys and values are counted")
 
     def config(self, resource_type: int, name: str) -> Map[str, str]:
         """The overrides of one resource."""

@@ -6,8 +6,7 @@ import random
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from raftctl.controller import QuorumController
-from raftctl.controller._quorum_controller import ControllerConfig
+from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.errors import ErrorCode
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, TopicImage
 from raftctl.metadata.records import Endpoint, FeatureRange, Record
@@ -73,6 +72,7 @@ class Cluster:
         if records:
             last = len(self.records) - 1
             self.controller.appended(records, last, self.epoch, self.now_ms)
+        self.controller.invariants()
         return base_offset
 
     def handle(self, request: ControllerRequest) -> ControllerResponse:

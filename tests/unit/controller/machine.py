@@ -85,7 +85,7 @@ class ControllerMachine(RuleBasedStateMachine):
                 cluster_id=CLUSTER_ID,
                 session_timeout_ms=SESSION_MS,
                 leader_rebalance=False,
-                slice_looked_at_max=2 * self.slice_max,
+                slice_examined_max=2 * self.slice_max,
                 slice_changes_max=self.slice_max,
             )
         )
@@ -109,8 +109,8 @@ class ControllerMachine(RuleBasedStateMachine):
         return self.cluster.image
 
     @property
-    def settling(self) -> bool:
-        """Whether partitions wait for their turn to be brought into line with who is active."""
+    def is_reconciling(self) -> bool:
+        """Whether partitions have yet to follow who is active."""
         return self.cluster.controller.deadline_ms() == 0
 
     @rule(broker_id=BROKERS, again=st.booleans(), second=DISKS)
@@ -194,7 +194,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(ticks=st.integers(1, 12))
     def go_on(self, ticks: int) -> None:
         for _ in range(ticks):
-            if self.settling:
+            if self.is_reconciling:
                 self.cluster.late_tick(self.cluster.now_ms)
 
     @rule(name=NAMES, partitions=st.integers(1, 3), factor=st.integers(1, 4), dry=st.booleans())
@@ -288,7 +288,7 @@ class ControllerMachine(RuleBasedStateMachine):
         )
         alteration = ConfigAlteration(TOPIC_RESOURCE, name, changes)
         # While partitions follow the last change of the minimum, another must be tried again.
-        may_wait = self.settling and level_of(self.image, ELR_FEATURE) > 0
+        may_wait = self.is_reconciling and level_of(self.image, ELR_FEATURE) > 0
         (outcome,) = self.cluster.admin(AlterConfigsRequest((alteration,)))
         if name not in self.image.topics.ids:
             assert outcome.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -364,10 +364,10 @@ class ControllerMachine(RuleBasedStateMachine):
         if partition.adding_replicas:
             assert not set(partition.adding_replicas) <= set(partition.isr)
         if partition.leader == NO_LEADER:
-            assert self.settling or online.isdisjoint(whole)
+            assert self.is_reconciling or online.isdisjoint(whole)
             return
         assert partition.leader in partition.isr
-        assert self.settling or online.issuperset(partition.isr)
+        assert self.is_reconciling or online.issuperset(partition.isr)
         if partition.leader_recovering:
             assert partition.isr == (partition.leader,)
 

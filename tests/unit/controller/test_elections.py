@@ -263,7 +263,7 @@ def test_leaders_stay_where_they_are_if_so_configured() -> None:
 
 @pytest.mark.req("C8")
 def test_a_large_cluster_is_balanced_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raftctl.controller.partitions._leader_balancer.LOOKED_AT_MAX", 1)
+    monkeypatch.setattr("raftctl.controller.partitions._elections.EXAMINED_MAX", 1)
     cluster = balanced()
     cluster.assign("u", (1,))
     assert cluster.late_tick(60_000) == [], "one of the topics is still to be looked at"

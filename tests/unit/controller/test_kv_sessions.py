@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from raftctl.controller.kv._kv_sessions import LOOK_MS, KvSessions
+from raftctl.controller.kv._kv_coordination import CHECK_MS, KvSessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,8 +52,8 @@ def test_a_session_expires_when_it_was_silent_for_its_timeout(
                 sessions.close(session_id)
                 model.pop(session_id, None)
             case _:
-                now_ms += LOOK_MS // number
-                sessions.look(now_ms)
+                now_ms += CHECK_MS // number
+                sessions.check(now_ms)
                 expired = set(expire(sessions, now_ms))
                 over = {one for one, (at_ms, _) in model.items() if at_ms <= now_ms}
                 assert expired == over
@@ -71,31 +71,31 @@ def test_what_was_closed_leaves_nothing_behind() -> None:
         sessions.open(again, 1_000, now_ms)
         sessions.touch(again, now_ms)
         sessions.close(again)
-        sessions.look(now_ms)
+        sessions.check(now_ms)
         assert sessions.next_expired(now_ms) is None
         assert len(sessions._deadlines._heap) < 20
 
 
-@pytest.mark.parametrize(("late_ms", "is_over"), [(2 * LOOK_MS, True), (2 * LOOK_MS + 1, False)])
+@pytest.mark.parametrize(("late_ms", "is_over"), [(2 * CHECK_MS, True), (2 * CHECK_MS + 1, False)])
 def test_who_is_late_for_a_look_by_more_than_a_look_was_held_up(
     late_ms: int, *, is_over: bool
 ) -> None:
     sessions, silent = KvSessions(), UUID(int=1)
-    sessions.open(silent, 3 * LOOK_MS, 0)
-    sessions.look(LOOK_MS)
-    sessions.look(LOOK_MS + late_ms)
-    assert (sessions.next_expired(LOOK_MS + late_ms) == silent) is is_over
+    sessions.open(silent, 3 * CHECK_MS, 0)
+    sessions.check(CHECK_MS)
+    sessions.check(CHECK_MS + late_ms)
+    assert (sessions.next_expired(CHECK_MS + late_ms) == silent) is is_over
 
 
 def test_looks_come_often_and_when_the_first_session_is_over() -> None:
     sessions = KvSessions()
-    sessions.open(UUID(int=1), 10 * LOOK_MS, 5_000)
-    assert sessions.deadline_ms() == 5_000 + LOOK_MS, "not after what was before the first"
-    sessions.open(UUID(int=2), LOOK_MS // 2, 5_100)
-    assert sessions.deadline_ms() == 5_100 + LOOK_MS // 2
-    sessions.look(5_100)
+    sessions.open(UUID(int=1), 10 * CHECK_MS, 5_000)
+    assert sessions.deadline_ms() == 5_000 + CHECK_MS, "not after what was before the first"
+    sessions.open(UUID(int=2), CHECK_MS // 2, 5_100)
+    assert sessions.deadline_ms() == 5_100 + CHECK_MS // 2
+    sessions.check(5_100)
     sessions.close(UUID(int=2))
-    assert sessions.deadline_ms() == 5_100 + LOOK_MS
+    assert sessions.deadline_ms() == 5_100 + CHECK_MS
     sessions.touch(UUID(int=3), 5_100)
     sessions.clear()
     assert sessions.deadline_ms() is None
@@ -106,10 +106,10 @@ def test_a_controller_that_was_held_up_gives_every_session_its_whole_timeout() -
     sessions, silent = KvSessions(), UUID(int=1)
     sessions.open(silent, 5_000, 0)
     woken_ms = 20_000
-    sessions.look(woken_ms)
+    sessions.check(woken_ms)
     assert sessions.next_expired(woken_ms) is None
-    for now_ms in range(woken_ms, woken_ms + 5_000, LOOK_MS):
-        sessions.look(now_ms)
+    for now_ms in range(woken_ms, woken_ms + 5_000, CHECK_MS):
+        sessions.check(now_ms)
         assert sessions.next_expired(now_ms) is None
-    sessions.look(woken_ms + 5_000)
+    sessions.check(woken_ms + 5_000)
     assert sessions.next_expired(woken_ms + 5_000) == silent

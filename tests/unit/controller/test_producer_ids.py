@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftctl.controller.cluster._producer_ids import PRODUCER_ID_MAX
+from raftctl.controller.cluster._cluster_control import PRODUCER_ID_MAX
 from raftctl.errors import ErrorCode
 from raftctl.metadata.records import ProducerIdsRecord
 from raftctl.metadata.requests.cluster import (

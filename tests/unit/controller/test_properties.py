@@ -34,6 +34,6 @@ def test_a_replica_in_a_directory_that_is_not_there_was_all_a_reassignment_waite
 
 
 @pytest.mark.req("C2", "C5", "C13")
-def test_random_operations_while_partitions_are_settled_in_slices() -> None:
+def test_random_operations_while_partitions_are_reconciled_in_slices() -> None:
     budget = settings(max_examples=40, stateful_step_count=40, deadline=None)
     run_state_machine_as_test(SlowControllerMachine, settings=budget)

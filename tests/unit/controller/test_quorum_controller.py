@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from raftctl.controller import QuorumController
-from raftctl.controller._quorum_controller import ControllerConfig, ControllerResult
+from raftctl.controller import ControllerConfig, QuorumController
+from raftctl.controller._result import ControllerResult
 from raftctl.errors import ErrorCode, InvariantViolation
 from raftctl.metadata.features import METADATA_VERSION
 from raftctl.metadata.image import EMPTY_IMAGE

@@ -9,8 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from raftctl.controller import QuorumController
-from raftctl.controller._quorum_controller import ControllerConfig
+from raftctl.controller import ControllerConfig, QuorumController
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.loader import MetadataLoader
 from raftctl.metadata.codec import unpack_records

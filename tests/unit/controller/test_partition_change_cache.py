@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftctl.controller.partitions import Availability
-from raftctl.controller.partitions import _partition_change_cache as change_memo
+from raftctl.controller.partitions import _partition_reconciler as settling
+from raftctl.controller.partitions._availability import Availability
 from raftctl.controller.partitions._partition_change import ElectionRules, elect
-from raftctl.controller.partitions._partition_change_cache import ChangeMemo
+from raftctl.controller.partitions._partition_reconciler import PartitionChangeCache
 from raftctl.metadata.image import PartitionImage
 from raftctl.metadata.records import NO_LEADER, PartitionChangeRecord
 
@@ -38,37 +38,37 @@ def test_what_is_known_is_what_would_be_decided(
     asked: list[tuple[PartitionImage, ElectionRules]], active: frozenset[int]
 ) -> None:
     available = Availability(active, dict.fromkeys((1, 2, 3), (GOOD,)))
-    memo = ChangeMemo(available, frozenset(), rules=False)
+    cache = PartitionChangeCache(available, frozenset(), rules=False)
     for partition, rules in asked:
         online = available.replicas_of(partition)
         unclean, min_isr = rules
         record = elect(TOPIC, 4, partition, online, unclean=unclean, min_isr=min_isr)
         for one in (partition, partition._replace(leader_epoch=9, partition_epoch=9)):
-            change = memo.of(one, rules)
+            change = cache.change_of(one, rules)
             made = None if change is None else PartitionChangeRecord(TOPIC, 4, *change)
             assert made == record
 
 
 def test_it_holds_as_long_as_all_is_as_it_was() -> None:
     available = Availability(frozenset((1, 2)), {1: (GOOD,), 2: ()})
-    memo = ChangeMemo(available, frozenset((3,)), rules=False)
-    assert memo.holds(
+    cache = PartitionChangeCache(available, frozenset((3,)), rules=False)
+    assert cache.is_for(
         available._replace(directories={1: (GOOD,), 2: ()}), frozenset((3,)), rules=False
     )
-    assert not memo.holds(
+    assert not cache.is_for(
         available._replace(directories={1: (), 2: ()}), frozenset((3,)), rules=False
     )
-    assert not memo.holds(available.after({2: False}), frozenset((3,)), rules=False)
-    assert not memo.holds(available, frozenset(), rules=False)
-    assert not memo.holds(available, frozenset((3,)), rules=True)
+    assert not cache.is_for(available.after({2: False}), frozenset((3,)), rules=False)
+    assert not cache.is_for(available, frozenset(), rules=False)
+    assert not cache.is_for(available, frozenset((3,)), rules=True)
 
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_memo, "KNOWN_MAX", 3)
-    memo = ChangeMemo(Availability(frozenset((1,)), {}), frozenset(), rules=False)
+    monkeypatch.setattr(settling, "KNOWN_MAX", 3)
+    cache = PartitionChangeCache(Availability(frozenset((1,)), {}), frozenset(), rules=False)
     for broker_id in range(2, 12):
         partition = PartitionImage((1, broker_id), (1, broker_id), broker_id, 0, 0)
-        change = memo.of(partition, ElectionRules())
+        change = cache.change_of(partition, ElectionRules())
         assert change is not None
         assert change[:2] == ((1,), 1)
-        assert len(memo._known) <= 3
+        assert len(cache._known) <= 3

@@ -1,4 +1,4 @@
-"""Partitions of a broker that comes or goes are settled in slices, and nobody hurries ahead."""
+"""Partitions follow a broker's start or stop in slices, and no broker gets ahead of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def followed_in_all(cluster: Cluster, broker_id: int) -> int:
     return sum(broker_id in one.isr and one.leader != broker_id for one in partitions)
 
 
-def settle(cluster: Cluster) -> int:
+def reconcile(cluster: Cluster) -> int:
     """Ticks until nothing is due at once; returns how many that took."""
     ticks = 0
     while cluster.controller.deadline_ms() == 0:
@@ -96,7 +96,7 @@ def test_leaders_are_moved_before_anything_else(cluster: Cluster) -> None:
         ticks += 1
     assert ticks == (PARTITIONS + 3 * 4 - 1) // SLICE
     assert followed_in_all(cluster, 1) >= 3 * 4 - 1  # the last slice may have one of each
-    settle(cluster)
+    reconcile(cluster)
     assert followed_in_all(cluster, 1) == 0
 
 
@@ -116,7 +116,7 @@ def test_leaders_of_the_next_broker_do_not_wait_for_what_else_the_last_left(
     assert led_in_all(cluster, 3) == 0
     assert followed_in_all(cluster, 1) == followed
     assert cluster.heartbeat(1).fenced
-    settle(cluster)
+    reconcile(cluster)
     assert followed_in_all(cluster, 1) == 0
 
 
@@ -124,13 +124,13 @@ def test_the_rest_follows_slice_by_slice(cluster: Cluster) -> None:
     cluster.fence(1)
     assert cluster.image.brokers[1].fenced
     assert led_by(cluster, 1) == PARTITIONS - SLICE
-    assert settle(cluster) == 3
+    assert reconcile(cluster) == 3
     assert led_by(cluster, 2) == PARTITIONS
 
 
 def test_a_slice_also_ends_with_what_was_looked_at() -> None:
     config = ControllerConfig(
-        cluster_id=CLUSTER_ID, session_timeout_ms=SESSION_MS, slice_looked_at_max=3
+        cluster_id=CLUSTER_ID, session_timeout_ms=SESSION_MS, slice_examined_max=3
     )
     cluster = Cluster(config)
     cluster.start(1, 2)
@@ -149,7 +149,7 @@ def test_a_slice_also_ends_with_what_was_looked_at() -> None:
 def test_a_broker_is_not_unfenced_before_partitions_have_given_it_up(cluster: Cluster) -> None:
     cluster.fence(1)
     assert cluster.heartbeat(1).fenced
-    settle(cluster)
+    reconcile(cluster)
     assert not cluster.heartbeat(1).fenced
 
 
@@ -162,7 +162,7 @@ def test_a_new_incarnation_waits_until_partitions_have_given_up_the_last(cluster
     assert (response.error, response.broker_epoch) == (ErrorCode.DUPLICATE_BROKER_REGISTRATION, -1)
     assert "give up" in response.message
     assert cluster.image.brokers[1].fenced  # it has begun
-    settle(cluster)
+    reconcile(cluster)
     assert led_by(cluster, 1) == 0
     assert cluster.register(1, 1).error == ErrorCode.NONE
 
@@ -172,7 +172,7 @@ def test_an_unregistered_broker_comes_back_when_its_partitions_are_settled(
 ) -> None:
     cluster.admin(UnregisterBrokerRequest(1))
     assert cluster.register(1, 1).error == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    settle(cluster)
+    reconcile(cluster)
     assert cluster.register(1, 1).error == ErrorCode.NONE
 
 
@@ -181,7 +181,7 @@ def test_a_broker_is_let_go_when_the_last_slice_is_done(cluster: Cluster) -> Non
     for other in (2, 3):
         cluster.heartbeat(other)
     assert not cluster.heartbeat(1, want_shut_down=True).should_shut_down
-    settle(cluster)
+    reconcile(cluster)
     cluster.heartbeat(1, want_shut_down=True)
     for other in (2, 3):
         cluster.heartbeat(other)
@@ -192,10 +192,10 @@ def test_a_broker_is_let_go_when_the_last_slice_is_done(cluster: Cluster) -> Non
 def test_what_changes_during_a_pass_is_looked_at_by_the_next(cluster: Cluster) -> None:
     cluster.fence(1)
     cluster.fence(2)
-    settle(cluster)
+    reconcile(cluster)
     assert led_by(cluster, NO_LEADER) == PARTITIONS
     assert not cluster.heartbeat(2).fenced
-    settle(cluster)
+    reconcile(cluster)
     assert led_by(cluster, 2) == PARTITIONS
 
 
@@ -206,7 +206,7 @@ def test_the_next_active_controller_goes_on(cluster: Cluster) -> None:
     assert cluster.controller.deadline_ms() is None
     cluster.claim(cluster.image)
     assert led_by(cluster, 2) == 2 * SLICE
-    settle(cluster)
+    reconcile(cluster)
     assert led_by(cluster, 2) == PARTITIONS
 
 
@@ -214,7 +214,7 @@ def test_a_topic_deleted_meanwhile_is_passed_over(cluster: Cluster) -> None:
     cluster.assign("b", *[(1, 2)] * PARTITIONS)
     cluster.fence(1)
     cluster.delete(("a", None))
-    settle(cluster)
+    reconcile(cluster)
     assert all(one.leader == 2 for _, one in cluster.topic("b").items())
 
 
@@ -232,7 +232,7 @@ def test_a_forgetful_incarnation_is_no_eligible_leader_any_more(cluster: Cluster
     cluster.admin(UpdateFeaturesRequest((update,)))
     cluster.create_topic("b", *[(3, 2)] * 5, configs=(("min.insync.replicas", "2"),))
     cluster.fence(2)
-    settle(cluster)
+    reconcile(cluster)
     assert all(one.elr == (2,) for _, one in cluster.topic("b").items())
     cluster.now_ms = SESSION_MS
     for other in (1, 3):
@@ -241,7 +241,7 @@ def test_a_forgetful_incarnation_is_no_eligible_leader_any_more(cluster: Cluster
     while cluster.register(2, 1).error == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
         refused += 1
         assert refused <= 2
-        settle(cluster)
+        reconcile(cluster)
     assert refused == 1
     assert all(one.elr == () for _, one in cluster.topic("b").items())
 
@@ -261,11 +261,11 @@ def eligible(cluster: Cluster) -> Cluster:
     """Brokers 1 and 2 are in sync for all partitions of b, and 3 is eligible: three are needed."""
     cluster.admin(UpdateFeaturesRequest((FeatureUpdate(ELR_FEATURE, 1, UPGRADE),)))
     assert set_for_all(cluster, MIN_ISR, "3") == Outcome()
-    settle(cluster)
+    reconcile(cluster)
     cluster.delete(("a", None))
     cluster.assign("b", *[(1, 2, 3)] * PARTITIONS)
     cluster.fence(3)
-    settle(cluster)
+    reconcile(cluster)
     assert eligible_leaders(cluster) == [(3,)] * PARTITIONS
     return cluster
 
@@ -277,15 +277,15 @@ def eligible_leaders(cluster: Cluster) -> list[tuple[int, ...]]:
 @pytest.mark.req("C5", "C9")
 def test_unclean_elections_allowed_for_all_topics_are_held_slice_by_slice(cluster: Cluster) -> None:
     cluster.fence(2)
-    settle(cluster)
+    reconcile(cluster)
     cluster.fence(1)
-    settle(cluster)
+    reconcile(cluster)
     cluster.heartbeat(2)
-    settle(cluster)
+    reconcile(cluster)
     assert led_by(cluster, NO_LEADER) == PARTITIONS
     assert set_for_all(cluster, "unclean.leader.election.enable", "true") == Outcome()
     assert led_by(cluster, 2) == SLICE
-    settle(cluster)
+    reconcile(cluster)
     assert led_by(cluster, 2) == PARTITIONS
 
 
@@ -297,7 +297,7 @@ def test_a_lower_min_isr_ends_eligible_leaders_slice_by_slice(eligible: Cluster)
     last = PARTITIONS - 1
     eligible.alter(1, eligible.item("b", 1, partition_id=last))
     assert eligible_leaders(eligible)[last] == (2,)
-    settle(eligible)
+    reconcile(eligible)
     assert eligible_leaders(eligible) == [()] * last + [(2,)]
 
 
@@ -310,7 +310,7 @@ def test_min_isr_changes_again_when_all_partitions_have_followed(eligible: Clust
     assert "try again" in outcome.message
     assert eligible.image.config(BROKER_RESOURCE, "")[MIN_ISR] == "2"
     assert set_for_all(eligible, "log.retention.hours", "3") == Outcome()
-    settle(eligible)
+    reconcile(eligible)
     assert set_for_all(eligible, MIN_ISR, "3") == Outcome()
 
 
@@ -320,7 +320,7 @@ def test_the_next_active_controller_ends_eligible_leaders(eligible: Cluster) -> 
     eligible.controller.committed(eligible.image.offset)
     eligible.controller.renounce()
     eligible.claim(eligible.image)
-    settle(eligible)
+    reconcile(eligible)
     assert eligible_leaders(eligible) == [()] * PARTITIONS
 
 
@@ -328,5 +328,5 @@ def test_the_next_active_controller_ends_eligible_leaders(eligible: Cluster) -> 
 def test_other_rules_during_a_pass_are_followed_by_the_next(eligible: Cluster) -> None:
     eligible.fence(2)
     assert set_for_all(eligible, MIN_ISR, "2") == Outcome()
-    settle(eligible)
+    reconcile(eligible)
     assert eligible_leaders(eligible) == [(2, 3)] * SLICE + [(2,)] * (PARTITIONS - SLICE)
