@@ -25,8 +25,8 @@ from raftctl.metadata.configs.topic import topic_defaults
 from raftctl.plugins import BrokerContext
 from raftctl.runtime.real import RealRuntime
 from tests.fakes.pieces import as_bytes
-from tests.unit.broker_log.batches import make_batch
-from tests.unit.broker_replication.world import FakeController, World, config
+from tests.unit.broker.log.batches import make_batch
+from tests.unit.broker.replication.world import FakeController, World, config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

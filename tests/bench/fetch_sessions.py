@@ -14,8 +14,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from tests.unit.broker_log.batches import make_batch
-from tests.unit.broker_replication.world import Node, World, eventually
+from tests.unit.broker.log.batches import make_batch
+from tests.unit.broker.replication.world import Node, World, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -30,7 +30,7 @@ from broker.protocol.codec import (
 from broker.types import TopicPartition
 from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.real import RealRuntime
-from tests.unit.broker_log.batches import make_batch
+from tests.unit.broker.log.batches import make_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

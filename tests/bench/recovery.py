@@ -34,7 +34,7 @@ from raftctl.bench.figures import figure, report
 from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.runtime.real import RealFileSystem
-from tests.unit.broker_log.batches import make_batch
+from tests.unit.broker.log.batches import make_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from uuid import UUID
 from broker.protocol import codec
 from broker.protocol._schema import load
 from broker.protocol.versions import SERVED
-from tests.unit.broker_log.batches import make_batch
+from tests.unit.broker.log.batches import make_batch
 
 if TYPE_CHECKING:
     import random

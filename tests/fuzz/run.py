@@ -11,7 +11,7 @@ import psutil
 from tests.fuzz import clients
 from tests.fuzz.mutation import generated, mutated
 from tests.fuzz.target import Target, fuzzed
-from tests.unit.broker_replication.world import TOPIC_ID
+from tests.unit.broker.replication.world import TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,13 +22,13 @@ from raftctl.metadata.requests.cluster import (
     DeleteTopicsResponse,
     TopicResult,
 )
-from tests.unit.broker_replication.world import TOPIC_ID, FakeController, World, eventually
+from tests.unit.broker.replication.world import TOPIC_ID, FakeController, World, eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
-    from tests.unit.broker_replication.world import Node
+    from tests.unit.broker.replication.world import Node
 
 ANSWER_S = 20.0
 """An answer to a sound request that takes longer is a hang."""

@@ -17,8 +17,8 @@ from broker.protocol.versions import SERVED
 from tests.fuzz.mutation import generated, mutated
 from tests.fuzz.run import finish, fuzz
 from tests.fuzz.target import Target, fuzzed
-from tests.unit.broker_protocol.strategies import messages
-from tests.unit.broker_replication.world import TOPIC_ID
+from tests.unit.broker.protocol.strategies import messages
+from tests.unit.broker.replication.world import TOPIC_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """Small edits of the checkers: of each rule by which a checker infers one, at least.
 
-`unit/jepsen/test_checker_edits.py` plants them all on every run; a case of its table notices each.
+`unit/jepsen/checkers/test_checker_edits.py` plants them all on every run; a case of its table
+notices each.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ _EDITS = (
 )  # fmt: skip
 
 CHECKER_EDITS = tuple(
-    (Edit(name, function, old, new, "unit/jepsen/test_checker_edits.py"), checker)
+    (Edit(name, function, old, new, "unit/jepsen/checkers/test_checker_edits.py"), checker)
     for name, function, old, new, checker in _EDITS
 )
 """(edit, the checker whose cases notice it)"""

@@ -14,7 +14,7 @@ from raftctl.errors import InvariantViolation
 from tests.simulation.quorum_checker import Violation
 from tests.simulation.quorum_world import CONFIG, Faults, QuorumWorld
 from tests.simulation.test_raft_cores import SETTLE_MS, chaos, converge
-from tests.unit.broker_coordinator.test_migration_model import MigrationMachine
+from tests.unit.broker.groups.test_migration_model import MigrationMachine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

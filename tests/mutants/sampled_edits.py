@@ -6,27 +6,31 @@ from __future__ import annotations
 
 from tests.mutants.edit import Edit
 
-_BOUNDS = "unit/raft/test_validation.py::test_the_last_that_may_be_is_taken_and_the_next_is_not"
-_ONE_LEADER = "unit/raft/test_validation.py::test_an_epoch_has_no_second_leader"
+_BOUNDS = (
+    "unit/raftctl/raft/test_validation.py::test_the_last_that_may_be_is_taken_and_the_next_is_not"
+)
+_ONE_LEADER = "unit/raftctl/raft/test_validation.py::test_an_epoch_has_no_second_leader"
 _CLEAN_END = (
-    "unit/controller/test_elections.py::test_only_the_epoch_of_the_very_last_life_tells_of_a_clean_"
-    "end"
+    "unit/raftctl/controller/test_elections.py"
+    "::test_only_the_epoch_of_the_very_last_life_tells_of_a_clean_end"
 )
 _SUSPENDED = "test_a_session_goes_on_to_end_while_the_machine_is_suspended"
 _LEASE_CLOCK = (
-    "unit/runtime/test_lease_clock.py"
+    "unit/raftctl/runtime/test_lease_clock.py"
     "::test_a_lease_is_counted_by_the_clock_that_goes_on_in_suspend_and_is_never_set"
 )
 _HELD_UP = "test_who_is_late_for_a_look_by_more_than_a_look_was_held_up"
 _SYNC = (
-    "unit/runtime/test_real.py::test_a_sync_has_asked_the_disk_when_it_returns_and_tells_its_errors"
+    "unit/raftctl/runtime/test_real.py"
+    "::test_a_sync_has_asked_the_disk_when_it_returns_and_tells_its_errors"
 )
 _RETENTION = (
-    "unit/storage/test_snapshots.py::test_retention_deletes_the_oldest_and_never_the_newest"
+    "unit/raftctl/storage/test_snapshots.py::test_retention_deletes_the_oldest_and_never_the_newest"
 )
-_NO_TWINS = "unit/raft/test_membership.py::test_no_two_voters_have_one_directory[1]"
+_NO_TWINS = "unit/raftctl/raft/test_membership.py::test_no_two_voters_have_one_directory[1]"
 _ADDRESS_QUOTA = (
-    "unit/controller/test_security.py::test_an_address_has_a_quota_of_its_own_kind_alone[192.0.2.7]"
+    "unit/raftctl/controller/test_security.py"
+    "::test_an_address_has_a_quota_of_its_own_kind_alone[192.0.2.7]"
 )
 
 RAFT = (
@@ -77,7 +81,7 @@ RAFT = (
         "raft._core:RaftCore.believes",
         "not other",
         "other",
-        "unit/raft/test_elections.py"
+        "unit/raftctl/raft/test_elections.py"
         "::test_only_what_the_leader_of_this_epoch_or_a_newer_one_may_say_is_believed",
     ),
     Edit(
@@ -85,7 +89,7 @@ RAFT = (
         "raft._core:RaftCore._dropped",
         "self._fetch_failed(fetcher, now_ms)",
         "pass",
-        "unit/raft/test_replication.py"
+        "unit/raftctl/raft/test_replication.py"
         "::test_an_answer_that_says_nothing_is_as_none_told_and_asked_for_again[wrong0]",
     ),
     Edit(
@@ -93,21 +97,21 @@ RAFT = (
         "raft._core:RaftCore._fetch",
         "request.replica == self._replica.local",
         "False",
-        "unit/raft/test_replication.py::test_nobody_fetches_in_the_name_of_the_node_that_it_asks",
+        "unit/raftctl/raft/test_replication.py::test_nobody_fetches_in_the_name_of_the_node_that_it_asks",
     ),
     Edit(
         "resignation_tells_no_epoch",
         "raft._core:RaftCore._end_quorum_epoch",
         "self._roles.learn(request.epoch, NO_NODE, now_ms)",
         "pass",
-        "unit/raft/test_elections.py::test_a_resignation_in_a_newer_epoch_tells_of_that_epoch",
+        "unit/raftctl/raft/test_elections.py::test_a_resignation_in_a_newer_epoch_tells_of_that_epoch",
     ),
     Edit(
         "retry_always_due",
         "raft._fetcher:Fetcher.fetch",
         "self.retry_at_ms = None",
         "pass",
-        "unit/raft/test_replication.py"
+        "unit/raftctl/raft/test_replication.py"
         "::test_a_fetch_that_failed_is_sent_again_after_a_growing_pause",
     ),
     Edit(
@@ -115,7 +119,7 @@ RAFT = (
         "raft._membership:Membership.begin",
         "request.replica if isinstance(request, RemoveVoterRequest) else None",
         "None",
-        "unit/raft/test_membership.py"
+        "unit/raftctl/raft/test_membership.py"
         "::test_a_voter_that_was_never_heard_may_leave_but_nobody_else_while_it_is_unknown",
     ),
     Edit(
@@ -123,7 +127,7 @@ RAFT = (
         "raft._roles:Roles._lead",
         "leader.propose(encode_voters(replica.voters), 1,",
         "leader.propose(encode_voters(replica.voters), 2,",
-        "unit/raft/test_membership.py"
+        "unit/raftctl/raft/test_membership.py"
         "::test_the_records_of_a_leader_that_tell_who_leads_and_votes_are_one_each",
     ),
     Edit(
@@ -131,14 +135,14 @@ RAFT = (
         "raft._replica:Replica.__init__",
         "snapshot.offset if snapshot else log.start_offset",
         "log.start_offset",
-        "unit/raft/test_elections.py::test_what_a_snapshot_holds_is_committed_from_the_start",
+        "unit/raftctl/raft/test_elections.py::test_what_a_snapshot_holds_is_committed_from_the_start",
     ),
     Edit(
         "votes_of_former_voters_count",
         "raft._campaign:Campaign.won",
         "len(self.granting.intersection(voters.ids))",
         "len(self.granting)",
-        "unit/raft/test_membership.py::test_votes_of_those_who_vote_no_more_make_no_leader",
+        "unit/raftctl/raft/test_membership.py::test_votes_of_those_who_vote_no_more_make_no_leader",
     ),
     Edit(
         "copied_disk_votes",
@@ -152,35 +156,35 @@ RAFT = (
         "cli.offline.voters:parse_controllers_with_ids",
         "len(set(directory_ids)) < len(directory_ids)",
         "False",
-        "unit/cli/test_format.py::test_no_two_voters_have_one_directory",
+        "unit/raftctl/cli/test_format.py::test_no_two_voters_have_one_directory",
     ),
     Edit(
         "length_of_a_batch_without_its_prefix",
         "raft.batch:encoded_bytes",
         "PREFIX_BYTES + int(length)",
         "int(length)",
-        "unit/raft/test_batch.py::test_a_batch_says_how_long_it_is",
+        "unit/raftctl/raft/test_batch.py::test_a_batch_says_how_long_it_is",
     ),
     Edit(
         "damaged_length_taken_for_a_torn_tail",
         "raft.batch:is_whole_but_for_its_length",
         "== crc",
         "!= crc",
-        "unit/raft/test_batch.py::test_a_wrong_length_alone_does_not_hide_a_whole_batch",
+        "unit/raftctl/raft/test_batch.py::test_a_wrong_length_alone_does_not_hide_a_whole_batch",
     ),
     Edit(
         "smallest_batch_taken_for_a_torn_tail",
         "raft.batch:is_whole_but_for_its_length",
         "< HEADER_BYTES",
         "<= HEADER_BYTES",
-        "unit/raft/test_batch.py::test_the_smallest_batch_is_whole_and_less_is_not",
+        "unit/raftctl/raft/test_batch.py::test_the_smallest_batch_is_whole_and_less_is_not",
     ),
     Edit(
         "bit_rot_in_a_batch",
         "raft.batch:_decode_one",
         "crc32c(body) != crc",
         "crc32c(body) < 0",
-        "unit/raft/test_batch.py::test_a_flipped_bit_is_found",
+        "unit/raftctl/raft/test_batch.py::test_a_flipped_bit_is_found",
     ),
 )
 
@@ -204,7 +208,7 @@ DISK = (
         "storage.snapshots._store:SnapshotPieces.read",
         "_check_piece(data, begin)",
         "pass",
-        "unit/storage/test_snapshots.py::test_no_piece_of_a_snapshot_has_a_bit_that_was_flipped[7]",
+        "unit/raftctl/storage/test_snapshots.py::test_no_piece_of_a_snapshot_has_a_bit_that_was_flipped[7]",
     ),
     Edit(
         "log_below_the_first_snapshot_not_counted",
@@ -225,28 +229,28 @@ DISK = (
         "storage.log._record_log:RecordLog._performed",
         "self._flushing_bytes = 0",
         "pass",
-        "unit/storage/test_record_log.py::test_what_waits_for_the_disk_is_counted_to_the_byte",
+        "unit/raftctl/storage/test_record_log.py::test_what_waits_for_the_disk_is_counted_to_the_byte",
     ),
     Edit(
         "closed_log_keeps_its_files",
         "storage.log._record_log:RecordLog.close",
         "segment.file.close()",
         "pass",
-        "unit/storage/test_record_log.py::test_a_closed_log_has_no_file_open",
+        "unit/raftctl/storage/test_record_log.py::test_a_closed_log_has_no_file_open",
     ),
     Edit(
         "vote_of_an_earlier_release_unreadable",
         "storage.quorum_state:_checksum",
         ', separators=(",", ":")',
         "",
-        "unit/storage/test_small_files.py::test_the_vote_that_an_earlier_release_wrote_is_read",
+        "unit/raftctl/storage/test_small_files.py::test_the_vote_that_an_earlier_release_wrote_is_read",
     ),
     Edit(
         "snapshot_of_a_later_version_read",
         "storage.snapshots._store:_header",
         " or header.version > VERSION",
         "",
-        "unit/storage/test_snapshots.py::test_a_snapshot_of_a_later_version_is_not_guessed_at",
+        "unit/raftctl/storage/test_snapshots.py::test_a_snapshot_of_a_later_version_is_not_guessed_at",
     ),
 )
 
@@ -277,35 +281,35 @@ LEASES = (
         "node._broker_lifecycle:BrokerLifecycle.has_session",
         "lease_time(asyncio.get_running_loop())",
         "asyncio.get_running_loop().time()",
-        f"unit/server/test_broker_lifecycle.py::{_SUSPENDED}",
+        f"unit/raftctl/node/test_broker_lifecycle.py::{_SUSPENDED}",
     ),
     Edit(
         "client_session_stops_in_suspend",
         "client._session:Session.is_open",
         "lease_time(asyncio.get_running_loop())",
         "asyncio.get_running_loop().time()",
-        f"unit/client/test_client.py::{_SUSPENDED}",
+        f"unit/raftctl/client/test_client.py::{_SUSPENDED}",
     ),
     Edit(
         "held_up_by_one_look_more",
         "controller.cluster._cluster_control:Sessions.expired",
         "now_ms - deadline_ms > self._check_ms",
         "now_ms - deadline_ms >= self._check_ms",
-        f"unit/controller/test_sessions.py::{_HELD_UP}[400-expired0]",
+        f"unit/raftctl/controller/test_sessions.py::{_HELD_UP}[400-expired0]",
     ),
     Edit(
         "order_of_silence_not_kept",
         "controller.cluster._cluster_control:Sessions.touch",
         "self._sessions.pop(broker_id, None) or",
         "self._sessions.get(broker_id) or",
-        "unit/controller/test_sessions.py::test_as_a_model_that_looks_at_everybody",
+        "unit/raftctl/controller/test_sessions.py::test_as_a_model_that_looks_at_everybody",
     ),
     Edit(
         "last_incarnation_has_read_for_this_one",
         "controller.cluster._cluster_control:Sessions.open",
         "self._sessions[broker_id] = Session(now_ms)",
         "self.touch(broker_id, 0, now_ms)",
-        "unit/controller/test_sessions.py"
+        "unit/raftctl/controller/test_sessions.py"
         "::test_a_new_session_has_reached_nothing_and_drains_nothing",
     ),
     Edit(
@@ -313,7 +317,7 @@ LEASES = (
         "controller.cluster._cluster_control:Sessions.clear",
         "self._checked_ms = None",
         "pass",
-        "unit/controller/test_sessions.py"
+        "unit/raftctl/controller/test_sessions.py"
         "::test_a_controller_that_becomes_active_again_has_not_been_held_up",
     ),
     Edit(
@@ -321,14 +325,14 @@ LEASES = (
         "controller.kv._kv_coordination:KvSessions.check",
         "> 2 * CHECK_MS",
         ">= 2 * CHECK_MS",
-        f"unit/controller/test_kv_sessions.py::{_HELD_UP}[500-True]",
+        f"unit/raftctl/controller/test_kv_sessions.py::{_HELD_UP}[500-True]",
     ),
     Edit(
         "kv_looks_before_the_first_session_count",
         "controller.kv._kv_coordination:KvSessions.open",
         "self._checked_ms = now_ms",
         "pass",
-        "unit/controller/test_kv_sessions.py"
+        "unit/raftctl/controller/test_kv_sessions.py"
         "::test_looks_come_often_and_when_the_first_session_is_over",
     ),
 )
@@ -360,7 +364,7 @@ CONTROLLER = (
         "controller.partitions._replication_control:_refusal",
         "len(members) > 1 or",
         "len(members) > 0 or",
-        "unit/controller/test_replication_control.py"
+        "unit/raftctl/controller/test_replication_control.py"
         "::test_a_recovering_leader_stays_so_only_as_long_as_it_is_alone",
     ),
     Edit(
@@ -368,7 +372,7 @@ CONTROLLER = (
         "controller.cluster._cluster_control:ClusterControl._heartbeat_of_fenced",
         "[change, *changes], caught_up=True",
         "[change, *changes], caught_up=False",
-        "unit/controller/test_cluster_control.py"
+        "unit/raftctl/controller/test_cluster_control.py"
         "::test_a_broker_is_unfenced_once_it_has_replayed_its_registration",
     ),
     Edit(
@@ -376,7 +380,7 @@ CONTROLLER = (
         "controller._feature_control:_unregistered",
         "if lower else []",
         "if levels else []",
-        "unit/controller/test_feature_control.py"
+        "unit/raftctl/controller/test_feature_control.py"
         "::test_a_level_other_than_the_metadatas_forgets_no_controller",
     ),
     Edit(
@@ -384,7 +388,7 @@ CONTROLLER = (
         "controller._feature_control:_check",
         "if update.level != present:",
         "if True:",
-        "unit/controller/test_feature_control.py"
+        "unit/raftctl/controller/test_feature_control.py"
         "::test_to_ask_for_what_is_so_waits_for_nobody_but_must_be_a_question",
     ),
     Edit(
@@ -392,7 +396,7 @@ CONTROLLER = (
         "controller._feature_control:_check",
         "update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE)",
         "False",
-        "unit/controller/test_feature_control.py"
+        "unit/raftctl/controller/test_feature_control.py"
         "::test_to_ask_for_what_is_so_waits_for_nobody_but_must_be_a_question",
     ),
     Edit(
@@ -400,7 +404,7 @@ CONTROLLER = (
         "controller.cluster._controller_registrations:ControllerRegistrations._check",
         "one.lowest > one.highest",
         "one.lowest >= one.highest",
-        "unit/controller/test_feature_control.py"
+        "unit/raftctl/controller/test_feature_control.py"
         "::test_a_controller_may_know_one_level_of_a_feature",
     ),
     Edit(
@@ -408,7 +412,7 @@ CONTROLLER = (
         "controller.cluster._controller_registrations:ControllerRegistrations._check",
         "request.controller_id not in known and ",
         "",
-        "unit/controller/test_feature_control.py"
+        "unit/raftctl/controller/test_feature_control.py"
         "::test_who_is_registered_may_register_again_however_many_there_are",
     ),
     Edit(
@@ -433,21 +437,21 @@ RPC = (
         "rpc._server:_Connection._reply",
         "self._waiting -= 1",
         "pass",
-        "unit/rpc/test_rpc.py::test_requests_that_were_answered_are_not_counted_any_more",
+        "unit/raftctl/rpc/test_rpc.py::test_requests_that_were_answered_are_not_counted_any_more",
     ),
     Edit(
         "given_up_call_kept",
         "rpc._client:_Link.call",
         "self._pending.pop(correlation_id, None)",
         "pass",
-        "unit/rpc/test_rpc.py::test_a_call_that_was_given_up_leaves_nothing_behind",
+        "unit/raftctl/rpc/test_rpc.py::test_a_call_that_was_given_up_leaves_nothing_behind",
     ),
     Edit(
         "pauses_do_not_grow",
         "rpc._client:RpcClient._back_off",
         "self._failures + 1",
         "self._failures",
-        "unit/rpc/test_rpc.py::test_pauses_grow_from_loss_to_loss_up_to_a_bound",
+        "unit/raftctl/rpc/test_rpc.py::test_pauses_grow_from_loss_to_loss_up_to_a_bound",
     ),
 )
 

@@ -16,10 +16,10 @@ from broker.types import TopicPartition
 from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.real import RealFileSystem
 from tests.peers.tools import HERE, INSTALL_TIMEOUT_S, installed, need, run
-from tests.unit.broker_coordinator.classic_consumer import ClassicConsumer
-from tests.unit.broker_coordinator.consumer_bench import Consumer, ConsumerBench
-from tests.unit.broker_coordinator.group_bench import WALL_MS
-from tests.unit.broker_log.batches import keyed_batch
+from tests.unit.broker.groups.classic_consumer import ClassicConsumer
+from tests.unit.broker.groups.consumer_harness import Consumer, ConsumerBench
+from tests.unit.broker.groups.group_harness import WALL_MS
+from tests.unit.broker.log.batches import keyed_batch
 
 if TYPE_CHECKING:
     from pathlib import Path

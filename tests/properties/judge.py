@@ -19,7 +19,7 @@ from raftctl.metadata.requests import cluster as requests
 from raftctl.metadata.requests import security as security
 from tests.properties import values
 from tests.properties.model import Model, TopicModel
-from tests.unit.controller.cluster import CLUSTER_ID, Cluster
+from tests.unit.raftctl.controller.cluster import CLUSTER_ID, Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -32,8 +32,8 @@ from raftctl.metadata.requests import cluster as requests
 from raftctl.metadata.requests import security as security
 from tests.properties import values
 from tests.properties.judge import JudgedCluster
-from tests.unit.controller.cluster import CLUSTER_ID, ENDPOINTS
-from tests.unit.controller.machine import BROKERS, ControllerMachine, directory, loaded
+from tests.unit.raftctl.controller.cluster import CLUSTER_ID, ENDPOINTS
+from tests.unit.raftctl.controller.machine import BROKERS, ControllerMachine, directory, loaded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

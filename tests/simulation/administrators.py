@@ -19,7 +19,7 @@ from jepsen.simulator.properties._outcomes import Register
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.errors import ErrorCode, KafkaError
 from tests.simulation.chaos_clients import TOPIC, new_topic
-from tests.unit.broker_server.fakes import Client
+from tests.unit.broker.server.fakes import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from broker.protocol.versions import ApiKey
 from jepsen.simulator.cluster import BROKER_PORT
 from raftctl.metadata.requests.admin import UPGRADE
-from tests.unit.broker_server.fakes import Client
+from tests.unit.broker.server.fakes import Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

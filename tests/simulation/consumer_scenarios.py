@@ -15,7 +15,7 @@ from broker.protocol.versions import ApiKey
 from raftctl.errors import ErrorCode
 from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.group_scenarios import GROUP, GroupRig, Journal, go_wrong
-from tests.unit.broker_server.fakes import Client
+from tests.unit.broker.server.fakes import Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

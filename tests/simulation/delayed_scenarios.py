@@ -33,7 +33,7 @@ from tests.simulation.chaos_clients import new_topic
 from tests.simulation.cluster_scenarios import until
 from tests.simulation.rig import Rig
 from tests.simulation.voter_changes import VoterOperator
-from tests.unit.broker_server.fakes import Client
+from tests.unit.broker.server.fakes import Client
 
 if TYPE_CHECKING:
     from jepsen.simulator.world import SimRuntime, World

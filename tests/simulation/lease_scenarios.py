@@ -18,7 +18,7 @@ from raftctl.errors import ErrorCode
 from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.kv_scenarios import LATE_MS
 from tests.simulation.rig import Rig
-from tests.unit.broker_server.fakes import Client
+from tests.unit.broker.server.fakes import Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,7 +29,7 @@ from tests.simulation.transaction_scenarios import (
     judge_at_the_end,
     write_transactions,
 )
-from tests.unit.broker_server.fakes import Client
+from tests.unit.broker.server.fakes import Client
 
 if TYPE_CHECKING:
     from broker.transactions import Transaction

@@ -15,7 +15,7 @@ from tests.simulation.cluster_scenarios import (
     until,
     write_records,
 )
-from tests.unit.broker_server.fakes import Client
+from tests.unit.broker.server.fakes import Client
 
 if TYPE_CHECKING:
     from jepsen.simulator.world import SimRuntime, World

@@ -2,7 +2,7 @@
 
 Starting an interpreter and importing the product and its clients takes as long as the run of a
 seed. A warm interpreter does that once. A seed still has a process of its own, whose run is the
-one that a cold interpreter makes of it (`tests/unit/sim/test_warm.py` compares their traces).
+one that a cold interpreter makes of it; a unit test compares their traces.
 
 `python -m jepsen.simulator serve` is such an interpreter: it reads a JSON object a line (`target`,
 `seed`, `options`, `timeout_s`) and answers each with one (`status`, `output`, `processor_s`).

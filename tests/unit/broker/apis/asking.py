@@ -1,0 +1,49 @@
+"""A broker to ask without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from broker.apis import Later, Reply, dispatch
+from broker.protocol import codec
+from tests.fakes.pieces import as_bytes
+from tests.unit.broker.server.fakes import FakeBroker, broker_record, publish, topic_records
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+TOPIC_ID = UUID(int=5)
+
+
+def new_broker(**keys: str) -> FakeBroker:
+    """Brokers 1 (this one) and 2, fenced broker 3, and a topic `t` of two partitions."""
+    fake = FakeBroker(num_partitions="3", **keys)
+    records = [broker_record(1, 9092), broker_record(2, 9093), broker_record(3, 9094, fenced=True)]
+    publish(fake.metadata, [*records, *topic_records("t", TOPIC_ID, 2)])
+    return fake
+
+
+async def ask(broker: FakeBroker, key: int, version: int, message: dict[str, Any]) -> Any:
+    """The answer as a client decodes it; None if there is none."""
+    return await asked(broker, key, version, message)
+
+
+def asked(
+    broker: FakeBroker, key: int, version: int, message: dict[str, Any]
+) -> Coroutine[Any, Any, Any]:
+    """The same, when the request has been taken up already."""
+    frame = codec.encode_request(key, version, 77, "test", message)
+    return _answer(dispatch(broker.context, frame[4:]), key, version)
+
+
+async def _answer(reply: Reply, key: int, version: int) -> Any:
+    if isinstance(reply, Later):
+        await asyncio.wait([reply.future], timeout=5)
+        reply = reply.finish()
+    if reply is None:
+        return None
+    correlation_id, answer = codec.decode_response(key, version, as_bytes(reply)[4:])
+    assert correlation_id == 77
+    return answer

@@ -1,0 +1,70 @@
+"""A broker whose controller is the real one, in the same process: what a client is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, get_args
+
+from broker.apis import dispatch
+from broker.server import Listeners
+from raftctl.codec import Codec
+from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+from raftctl.runtime._real_sending import make_sender
+from tests.unit.broker.server.fakes import FakeBroker, close
+from tests.unit.raftctl.controller.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from raftctl.controller import ControllerConfig
+
+REQUESTS: Codec[ControllerRequest] = Codec.tagged(*get_args(ControllerRequest))
+RESPONSES: Codec[ControllerResponse] = Codec.tagged(*get_args(ControllerResponse))
+
+
+class ControlledBroker(FakeBroker):
+    """Broker 1 of a cluster of brokers 1, 2 and 3."""
+
+    def __init__(
+        self, config: ControllerConfig | None = None, *, authorizes: bool = True, **keys: str
+    ) -> None:
+        """`authorizes`: as if an authorizer enforced the rules of access."""
+        super().__init__(**keys)
+        self.cluster = Cluster(config)
+        self.cluster.start(1, 2, 3)
+        self.context = replace(self.context, controller=self, authorizes=authorizes)
+        self.publish()
+
+    def publish(self) -> None:
+        """Everything is committed and known to this broker."""
+        self.cluster.controller.committed(self.cluster.image.offset)
+        self.metadata.publish(self.cluster.image)
+
+    async def call(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
+        """As `raftctl.plugins.ControllerClient`; request and answer go through bytes."""
+        del timeout_ms
+        await asyncio.sleep(0)
+        (asked,) = REQUESTS.unpack_all(REQUESTS.pack(request))
+        (answer,) = RESPONSES.unpack_all(RESPONSES.pack(self.cluster.handle(asked)))
+        self.publish()
+        return answer
+
+
+@asynccontextmanager
+async def listening(config: ControllerConfig | None = None) -> AsyncIterator[ControlledBroker]:
+    """A broker that clients reach on a free port, also under the names of its fellows."""
+    broker = ControlledBroker(config)
+    listeners = Listeners(broker.config, broker.admission, broker.log, make_sender)
+    (endpoint,) = await listeners.bind(lambda _, *frame: dispatch(broker.context, *frame))
+    broker.port = endpoint.port
+    for broker_id in (1, 2, 3):
+        broker.cluster.register(broker_id, endpoints=(endpoint,))
+    broker.publish()
+    broker.admission.begin()
+    try:
+        yield broker
+    finally:
+        await close(listeners)
+        broker.context.producer_ids.close()

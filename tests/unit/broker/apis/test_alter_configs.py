@@ -1,0 +1,209 @@
+"""Configs altered and described through `dispatch`, with the real controller behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.protocol.versions import SERVED, ApiKey
+from raftctl.errors import ErrorCode
+from tests.unit.broker.apis.asking import ask
+from tests.unit.broker.apis.controlled import ControlledBroker
+
+pytestmark = pytest.mark.req("N1", "C9")
+
+
+@pytest.fixture
+def broker() -> ControlledBroker:
+    """With a topic `t`."""
+    broker = ControlledBroker(log_retention_ms="777")
+    broker.cluster.assign("t", (1, 2))
+    broker.publish()
+    return broker
+
+
+def altering(kind: int, name: str, *configs: tuple[str, int, str | None]) -> dict[str, Any]:
+    changes = [
+        {"name": key, "config_operation": operation, "value": value}
+        for key, operation, value in configs
+    ]
+    resource = {"resource_type": kind, "resource_name": name, "configs": changes}
+    return {"resources": [resource], "validate_only": False}
+
+
+async def described(broker: ControlledBroker, kind: int, name: str) -> dict[str, Any]:
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    request = {
+        "resources": [resource],
+        "include_synonyms": True,
+        "include_documentation": False,
+    }
+    (result,) = (await ask(broker, 32, 4, request))["results"]
+    assert result["error_code"] == 0
+    return {entry["name"]: entry for entry in result["configs"]}
+
+
+def sources(entry: dict[str, Any]) -> list[tuple[str, str, int]]:
+    return [(one["name"], one["value"], one["source"]) for one in entry["synonyms"]]
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.INCREMENTAL_ALTER_CONFIGS])
+async def test_incrementally(broker: ControlledBroker, version: int) -> None:
+    request = altering(2, "t", ("retention.ms", 0, "5"), ("cleanup.policy", 2, "compact"))
+    (answer,) = (await ask(broker, 44, version, request))["responses"]
+    assert (answer["error_code"], answer["resource_type"], answer["resource_name"]) == (0, 2, "t")
+    entries = await described(broker, 2, "t")
+    assert sources(entries["retention.ms"]) == [
+        ("retention.ms", "5", 1),
+        ("log.retention.ms", "777", 4),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    assert entries["cleanup.policy"]["value"] == "delete,compact"
+    (answer,) = (await ask(broker, 44, version, altering(2, "t", ("retention.ms", 0, "x"))))[
+        "responses"
+    ]
+    assert answer["error_code"] == ErrorCode.INVALID_CONFIG
+    assert answer["error_message"].startswith("Invalid value 'x' for retention.ms: it must be")
+
+
+@pytest.mark.parametrize("version", SERVED[ApiKey.ALTER_CONFIGS])
+async def test_as_a_whole(broker: ControlledBroker, version: int) -> None:
+    for key, value in (("retention.ms", "5"), ("segment.ms", "6")):
+        (answer,) = (await ask(broker, 33, version, altering(2, "t", (key, 0, value))))["responses"]
+        assert answer["error_code"] == 0
+    assert dict(broker.metadata.image.config(2, "t")) == {"segment.ms": "6"}
+
+
+async def test_brokers_have_shared_and_own_values(broker: ControlledBroker) -> None:
+    await ask(broker, 44, 1, altering(4, "", ("log.retention.ms", 0, "88")))
+    assert sources((await described(broker, 2, "t"))["retention.ms"]) == [
+        ("log.retention.ms", "88", 3),
+        ("log.retention.ms", "777", 4),
+        ("log.retention.ms", "604800000", 5),
+    ]
+    await ask(broker, 44, 1, altering(4, "1", ("log.retention.ms", 0, "99")))
+    (retention,) = [(await described(broker, 2, "t"))["retention.ms"]]
+    assert (retention["value"], retention["config_source"]) == ("99", 2)
+    own = (await described(broker, 4, "1"))["log.retention.ms"]
+    assert sources(own) == [
+        ("log.retention.ms", "99", 2),
+        ("log.retention.ms", "88", 3),
+        ("log.retention.ms", "777", 4),
+    ]
+    assert not own["read_only"]
+    shared = await described(broker, 4, "")
+    assert list(shared) == ["log.retention.ms"]
+    assert (shared["log.retention.ms"]["value"], shared["log.retention.ms"]["config_source"]) == (
+        "88",
+        3,
+    )
+
+
+async def test_throttle_rates_are_only_dynamic(broker: ControlledBroker) -> None:
+    rate = "leader.replication.throttled.rate"
+    unset = (await described(broker, 4, "1"))[rate]
+    assert (unset["value"], unset["config_source"]) == (str(2**63 - 1), 5)
+    await ask(broker, 44, 1, altering(4, "1", (rate, 0, "1000")))
+    told = (await described(broker, 4, "1"))[rate]
+    assert (told["value"], told["config_source"], told["read_only"]) == ("1000", 2, False)
+
+
+async def test_groups(broker: ControlledBroker) -> None:
+    await ask(broker, 44, 1, altering(32, "g", ("consumer.session.timeout.ms", 0, "50000")))
+    entries = await described(broker, 32, "g")
+    assert sources(entries["consumer.session.timeout.ms"]) == [
+        ("consumer.session.timeout.ms", "50000", 8),
+        ("consumer.session.timeout.ms", "45000", 5),
+    ]
+    assert entries["consumer.heartbeat.interval.ms"]["config_source"] == 5
+
+
+async def listed(broker: ControlledBroker, version: int, *kinds: int) -> Any:
+    return await ask(broker, 74, version, {"resource_types": kinds})
+
+
+async def test_what_has_configs_is_listed(broker: ControlledBroker) -> None:
+    await ask(broker, 44, 1, altering(32, "g", ("consumer.session.timeout.ms", 0, "50000")))
+    await ask(broker, 44, 1, altering(4, "", ("log.retention.ms", 0, "88")))
+    answer = await listed(broker, 1)
+    told = [(one["resource_type"], one["resource_name"]) for one in answer["config_resources"]]
+    assert told == [(2, "t"), (4, "1"), (4, "2"), (4, "3"), (32, "g")]
+    answer = await listed(broker, 1, 32, 8, 16, 32)
+    (group,) = answer["config_resources"]
+    assert (group["resource_type"], group["resource_name"]) == (32, "g")
+    assert (await listed(broker, 0)) == {"error_code": 0, "config_resources": []} | {
+        key: value for key, value in answer.items() if key.startswith("throttle")
+    }
+
+
+async def test_listing_an_unknown_type_is_refused_as_a_whole(broker: ControlledBroker) -> None:
+    answer = await listed(broker, 1, 2, 7)
+    assert answer["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+    assert answer["config_resources"] == []
+
+
+async def test_keys_of_the_file_cannot_change(broker: ControlledBroker) -> None:
+    (answer,) = (await ask(broker, 44, 1, altering(4, "1", ("node.id", 0, "7"))))["responses"]
+    assert answer["error_code"] == ErrorCode.INVALID_REQUEST
+    assert answer["error_message"].startswith("node.id cannot change while brokers run")
+
+
+@pytest.mark.parametrize("key", [33, 44])
+async def test_what_cannot_be_meant_is_refused_for_its_resource_alone(
+    broker: ControlledBroker, key: int
+) -> None:
+    requests = [
+        altering(2, "t", ("retention.ms", 0, None)),
+        altering(2, "a/b", ("retention.ms", 0, "5")),
+        altering(2, "t", ("retention.ms", 0, "5")),
+        altering(2, "absent", ("retention.ms", 0, "5")),
+    ]
+    resources = [one for request in requests for one in request["resources"]]
+    asked = {"resources": resources[:2] + resources[3:], "validate_only": False}
+    answers = (await ask(broker, key, 1, asked))["responses"]
+    assert [one["error_code"] for one in answers] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert "retention.ms" in answers[0]["error_message"]
+    (answer,) = (await ask(broker, key, 1, requests[2]))["responses"]
+    assert answer["error_code"] == 0
+
+
+async def test_a_brokers_numbers_have_the_type_that_their_bounds_fit_in(
+    broker: ControlledBroker,
+) -> None:
+    entries = await described(broker, 4, "1")
+    kinds = {"num.partitions": 3, "log.segment.bytes": 3, "node.id": 3, "log.retention.bytes": 5}
+    assert {name: entries[name]["config_type"] for name in kinds} == kinds
+    # Nothing is configured, so it is what the broker has registered with.
+    assert entries["advertised.listeners"]["value"].startswith("PLAINTEXT://")
+
+
+async def test_there_are_no_configs_of_all_topics_or_groups(broker: ControlledBroker) -> None:
+    invalid = ErrorCode.INVALID_REQUEST
+    for key in (33, 44):
+        request = altering(2, "", ("retention.ms", 0, "5"))
+        (answer,) = (await ask(broker, key, 1, request))["responses"]
+        assert answer["error_code"] == invalid
+    resource = {"resource_type": 32, "resource_name": "", "configuration_keys": None}
+    options = {"include_synonyms": False, "include_documentation": False}
+    (result,) = (await ask(broker, 32, 4, {"resources": [resource], **options}))["results"]
+    assert result["error_code"] == invalid
+
+
+async def test_configs_of_a_name_that_no_topic_can_have(broker: ControlledBroker) -> None:
+    resources = [
+        {"resource_type": 2, "resource_name": name, "configuration_keys": None}
+        for name in ("a/b", "absent", "t")
+    ]
+    request = {"resources": resources, "include_synonyms": False, "include_documentation": False}
+    results = (await ask(broker, 32, 4, request))["results"]
+    assert [one["error_code"] for one in results] == [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+    ]
+    assert results[2]["error_message"] == ""

@@ -1,1 +1,0 @@
-"""The quorum core, event by event."""
