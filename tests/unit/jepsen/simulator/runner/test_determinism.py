@@ -1,6 +1,6 @@
 """A run in an interpreter of its own: what it is given, what it tells, what it refuses.
 
-That the same seed makes the same run is shown by `test_warm`, in interpreters of both kinds.
+That the same seed makes the same run is shown by `test_fork_server`, in interpreters of both kinds.
 """
 
 from __future__ import annotations
