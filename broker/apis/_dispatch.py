@@ -49,14 +49,16 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Piece
 
 
-Handler = Callable[[ApiContext, Request], Answer | Pending | Coroutine[Any, Any, Answer]]
+Handler = Callable[
+    [ApiContext, Request[Any]], Answer | Pending[Answer] | Coroutine[Any, Any, Answer]
+]
 
 
 class Api(NamedTuple):
     """Who answers a kind of request, and how it is refused as a whole."""
 
     handle: Handler
-    refuse: Callable[[ApiContext, Request, KafkaError], Answer]
+    refuse: Callable[[ApiContext, Request[Any], KafkaError], Answer]
 
 
 class Later(NamedTuple):
@@ -94,10 +96,12 @@ APIS: dict[int, Api] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: Api(
         transactions.handle_add_partitions, transactions.refuse_add_partitions
     ),
-    ApiKey.ADD_OFFSETS_TO_TXN: Api(transactions.handle_add_offsets, transactions.refuse_by_code),
-    ApiKey.END_TXN: Api(transactions.handle_end, transactions.refuse_by_code),
+    ApiKey.ADD_OFFSETS_TO_TXN: Api(
+        transactions.handle_add_offsets, transactions.refuse_add_offsets
+    ),
+    ApiKey.END_TXN: Api(transactions.handle_end, transactions.refuse_end),
     ApiKey.TXN_OFFSET_COMMIT: Api(
-        group_offsets.handle_commit_in_transaction, group_offsets.refuse_commit
+        group_offsets.handle_commit_in_transaction, group_offsets.refuse_commit_in_transaction
     ),
     ApiKey.WRITE_TXN_MARKERS: Api(
         transaction_admin.handle_markers, transaction_admin.refuse_markers
@@ -187,7 +191,9 @@ def _in_turns(answer: Coroutine[Any, Any, list[Piece] | None]) -> Later:
     return Later(task, task.result, has_acted=False)
 
 
-async def _answer_large(context: ApiContext, decode: Callable[[], Request]) -> list[Piece] | None:
+async def _answer_large(
+    context: ApiContext, decode: Callable[[], Request[Any]]
+) -> list[Piece] | None:
     """Decodes, takes apart and encodes on the worker; only what is between is done here.
 
     INVALID_REQUEST of what has too many elements to be handled in one turn, and cannot be taken
@@ -205,7 +211,7 @@ async def _answer_large(context: ApiContext, decode: Callable[[], Request]) -> l
 
 
 async def _answer_slices(
-    context: ApiContext, request: Request, parts: list[Request]
+    context: ApiContext, request: Request[Any], parts: list[Request[Any]]
 ) -> list[Piece] | None:
     answers: list[Message] = []
     for part in parts:
@@ -217,7 +223,7 @@ async def _answer_slices(
     return await _encode_aside(context, request, whole)
 
 
-async def _handled(context: ApiContext, request: Request) -> Answer:
+async def _handled(context: ApiContext, request: Request[Any]) -> Answer:
     """The answer of the handler, however long it takes, or the refusal."""
     answer = _guard(context, request, lambda: APIS[request.api_key].handle(context, request))
     if isinstance(answer, Pending):
@@ -235,7 +241,7 @@ def _same(answer: Answer) -> Answer:
 
 
 async def _encode_aside(
-    context: ApiContext, request: Request, answer: Answer
+    context: ApiContext, request: Request[Any], answer: Answer
 ) -> list[Piece] | None:
     pieces: list[Piece] | None = await context.aside(partial(_encode, request, answer))
     return pieces
@@ -248,12 +254,14 @@ def _refuse_version(header: RequestHeader) -> list[Piece]:
     return frame_response(ApiKey.API_VERSIONS, 0, header.correlation_id, [body])
 
 
-def _finish(context: ApiContext, request: Request, pending: Pending) -> list[Piece] | None:
+def _finish(
+    context: ApiContext, request: Request[Any], pending: Pending[Answer]
+) -> list[Piece] | None:
     answer = _guard(context, request, lambda: pending.shape(pending.future.result()))
     return _encode(request, answer)
 
 
-def _guard(context: ApiContext, request: Request, call: Callable[[], Any]) -> Any:
+def _guard(context: ApiContext, request: Request[Any], call: Callable[[], Any]) -> Any:
     """Turns what the call raises into the refusal of the request."""
     try:
         return call()
@@ -267,7 +275,7 @@ def _guard(context: ApiContext, request: Request, call: Callable[[], Any]) -> An
         return APIS[request.api_key].refuse(context, request, failure)
 
 
-def _encode(request: Request, answer: Answer) -> list[Piece] | None:
+def _encode(request: Request[Any], answer: Answer) -> list[Piece] | None:
     key, version, correlation_id = request.api_key, request.version, request.correlation_id
     if answer is None:
         return None

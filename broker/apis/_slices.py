@@ -64,12 +64,12 @@ def elements(body: Any) -> int:
     return len(body) + sum(map(elements, body))
 
 
-def may_be_handled(request: Request) -> bool:
+def may_be_handled(request: Request[Any]) -> bool:
     """Whether a request that is not taken apart is small enough for one turn."""
     return request.api_key in _UNBOUNDED or elements(request.body) <= WHOLE_ITEMS_MAX
 
 
-def slices(request: Request) -> list[Request] | None:
+def slices(request: Request[Any]) -> list[Request[Any]] | None:
     """The requests to handle in its place, in order; None: it is handled as it is."""
     arrays = _SLICED.get(ApiKey(request.api_key))
     items = None if arrays is None else request.body.get(arrays.asked)
@@ -85,7 +85,7 @@ def slices(request: Request) -> list[Request] | None:
     return [replace(request, body={**request.body, **more, arrays.asked: one}) for one in cut]
 
 
-def joined(request: Request, answers: Sequence[Message]) -> Message:
+def joined(request: Request[Any], answers: Sequence[Message]) -> Message:
     """One answer from those to the slices, in their order."""
     arrays = _SLICED[ApiKey(request.api_key)]
     found: list[dict[str, Any]] = []

@@ -7,7 +7,7 @@ our topics and we read its. They are compiled as those of requests are.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from broker.protocol import REQUIRED, Field, Struct, joined, struct_decoder, struct_encoder
 from broker.protocol.codec import MalformedError
@@ -42,7 +42,11 @@ def table(name: str, *fields: Field, flexible: bool = False) -> Struct:
     return Struct(name, flexible, flexible, tuple(fields))
 
 
-class RecordFormat:
+Value = TypeVar("Value", bound="Message")
+"""The TypedDict of a record's fields."""
+
+
+class RecordFormat(Generic[Value]):
     """A kind of key or value: reads every version it has a table of, writes one."""
 
     def __init__(self, name: str, versions: Mapping[int, Struct], *, written: int) -> None:
@@ -51,7 +55,7 @@ class RecordFormat:
         self._decoders = {v: struct_decoder(one) for v, one in versions.items()}
         self._encode = struct_encoder(versions[written])
 
-    def encode(self, message: Message) -> bytes:
+    def encode(self, message: Value) -> bytes:
         """The bytes of a message in the version that is written."""
 
         def whole(out: list[Piece]) -> None:
@@ -60,13 +64,13 @@ class RecordFormat:
 
         return joined(whole)
 
-    def decode(self, data: bytes) -> dict[str, Any]:
+    def decode(self, data: bytes) -> Value:
         """The message; ValueError if the bytes are none of a known version."""
         version = version_of(data)
         if version not in self._decoders:
             raise ValueError(f"{self._name} of version {version} is not known")
         try:
-            message: dict[str, Any] = self._decoders[version](data, _VERSION.size)[0]
+            message: Value = self._decoders[version](data, _VERSION.size)[0]
         except (struct.error, IndexError, MalformedError) as error:
             raise ValueError(f"{self._name}: {error}") from error
         return message

@@ -10,7 +10,7 @@ Pure. Source: KIP-848 ("Migration"); errors are Apache Kafka's.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.groups._messages import join_error, left_message
 from broker.groups._migration import partitions_of, slots_in
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker.coordinator.core import Now
     from broker.groups.classic import Subscription
     from broker.groups.requests import Caller, Heartbeat, Join, Leave, Sync
+    from broker.protocol.messages import consumer as wire
     from raftctl.timers import Timers
 
 
@@ -43,7 +44,7 @@ class ClassicMembers:
         self._timers = timers
         self._new_uuid = new_uuid
 
-    def join(self, request: Join, now: Now) -> dict[str, Any]:
+    def join(self, request: Join, now: Now) -> wire.JoinGroupResponse:
         """JoinGroup: the member has let go of what it does not say it owns."""
         group, caller = self._groups.groups[request.group_id], request.caller
         subscription = _subscription(group, request)
@@ -80,7 +81,7 @@ class ClassicMembers:
             self._groups.check_room(group)
         return known
 
-    def sync(self, request: Sync, now: Now) -> dict[str, Any]:
+    def sync(self, request: Sync, now: Now) -> wire.SyncGroupResponse:
         """SyncGroup: what the member has now."""
         group, member, classic = self._member(request.group_id, request.caller)
         asked = (request.protocol_type, request.protocol_name)
@@ -100,7 +101,7 @@ class ClassicMembers:
             "assignment": assignment(partitions_of(member.assigned, request.topics)),
         }
 
-    def heartbeat(self, request: Heartbeat, now: Now) -> dict[str, Any]:
+    def heartbeat(self, request: Heartbeat, now: Now) -> wire.HeartbeatResponse:
         """Heartbeat: whether there is a step to make, for which the member is to join again."""
         group, member, classic = self._member(request.group_id, request.caller)
         self._groups.touch(group, member, classic.session_timeout_ms, now)
@@ -113,7 +114,7 @@ class ClassicMembers:
             self._timers.set(turn, now.ms + max(member.rebalance_timeout_ms, 0))
         return {"error_code": ErrorCode.REBALANCE_IN_PROGRESS}
 
-    def leave(self, request: Leave) -> dict[str, Any]:
+    def leave(self, request: Leave) -> wire.LeaveGroupResponse:
         """LeaveGroup: lets members go, each on its own."""
         group_id = request.group_id
         members = [left_message(one, self._leave(group_id, one)) for one in request.callers]
@@ -183,7 +184,7 @@ def _has_a_step_to_make(group: ConsumerGroup, member: ConsumerMember) -> bool:
             return False
 
 
-def _joined(member: ConsumerMember) -> dict[str, Any]:
+def _joined(member: ConsumerMember) -> wire.JoinGroupResponse:
     classic = member.classic
     return {
         "error_code": ErrorCode.NONE,

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import enum
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from uuid import UUID
 
 from broker.coordinator.core import KeyValue
 from broker.coordinator.record_format import RecordFormat, field, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from broker.protocol import Field
+    from broker.protocol.codec import Message
+    from raftctl.runtime.api import Buffer
 
 Slot = tuple[UUID, int]
 """A partition, by the id of its topic."""
@@ -44,18 +48,90 @@ class ConsumerKey(NamedTuple):
     part: str = ""
 
 
+class TopicPartitions(TypedDict):
+    """Partitions of one topic."""
+
+    topic_id: UUID
+    partitions: list[int]
+
+
+class ClassicProtocolValue(TypedDict):
+    """Part of ConsumerGroupMemberMetadataValue."""
+
+    name: str
+    metadata: Buffer
+
+
+class ClassicMemberValue(TypedDict):
+    """Part of ConsumerGroupMemberMetadataValue."""
+
+    session_timeout_ms: int
+    supported_protocols: list[ClassicProtocolValue]
+
+
+class GroupEpochValue(TypedDict):
+    """ConsumerGroupMetadataValue."""
+
+    epoch: int
+    metadata_hash: int
+
+
+class MemberValue(TypedDict):
+    """ConsumerGroupMemberMetadataValue."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: Sequence[str]
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic_member_metadata: ClassicMemberValue | None
+
+
+class TargetEpochValue(TypedDict):
+    """ConsumerGroupTargetAssignmentMetadataValue."""
+
+    assignment_epoch: int
+
+
+class MemberTargetValue(TypedDict):
+    """ConsumerGroupTargetAssignmentMemberValue."""
+
+    topic_partitions: list[TopicPartitions]
+
+
+class CurrentValue(TypedDict):
+    """ConsumerGroupCurrentMemberAssignmentValue."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: list[TopicPartitions]
+    partitions_pending_revocation: list[TopicPartitions]
+
+
+class RegexValue(TypedDict):
+    """ConsumerGroupRegularExpressionValue."""
+
+    topics: Sequence[str]
+    version: int
+    timestamp: int
+
+
 _OF_GROUP = (Kind.GROUP, Kind.PARTITIONS, Kind.TARGET)
 _PART = {Kind.REGEX: "regular_expression"}
 
 
-def _key_format(kind: Kind) -> RecordFormat:
+def _key_format(kind: Kind) -> RecordFormat[Message]:
     fields = [field("group_id", "string")]
     if kind not in _OF_GROUP:
         fields.append(field(_PART.get(kind, "member_id"), "string"))
     return RecordFormat(kind.name, {kind: table("Key", *fields)}, written=kind)
 
 
-def _value_format(kind: Kind, *fields: Any) -> RecordFormat:
+def _value_format(kind: Kind, *fields: Field) -> RecordFormat[Message]:
     return RecordFormat(kind.name, {0: table("Value", *fields, flexible=True)}, written=0)
 
 
@@ -126,19 +202,19 @@ def consumer_key_of(kind: int, data: bytes) -> ConsumerKey:
     return ConsumerKey(Kind(kind), *fields.values())
 
 
-def value_of(kind: Kind, data: bytes) -> dict[str, Any]:
+def value_of(kind: Kind, data: bytes) -> Any:
     """The fields of a value; ValueError if it is none of a known version."""
     return _VALUES[kind].decode(data)
 
 
-def record(key: ConsumerKey, fields: dict[str, Any] | None) -> KeyValue:
+def record(key: ConsumerKey, fields: Message | None) -> KeyValue:
     """The record; a tombstone without fields."""
     named = {"group_id": key.group, _PART.get(key.kind, "member_id"): key.part}
     value = None if fields is None else _VALUES[key.kind].encode(fields)
     return KeyValue(_KEYS[key.kind].encode(named), value)
 
 
-def topic_partitions(slots: Iterable[Slot]) -> list[dict[str, Any]]:
+def topic_partitions(slots: Iterable[Slot]) -> list[TopicPartitions]:
     """Partitions as messages and records have them: by topic, in order."""
     return [
         {"topic_id": topic_id, "partitions": [number for _, number in group]}
@@ -146,6 +222,6 @@ def topic_partitions(slots: Iterable[Slot]) -> list[dict[str, Any]]:
     ]
 
 
-def slots_of(topics: Iterable[dict[str, Any]]) -> frozenset[Slot]:
+def slots_of(topics: Iterable[TopicPartitions]) -> frozenset[Slot]:
     """The partitions of a message or record."""
     return frozenset((one["topic_id"], number) for one in topics for number in one["partitions"])

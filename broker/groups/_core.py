@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
     from broker.coordinator.core import Effect, Journal, KeyValue
     from broker.groups.requests import GroupRequest
+    from broker.protocol.codec import Message
+    from broker.protocol.messages import consumer as wire
     from raftctl.metadata.image import TopicsImage
 
 BIDIRECTIONAL = "bidirectional"
@@ -232,7 +234,7 @@ class GroupCore:
             case Leave():
                 self._members.leave(ticket, request)
 
-    def _handle_mixed(self, request: Join | Sync | Heartbeat | Leave) -> dict[str, Any]:
+    def _handle_mixed(self, request: Join | Sync | Heartbeat | Leave) -> Message:
         """Of a member of the classic protocol in a group of KIP-848."""
         now = self._members.now
         match request:
@@ -266,7 +268,9 @@ class GroupCore:
             self._journal.append(self._consumers.tombstones(group_id))
             self._groups[group_id] = Group(group_id, state_wall_ms=self._members.now.wall_ms)
 
-    def _consumer_heartbeat(self, request: ConsumerHeartbeat) -> dict[str, Any]:
+    def _consumer_heartbeat(
+        self, request: ConsumerHeartbeat
+    ) -> wire.ConsumerGroupHeartbeatResponse:
         if CONSUMER not in self._settings.group_coordinator_rebalance_protocols:
             text = "group.coordinator.rebalance.protocols does not have consumer"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
@@ -279,7 +283,9 @@ class GroupCore:
         before = [group_record(request.group_id, None)]
         return self._consumers.heartbeat(request, now, before)
 
-    def _upgrade(self, group: Group, request: ConsumerHeartbeat, now: Now) -> dict[str, Any]:
+    def _upgrade(
+        self, group: Group, request: ConsumerHeartbeat, now: Now
+    ) -> wire.ConsumerGroupHeartbeatResponse:
         """The first member of KIP-848 joins a classic group: all its members are of one from now
         on. GROUP_ID_NOT_FOUND if they cannot be.
         """
@@ -429,7 +435,7 @@ class GroupCore:
             text = f"group {group_id} is just being deleted"
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
 
-    def _describe(self, group_id: str) -> dict[str, Any] | None:
+    def _describe(self, group_id: str) -> wire.DescribeGroupsResponseDescribedGroup | None:
         group = self._directory.find(group_id)
         return group.message() if isinstance(group, Group) else None
 

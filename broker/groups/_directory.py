@@ -6,7 +6,7 @@ whoever has committed is a group. Such groups are made when somebody asks for th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.groups._records import group_record
 from broker.groups.classic import CONSUMER_PROTOCOL, Group, State
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.groups.consumer import ConsumerGroups
     from broker.groups.consumer.consumer_group import ConsumerGroup
     from broker.groups.requests import ListGroups
+    from broker.protocol.messages import consumer as wire
     from broker.types import TopicPartition
 
 CLASSIC = "classic"
@@ -59,7 +60,7 @@ class GroupDirectory:
                 yield group_id
         yield from consumers
 
-    def listed(self, request: ListGroups) -> list[dict[str, Any]]:
+    def listed(self, request: ListGroups) -> list[wire.ListedGroup]:
         """The groups that pass the filters, as ListGroups tells them."""
         groups = map(self.find, request.group_ids)
         found = (_message(group) for group in groups if group is not None)
@@ -99,7 +100,7 @@ def is_over(group: Group | ConsumerGroup) -> bool:
     )
 
 
-def _message(group: Group | ConsumerGroup) -> dict[str, Any]:
+def _message(group: Group | ConsumerGroup) -> wire.ListedGroup:
     kind, protocol_type = CONSUMER, CONSUMER_PROTOCOL
     if isinstance(group, Group):
         kind, protocol_type = CLASSIC, group.protocol_type or ""

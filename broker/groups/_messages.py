@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.groups.requests import Caller
+    from broker.protocol.messages import consumer as wire
     from raftctl.errors import ErrorCode
 
 
-def join_error(member_id: str, error: ErrorCode) -> dict[str, Any]:
+def join_error(member_id: str, error: ErrorCode) -> wire.JoinGroupResponse:
     """The message of a JoinGroup that failed."""
     return {
         "error_code": error,
@@ -22,12 +23,12 @@ def join_error(member_id: str, error: ErrorCode) -> dict[str, Any]:
     }
 
 
-def sync_error(error: ErrorCode) -> dict[str, Any]:
+def sync_error(error: ErrorCode) -> wire.SyncGroupResponse:
     """The message of a SyncGroup that failed."""
     return {"error_code": error, "protocol_type": None, "protocol_name": None, "assignment": b""}
 
 
-def left_message(caller: Caller, error: ErrorCode) -> dict[str, Any]:
+def left_message(caller: Caller, error: ErrorCode) -> wire.MemberResponse:
     """What LeaveGroup says of one member."""
     return {
         "member_id": caller.member_id,

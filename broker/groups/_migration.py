@@ -165,5 +165,6 @@ def downgraded(group: ConsumerGroup, topics: TopicsImage, wall_ms: int) -> Group
 def downgrade_records(before: ConsumerGroup, after: Group, wall_ms: int) -> list[KeyValue]:
     """What is written. Without a leader, so that whoever should read it lets all join."""
     assignments = {one.member_id: one.assignment for one in after.members.values()}
-    fields = {**after.record(wall_ms, assignments), "leader": None}
+    fields = after.record(wall_ms, assignments)
+    fields["leader"] = None
     return [*consumer_group.group_tombstones(before), group_record(after.group_id, fields)]

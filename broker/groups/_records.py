@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict
 
 from broker.coordinator.core import KeyValue
 from broker.coordinator.record_format import RecordFormat, field, table, version_of
@@ -17,7 +17,11 @@ from broker.groups._consumer_records import KINDS, ConsumerKey, consumer_key_of
 from broker.types import TopicPartition
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from broker.protocol import Field, Struct
+    from broker.protocol.codec import Message
+    from raftctl.runtime.api import Buffer
 
 NO_EXPIRY = -1
 _INT16 = struct.Struct(">h")
@@ -83,13 +87,56 @@ def _group_value(version: int) -> Struct:
 
 _VALUE_WRITTEN = 3
 _OFFSET_KEY_WRITTEN = b"\0\1"
-OFFSET_KEY = RecordFormat("OffsetCommitKey", {0: _OFFSET_KEY, 1: _OFFSET_KEY}, written=1)
-OFFSET_VALUE = RecordFormat(
+OFFSET_KEY: RecordFormat[Message] = RecordFormat(
+    "OffsetCommitKey", {0: _OFFSET_KEY, 1: _OFFSET_KEY}, written=1
+)
+OFFSET_VALUE: RecordFormat[OffsetValue] = RecordFormat(
     "OffsetCommitValue", {v: _offset_value(v) for v in range(5)}, written=_VALUE_WRITTEN
 )
-_EXPIRING = RecordFormat("OffsetCommitValue", {1: _offset_value(1)}, written=1)
-GROUP_KEY = RecordFormat("GroupMetadataKey", {2: table("Key", field("group", "string"))}, written=2)
-GROUP_VALUE = RecordFormat("GroupMetadataValue", {v: _group_value(v) for v in range(5)}, written=3)
+_EXPIRING: RecordFormat[OffsetValue] = RecordFormat(
+    "OffsetCommitValue", {1: _offset_value(1)}, written=1
+)
+GROUP_KEY: RecordFormat[Message] = RecordFormat(
+    "GroupMetadataKey", {2: table("Key", field("group", "string"))}, written=2
+)
+GROUP_VALUE: RecordFormat[GroupValue] = RecordFormat(
+    "GroupMetadataValue", {v: _group_value(v) for v in range(5)}, written=3
+)
+
+
+class OffsetValue(TypedDict):
+    """OffsetCommitValue, versions 0 to 4."""
+
+    offset: int
+    leader_epoch: NotRequired[int]
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: NotRequired[int]
+    topic_id: NotRequired[UUID | None]
+
+
+class GroupMemberValue(TypedDict):
+    """Part of GroupMetadataValue."""
+
+    member_id: str
+    group_instance_id: NotRequired[str | None]
+    client_id: str
+    client_host: str
+    rebalance_timeout: NotRequired[int]
+    session_timeout: int
+    subscription: Buffer
+    assignment: Buffer
+
+
+class GroupValue(TypedDict):
+    """GroupMetadataValue, versions 0 to 4."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: NotRequired[int]
+    members: list[GroupMemberValue]
 
 
 class OffsetKey(NamedTuple):
@@ -178,7 +225,14 @@ def _string(text: str) -> bytes:
 
 def _value_of(committed: CommittedOffset) -> bytes:
     if committed.expire_timestamp != NO_EXPIRY:
-        return _EXPIRING.encode(committed._asdict())
+        return _EXPIRING.encode(
+            {
+                "offset": committed.offset,
+                "metadata": committed.metadata,
+                "commit_timestamp": committed.commit_timestamp,
+                "expire_timestamp": committed.expire_timestamp,
+            }
+        )
     head = _VALUE_WRITTEN, committed.offset, committed.leader_epoch
     if not committed.metadata:
         return _PLAIN_VALUE.pack(*head, 0, committed.commit_timestamp)
@@ -224,7 +278,7 @@ def offset_of(value: bytes) -> CommittedOffset:
     )
 
 
-def group_record(group_id: str, fields: dict[str, Any] | None) -> KeyValue:
+def group_record(group_id: str, fields: GroupValue | None) -> KeyValue:
     """The record of a group; a tombstone without fields."""
     value = None if fields is None else GROUP_VALUE.encode(fields)
     return KeyValue(GROUP_KEY.encode({"group": group_id}), value)

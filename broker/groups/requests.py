@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from broker.coordinator.core import NOBODY
 from broker.groups._records import CommittedOffset
+from broker.protocol.messages import consumer as wire
 from broker.types import TopicPartition
 from raftctl.metadata.image import EMPTY_IMAGE, TopicsImage
 
@@ -92,7 +92,7 @@ class ConsumerHeartbeat:
     topic_regex: str | None
     """Empty: none any more."""
     server_assignor: str | None
-    owned: tuple[dict[str, Any], ...] | None
+    owned: tuple[wire.ConsumerGroupHeartbeatRequestTopicPartitions, ...] | None
     """The partitions that it has, as the message tells them."""
     brings_member_id: bool
     """Whether new members make their ids themselves (version 1)."""

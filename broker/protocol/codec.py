@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from broker.protocol._decoder import Frame, MalformedError, decoder, skip_tagged
 from broker.protocol._encoder import Message, encoder, joined
@@ -44,6 +44,9 @@ _REQUEST_HEADER = struct.Struct(">hhih")
 _RESPONSE_HEADER = struct.Struct(">ii")
 _RESPONSE_HEADER_TAGGED = struct.Struct(">iix")
 
+Body = TypeVar("Body", covariant=True)
+"""The TypedDict of a request, from `broker.protocol.messages`."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestHeader:
@@ -56,14 +59,14 @@ class RequestHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(Generic[Body]):
     """A decoded request; records in its body are views of the frame it came in."""
 
     api_key: int
     version: int
     correlation_id: int
     client_id: str | None
-    body: dict[str, Any]
+    body: Body
     client_host: str = ""
     """Where it comes from, as Apache Kafka has it: /127.0.0.1."""
 
@@ -93,7 +96,7 @@ def decode_header(frame: Frame) -> tuple[RequestHeader, int]:
     return RequestHeader(api_key, version, correlation_id, client_id), end
 
 
-def decode_request(frame: Frame) -> Request:
+def decode_request(frame: Frame) -> Request[Any]:
     """A request from a frame without its length; see `decode_body`."""
     header, position = decode_header(frame)
     return decode_body(frame, header, position)
@@ -101,7 +104,7 @@ def decode_request(frame: Frame) -> Request:
 
 def decode_body(
     frame: Frame, header: RequestHeader, position: int, client_host: str = ""
-) -> Request:
+) -> Request[Any]:
     """The rest of a frame after `decode_header`.
 
     Raises MalformedError on bad bytes and KeyError on an api or version without a table.

@@ -32,7 +32,7 @@ class Form(NamedTuple):
     client: str
     """Of the client id."""
     message: Callable[[Sequence[Any]], Message]
-    answers: Callable[[dict[str, Any]], Sequence[Any]]
+    answers: Callable[[Any], Sequence[Any]]
     """In order of what was asked; KafkaError if all are refused."""
 
 
@@ -137,7 +137,7 @@ class _Queue:
                 if not entry.done.done():
                     entry.done.set_result(found)
 
-    async def _answer(self, message: Message) -> dict[str, Any]:
+    async def _answer(self, message: Message) -> Message:
         """Asks once more if a connection from before is lost before the answer comes: the other
         broker closes what was idle, perhaps while a request is on its way. What is asked here may
         be done twice.

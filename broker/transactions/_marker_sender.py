@@ -9,7 +9,7 @@ transactional id has one decided transaction at most, which bounds how much is o
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.background import Background
 from broker.protocol.versions import ApiKey
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.coordinator import Shard
+    from broker.protocol.messages import transactional as wire
     from broker.transactions._core import WriteMarkers
     from raftctl.config import NodeConfig
     from raftctl.metadata.image import MetadataImage
@@ -121,11 +122,11 @@ class MarkerSender:
         return frozenset(one for one in partitions if errors.get(one) not in _FINAL)
 
 
-def _message(entries: Sequence[_Entry]) -> dict[str, Any]:
+def _message(entries: Sequence[_Entry]) -> wire.WriteTxnMarkersRequest:
     return {"markers": [_marker(*entry) for entry in entries]}
 
 
-def _marker(marker: EndMarker, partitions: frozenset[TopicPartition]) -> dict[str, Any]:
+def _marker(marker: EndMarker, partitions: frozenset[TopicPartition]) -> wire.WritableTxnMarker:
     return {
         "producer_id": marker.producer_id,
         "producer_epoch": marker.producer_epoch,
@@ -139,7 +140,7 @@ def _marker(marker: EndMarker, partitions: frozenset[TopicPartition]) -> dict[st
     }
 
 
-def _answers(message: dict[str, Any]) -> list[Errors]:
+def _answers(message: wire.WriteTxnMarkersResponse) -> list[Errors]:
     return [
         {
             TopicPartition(topic["name"], found["partition_index"]): ErrorCode(found["error_code"])

@@ -6,7 +6,7 @@ files of these names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from broker.coordinator.core import KeyValue
 from broker.coordinator.record_format import RecordFormat, field, table
@@ -15,6 +15,7 @@ from broker.types import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from broker.protocol import Field, Struct
+    from broker.protocol.codec import Message
 
 _NONE = -1
 
@@ -45,16 +46,38 @@ _TAGGED = (
     field("next_producer_id", "int64", _NONE, tag=1),
     field("client_transaction_version", "int16", 0, tag=2),
 )
-KEY = RecordFormat(
+KEY: RecordFormat[Message] = RecordFormat(
     "TransactionLogKey",
     {0: table("TransactionLogKey", field("transactional_id", "string"))},
     written=0,
 )
-VALUE = RecordFormat(
+VALUE: RecordFormat[TransactionValue] = RecordFormat(
     "TransactionLogValue",
     {0: _value(flexible=False), 1: _value(*_TAGGED, flexible=True)},
     written=1,
 )
+
+
+class TransactionPartitions(TypedDict):
+    """Part of TransactionLogValue."""
+
+    topic: str
+    partition_ids: list[int]
+
+
+class TransactionValue(TypedDict):
+    """TransactionLogValue, versions 0 and 1."""
+
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_status: int
+    transaction_partitions: list[TransactionPartitions] | None
+    transaction_last_update_timestamp_ms: int
+    transaction_start_timestamp_ms: int
+    previous_producer_id: NotRequired[int]
+    next_producer_id: NotRequired[int]
+    client_transaction_version: NotRequired[int]
 
 
 def written(transactional_id: str, transaction: Transaction | None) -> KeyValue:
@@ -63,7 +86,7 @@ def written(transactional_id: str, transaction: Transaction | None) -> KeyValue:
     return KeyValue(key, None if transaction is None else VALUE.encode(_message(transaction)))
 
 
-def _message(transaction: Transaction) -> dict[str, Any]:
+def _message(transaction: Transaction) -> TransactionValue:
     topics = by_topic(transaction.partitions)
     return {
         "producer_id": transaction.producer_id,

@@ -8,7 +8,7 @@ coordinator on this broker is asked directly.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordinator.internal_topics import partition_of
 from broker.protocol.versions import ApiKey
@@ -21,6 +21,7 @@ from raftctl.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from broker.protocol.messages import transactional as wire
     from broker.replication.partition import Guard, HostedPartition, Sender
     from broker.transactions._coordinator import TransactionCoordinator
     from raftctl.config import NodeConfig
@@ -149,7 +150,7 @@ class TransactionVerifier:
         return leader
 
 
-def _message(entries: Sequence[AddPartitions]) -> dict[str, Any]:
+def _message(entries: Sequence[AddPartitions]) -> wire.AddPartitionsToTxnRequest:
     return {
         "transactions": [
             {
@@ -164,11 +165,11 @@ def _message(entries: Sequence[AddPartitions]) -> dict[str, Any]:
     }
 
 
-def _topics(partitions: Collection[TopicPartition]) -> list[dict[str, Any]]:
+def _topics(partitions: Collection[TopicPartition]) -> list[wire.AddPartitionsToTxnTopic]:
     return [{"name": name, "partitions": numbers} for name, numbers in by_topic(partitions).items()]
 
 
-def _answers(message: dict[str, Any]) -> list[Errors]:
+def _answers(message: wire.AddPartitionsToTxnResponse) -> list[Errors]:
     if message["error_code"] != ErrorCode.NONE:
         raise KafkaError(ErrorCode(message["error_code"]))
     return [

@@ -6,7 +6,6 @@ protects anything.
 
 from __future__ import annotations
 
-import dataclasses
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,9 @@ from raftctl.metadata.requests.security import (
 )
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import security as wire
     from raftctl.metadata.records import AccessControlEntryRecord
 
 _TIMEOUT_MS = 30_000
@@ -37,7 +37,9 @@ def _check_enforced(context: ApiContext) -> None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, text)
 
 
-def handle_describe(context: ApiContext, request: Request) -> Answer:
+def handle_describe(
+    context: ApiContext, request: Request[wire.DescribeAclsRequest]
+) -> wire.DescribeAclsResponse:
     """The rules that match, by resource."""
     _check_enforced(context)
     wanted = _filter(request.body)
@@ -57,7 +59,9 @@ def handle_describe(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_describe(
+    _context: ApiContext, _request: Request[wire.DescribeAclsRequest], error: KafkaError
+) -> wire.DescribeAclsResponse:
     """The error for all."""
     return {"error_code": error.code, "error_message": error.message, "resources": ()}
 
@@ -70,7 +74,7 @@ def _order(rule: AccessControlEntryRecord) -> tuple[Any, ...]:
     return (*_resource(rule), rule.principal, rule.host, rule.operation, rule.permission_type)
 
 
-def _rule(rule: AccessControlEntryRecord) -> dict[str, Any]:
+def _rule(rule: AccessControlEntryRecord) -> wire.AclDescription:
     return {
         "principal": rule.principal,
         "host": rule.host,
@@ -79,7 +83,7 @@ def _rule(rule: AccessControlEntryRecord) -> dict[str, Any]:
     }
 
 
-def _filter(body: dict[str, Any]) -> AclFilter:
+def _filter(body: wire.DescribeAclsRequest | wire.DeleteAclsFilter) -> AclFilter:
     return AclFilter(
         body["resource_type_filter"],
         body["resource_name_filter"],
@@ -91,20 +95,24 @@ def _filter(body: dict[str, Any]) -> AclFilter:
     )
 
 
-async def handle_create(context: ApiContext, request: Request) -> Answer:
+async def handle_create(
+    context: ApiContext, request: Request[wire.CreateAclsRequest]
+) -> wire.CreateAclsResponse:
     """Adds each rule on its own."""
     _check_enforced(context)
     bindings = tuple(map(_binding, request.body["creations"]))
     outcomes = await change(context, CreateAclsRequest(bindings), _TIMEOUT_MS)
-    return {"results": list(map(told, outcomes))}
+    return {"results": [{**told(outcome)} for outcome in outcomes]}
 
 
-def refuse_create(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_create(
+    _context: ApiContext, request: Request[wire.CreateAclsRequest], error: KafkaError
+) -> wire.CreateAclsResponse:
     """The same error for each rule."""
-    return {"results": refused(error, [{} for _ in request.body["creations"]])}
+    return {"results": [{**refused(error)} for _ in request.body["creations"]]}
 
 
-def _binding(one: dict[str, Any]) -> AclBinding:
+def _binding(one: wire.AclCreation) -> AclBinding:
     return AclBinding(
         one["resource_type"],
         one["resource_name"],
@@ -116,22 +124,40 @@ def _binding(one: dict[str, Any]) -> AclBinding:
     )
 
 
-async def handle_delete(context: ApiContext, request: Request) -> Answer:
+async def handle_delete(
+    context: ApiContext, request: Request[wire.DeleteAclsRequest]
+) -> wire.DeleteAclsResponse:
     """Removes the rules that match each filter."""
     _check_enforced(context)
     delete = DeleteAclsRequest(tuple(map(_filter, request.body["filters"])))
     response = await ask(context, delete, DeleteAclsResponse, _TIMEOUT_MS)
     return {
         "filter_results": [
-            told(Outcome(one.error, one.message))
-            | {"matching_acls": [dataclasses.asdict(rule) for rule in one.bindings]}
+            {
+                **told(Outcome(one.error, one.message)),
+                "matching_acls": [_matching(rule) for rule in one.bindings],
+            }
             for one in response.results
         ]
     }
 
 
-def refuse_delete(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def _matching(rule: AclBinding) -> wire.DeleteAclsMatchingAcl:
+    return {
+        "resource_type": rule.resource_type,
+        "resource_name": rule.resource_name,
+        "pattern_type": rule.pattern_type,
+        "principal": rule.principal,
+        "host": rule.host,
+        "operation": rule.operation,
+        "permission_type": rule.permission_type,
+    }
+
+
+def refuse_delete(
+    _context: ApiContext, request: Request[wire.DeleteAclsRequest], error: KafkaError
+) -> wire.DeleteAclsResponse:
     """The same error for each filter."""
     return {
-        "filter_results": refused(error, [{"matching_acls": ()} for _ in request.body["filters"]])
+        "filter_results": [{**refused(error), "matching_acls": ()} for _ in request.body["filters"]]
     }

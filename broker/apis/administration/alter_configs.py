@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from broker.apis.administration.forwarding import change, refused, told
 from raftctl.errors import ErrorCode
@@ -17,43 +17,69 @@ from raftctl.metadata.requests.admin import (
 from raftctl.metadata.topic_names import name_problem
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext
+    from collections.abc import Sequence
+
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import administration as wire
     from raftctl.errors import KafkaError
 
 _TIMEOUT_MS = 30_000
 """The requests name none."""
 
+if TYPE_CHECKING:
+    _Request = wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest
+    _Resource = (
+        wire.AlterConfigsRequestAlterConfigsResource
+        | wire.IncrementalAlterConfigsRequestAlterConfigsResource
+    )
 
-async def handle_incremental(context: ApiContext, request: Request) -> Answer:
+
+class _Name(TypedDict):
+    """The fields of a response that name a resource."""
+
+    resource_type: int
+    resource_name: str
+
+
+async def handle_incremental(
+    context: ApiContext, request: Request[wire.IncrementalAlterConfigsRequest]
+) -> wire.IncrementalAlterConfigsResponse:
     """Sets, deletes, appends to and subtracts from the configs of each resource."""
     return await _alter(context, request, tuple(map(_incremental, request.body["resources"])))
 
 
-async def handle(context: ApiContext, request: Request) -> Answer:
+async def handle(
+    context: ApiContext, request: Request[wire.AlterConfigsRequest]
+) -> wire.AlterConfigsResponse:
     """Replaces the configs of each resource by those given."""
     return await _alter(context, request, tuple(map(_whole, request.body["resources"])))
 
 
-def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse(
+    _context: ApiContext,
+    request: Request[wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest],
+    error: KafkaError,
+) -> wire.AlterConfigsResponse:
     """The same error for each resource."""
-    return {"responses": refused(error, [_named(one) for one in request.body["resources"]])}
+    resources: Sequence[_Resource] = request.body["resources"]
+    return {"responses": [{**_named(one), **refused(error)} for one in resources]}
 
 
 async def _alter(
-    context: ApiContext, request: Request, resources: tuple[ConfigAlteration, ...]
-) -> Answer:
-    asked = request.body["resources"]
+    context: ApiContext, request: Request[_Request], resources: tuple[ConfigAlteration, ...]
+) -> wire.AlterConfigsResponse:
+    asked: Sequence[_Resource] = request.body["resources"]
     refusals = list(map(_refusal, asked))
     allowed = tuple(one for one, no in zip(resources, refusals, strict=True) if no is None)
     alter = AlterConfigsRequest(allowed, request.body["validate_only"])
     outcomes = iter(await change(context, alter, _TIMEOUT_MS) if allowed else ())
     found = [next(outcomes) if refusal is None else refusal for refusal in refusals]
     pairs = zip(asked, found, strict=True)
-    return {"responses": [_named(resource) | told(outcome) for resource, outcome in pairs]}
+    return {"responses": [{**_named(resource), **told(outcome)} for resource, outcome in pairs]}
 
 
-def _refusal(resource: dict[str, Any]) -> Outcome | None:
+def _refusal(resource: _Resource) -> Outcome | None:
     """What no controller needs to look at: a topic's name that cannot be one, values that are not
     there.
     """
@@ -73,11 +99,16 @@ def _refusal(resource: dict[str, Any]) -> Outcome | None:
     return None if problem is None else Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
-def _named(resource: dict[str, Any]) -> dict[str, Any]:
-    return {key: resource[key] for key in ("resource_type", "resource_name")}
+def _named(resource: _Resource) -> _Name:
+    return {
+        "resource_type": resource["resource_type"],
+        "resource_name": resource["resource_name"],
+    }
 
 
-def _incremental(resource: dict[str, Any]) -> ConfigAlteration:
+def _incremental(
+    resource: wire.IncrementalAlterConfigsRequestAlterConfigsResource,
+) -> ConfigAlteration:
     changes = tuple(
         ConfigChange(one["name"], one["config_operation"], one["value"])
         for one in resource["configs"]
@@ -85,7 +116,7 @@ def _incremental(resource: dict[str, Any]) -> ConfigAlteration:
     return ConfigAlteration(resource["resource_type"], resource["resource_name"], changes)
 
 
-def _whole(resource: dict[str, Any]) -> ConfigAlteration:
+def _whole(resource: wire.AlterConfigsRequestAlterConfigsResource) -> ConfigAlteration:
     changes = tuple(
         ConfigChange(one["name"], AlterOperation.SET, one["value"]) for one in resource["configs"]
     )

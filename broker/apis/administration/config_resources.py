@@ -8,8 +8,9 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import administration as wire
 
 _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16
@@ -18,7 +19,9 @@ _TYPES_IN_VERSION_0 = (_CLIENT_METRICS,)
 """Version 0 was ListClientMetricsResources."""
 
 
-def handle(context: ApiContext, request: Request) -> Answer:
+def handle(
+    context: ApiContext, request: Request[wire.ListConfigResourcesRequest]
+) -> wire.ListConfigResourcesResponse:
     """Every topic and broker, and the groups that have configs; of all types or those asked for.
 
     There are none of the other types, whose configs DescribeConfigs does not offer either. A type
@@ -40,7 +43,9 @@ def handle(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def refuse(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse(
+    _context: ApiContext, _request: Request[wire.ListConfigResourcesRequest], error: KafkaError
+) -> wire.ListConfigResourcesResponse:
     """The error for all."""
     return {"error_code": error.code, "config_resources": ()}
 

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import administration as wire
     from raftctl.metadata.configs.topic import TopicKey
+
+    _Entry = wire.DescribeConfigsResourceResult
 
 _DYNAMIC_TOPIC_CONFIG = 1
 _DYNAMIC_BROKER_CONFIG = 2
@@ -34,7 +37,9 @@ _DEFAULT_CONFIG = 5
 _GROUP_CONFIG = 8
 
 
-def handle(context: ApiContext, request: Request) -> Answer:
+def handle(
+    context: ApiContext, request: Request[wire.DescribeConfigsRequest]
+) -> wire.DescribeConfigsResponse:
     """The configs of each resource, all or those asked for."""
     body = request.body
     return {
@@ -50,21 +55,27 @@ def handle(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse(
+    _context: ApiContext, request: Request[wire.DescribeConfigsRequest], error: KafkaError
+) -> wire.DescribeConfigsResponse:
     """The same error for each resource."""
     return {"results": [_failed(resource, error) for resource in request.body["resources"]]}
 
 
 def topic_config_entries(
     context: ApiContext, overrides: Mapping[str, str], keys: Collection[str] | None
-) -> list[dict[str, Any]]:
+) -> list[wire.DescribeConfigsResourceResult]:
     """The configs of a topic with these overrides; `keys` None: all of them."""
     return list(_topic_entries(context, overrides, keys))
 
 
 def _result(
-    context: ApiContext, resource: dict[str, Any], *, synonyms: bool, documentation: bool
-) -> dict[str, Any]:
+    context: ApiContext,
+    resource: wire.DescribeConfigsResource,
+    *,
+    synonyms: bool,
+    documentation: bool,
+) -> wire.DescribeConfigsResult:
     try:
         entries = list(_entries(context, resource))
     except KafkaError as error:
@@ -77,7 +88,7 @@ def _result(
     return _outcome(resource, ErrorCode.NONE, "", entries)
 
 
-def _entries(context: ApiContext, resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _entries(context: ApiContext, resource: wire.DescribeConfigsResource) -> Iterator[_Entry]:
     kind, name, keys = (
         resource["resource_type"],
         resource["resource_name"],
@@ -101,19 +112,20 @@ def _entries(context: ApiContext, resource: dict[str, Any]) -> Iterator[dict[str
 
 def _topic_entries(
     context: ApiContext, overrides: Mapping[str, str], keys: Collection[str] | None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[_Entry]:
     for name, key in TOPIC_KEYS.items():
         if keys is not None and name not in keys:
             continue
         found = list(_topic_synonyms(context, overrides, key))
         synonyms = [synonym for synonym, _ in found]
         entry = _entry(name, key.type, key.description, synonyms, read_only=False)
-        yield entry | {"value": found[0][1]}
+        entry["value"] = found[0][1]
+        yield entry
 
 
 def _topic_synonyms(
     context: ApiContext, overrides: Mapping[str, str], key: TopicKey
-) -> Iterator[tuple[dict[str, Any], str | None]]:
+) -> Iterator[tuple[wire.DescribeConfigsSynonym, str | None]]:
     """(synonym, its value in the unit of the topic's key); a broker key has a unit of its own."""
     if key.name in overrides:
         value = text_of(key.parse(overrides[key.name].strip()))
@@ -142,7 +154,7 @@ def _dynamic_broker_configs(context: ApiContext) -> list[tuple[int, Mapping[str,
     return [(_DYNAMIC_BROKER_CONFIG, own), (_DYNAMIC_DEFAULT_BROKER_CONFIG, shared)]
 
 
-def _broker_entries(context: ApiContext, keys: Collection[str] | None) -> Iterator[dict[str, Any]]:
+def _broker_entries(context: ApiContext, keys: Collection[str] | None) -> Iterator[_Entry]:
     """The keys of the broker's file, then those that only change while it runs."""
     config = context.config
     dynamic = _dynamic_broker_configs(context)
@@ -170,9 +182,7 @@ def _broker_entries(context: ApiContext, keys: Collection[str] | None) -> Iterat
         yield _entry(name, key.type, key.description, synonyms, read_only=False)
 
 
-def _all_brokers_entries(
-    context: ApiContext, keys: Collection[str] | None
-) -> Iterator[dict[str, Any]]:
+def _all_brokers_entries(context: ApiContext, keys: Collection[str] | None) -> Iterator[_Entry]:
     """What is set for all brokers, and nothing else."""
     overrides = context.metadata.image.config(BROKER_RESOURCE, "")
     for name in sorted(overrides):
@@ -182,9 +192,7 @@ def _all_brokers_entries(
             yield _entry(name, key.type, key.description, synonyms, read_only=False)
 
 
-def _group_entries(
-    overrides: Mapping[str, str], keys: Collection[str] | None
-) -> Iterator[dict[str, Any]]:
+def _group_entries(overrides: Mapping[str, str], keys: Collection[str] | None) -> Iterator[_Entry]:
     for name, key in GROUP_KEYS.items():
         if keys is not None and name not in keys:
             continue
@@ -194,7 +202,7 @@ def _group_entries(
         yield _entry(name, key.type, key.description, synonyms, read_only=False)
 
 
-def _synonym(name: str, value: str | None, source: int) -> dict[str, Any]:
+def _synonym(name: str, value: str | None, source: int) -> wire.DescribeConfigsSynonym:
     return {"name": name, "value": value, "source": source}
 
 
@@ -202,10 +210,10 @@ def _entry(
     name: str,
     kind: ConfigType,
     documentation: str | None,
-    synonyms: list[dict[str, Any]],
+    synonyms: list[wire.DescribeConfigsSynonym],
     *,
     read_only: bool,
-) -> dict[str, Any]:
+) -> _Entry:
     """The first synonym is what is in force."""
     return {
         "name": name,
@@ -246,16 +254,18 @@ def _broker_type(value: Any, field: FieldInfo) -> ConfigType:
     return kinds.get(type(value), composite)
 
 
-def _failed(resource: dict[str, Any], error: KafkaError) -> dict[str, Any]:
+def _failed(
+    resource: wire.DescribeConfigsResource, error: KafkaError
+) -> wire.DescribeConfigsResult:
     return _outcome(resource, error.code, error.message, [])
 
 
 def _outcome(
-    resource: dict[str, Any],
+    resource: wire.DescribeConfigsResource,
     error: ErrorCode,
     message: str | None,
-    configs: list[dict[str, Any]],
-) -> dict[str, Any]:
+    configs: list[_Entry],
+) -> wire.DescribeConfigsResult:
     return {
         "error_code": error,
         "error_message": message,

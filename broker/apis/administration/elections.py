@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.administration.forwarding import ask
 from raftctl.errors import ErrorCode
@@ -20,8 +20,9 @@ from raftctl.metadata.requests.admin import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import administration as wire
     from raftctl.errors import KafkaError
     from raftctl.metadata.image import MetadataImage
 
@@ -33,7 +34,9 @@ _NOTHING_TO_DO = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PART
 """Left out where nobody named the partition: it was elected or deleted meanwhile."""
 
 
-async def handle(context: ApiContext, request: Request) -> Answer:
+async def handle(
+    context: ApiContext, request: Request[wire.ElectLeadersRequest]
+) -> wire.ElectLeadersResponse:
     """Elects a leader for each partition, or for all if none are named.
 
     The controller is asked for a slice after the other, so that it does other things in between.
@@ -94,7 +97,9 @@ async def _displaced(image: MetadataImage, election_type: int) -> AsyncIterator[
             await asyncio.sleep(0)
 
 
-def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse(
+    _context: ApiContext, request: Request[wire.ElectLeadersRequest], error: KafkaError
+) -> wire.ElectLeadersResponse:
     """The error for all, and for each partition named: version 0 has no other place for it."""
     results = [
         ElectionResult(*key, error.code, error.message) for key in _partitions(request) or ()
@@ -108,7 +113,7 @@ def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
     }
 
 
-def _partitions(request: Request) -> tuple[tuple[str, int], ...] | None:
+def _partitions(request: Request[wire.ElectLeadersRequest]) -> tuple[tuple[str, int], ...] | None:
     topics = request.body["topic_partitions"]
     if topics is None:
         return None
@@ -119,7 +124,7 @@ def _by_topic(results: Sequence[ElectionResult]) -> list[ElectionResult]:
     return sorted(results, key=lambda one: one.topic)
 
 
-def _told(result: ElectionResult) -> dict[str, Any]:
+def _told(result: ElectionResult) -> wire.PartitionResult:
     message = (result.message or result.error.text) if result.error else None
     return {
         "partition_id": result.partition_id,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.admin import (
@@ -23,16 +23,22 @@ from raftctl.metadata.requests.admin import (
 from raftctl.metadata.requests.security import DeleteAclsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import administration as wire
     from raftctl.metadata.requests.cluster import ControllerRequest
 
 
 Response = TypeVar(
     "Response", AdminResponse, DeleteAclsResponse, DescribeQuorumResponse, ElectLeadersResponse
 )
+
+
+class ItemError(TypedDict):
+    """The two fields of a response that say whether an item of the request succeeded."""
+
+    error_code: int
+    error_message: str | None
 
 
 async def ask(
@@ -61,21 +67,23 @@ async def change(
     return (await ask(context, request, AdminResponse, timeout_ms)).outcomes
 
 
-def told(outcome: Outcome) -> dict[str, Any]:
+def told(outcome: Outcome) -> ItemError:
     """The two fields by which an answer says what became of an item."""
     message = (outcome.message or outcome.error.text) if outcome.error else None
     return {"error_code": outcome.error, "error_message": message}
 
 
-def refused(error: KafkaError, items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same error for each item."""
-    return [item | {"error_code": error.code, "error_message": error.message} for item in items]
+def refused(error: KafkaError) -> ItemError:
+    """Return the same two fields for an item of a request that is refused as a whole."""
+    return {"error_code": error.code, "error_message": error.message}
 
 
 # --- partitions -----------------------------------------------------------------------------------
 
 
-async def handle_create_partitions(context: ApiContext, request: Request) -> Answer:
+async def handle_create_partitions(
+    context: ApiContext, request: Request[wire.CreatePartitionsRequest]
+) -> wire.CreatePartitionsResponse:
     """Adds partitions to topics, each on its own (row C3)."""
     body = request.body
     named = Counter(topic["name"] for topic in body["topics"])
@@ -83,19 +91,22 @@ async def handle_create_partitions(context: ApiContext, request: Request) -> Ans
     create = CreatePartitionsRequest(wanted, body["validate_only"])
     outcomes = await change(context, create, body["timeout_ms"])
     pairs = zip(wanted, outcomes, strict=True)
-    results = [{"name": topic.name} | told(outcome) for topic, outcome in pairs]
     error = KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice")
-    twice = [{"name": name} for name, count in named.items() if count > 1]
-    return {"results": [*results, *refused(error, twice)]}
+    results: list[wire.CreatePartitionsTopicResult]
+    results = [{"name": topic.name, **told(outcome)} for topic, outcome in pairs]
+    results += [{"name": name, **refused(error)} for name, count in named.items() if count > 1]
+    return {"results": results}
 
 
-def refuse_create_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_create_partitions(
+    _context: ApiContext, request: Request[wire.CreatePartitionsRequest], error: KafkaError
+) -> wire.CreatePartitionsResponse:
     """The same error for each topic."""
     names = dict.fromkeys(topic["name"] for topic in request.body["topics"])
-    return {"results": refused(error, [{"name": name} for name in names])}
+    return {"results": [{"name": name, **refused(error)} for name in names]}
 
 
-def _new_partitions(topic: dict[str, Any]) -> NewPartitions:
+def _new_partitions(topic: wire.CreatePartitionsTopic) -> NewPartitions:
     assignments = topic["assignments"]
     replicas = None if assignments is None else tuple(tuple(a["broker_ids"]) for a in assignments)
     return NewPartitions(topic["name"], topic["count"], replicas)

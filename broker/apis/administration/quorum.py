@@ -5,7 +5,7 @@ All are answered by the active controller.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.administration.forwarding import ask, change, told
 from raftctl.errors import ErrorCode, KafkaError
@@ -22,8 +22,9 @@ from raftctl.metadata.requests.admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import administration as wire
 
 METADATA_TOPIC = "__cluster_metadata"
 _LISTENER = "CONTROLLER"
@@ -35,7 +36,9 @@ _TIMEOUT_MS = 30_000
 # --- DescribeQuorum -------------------------------------------------------------------------------
 
 
-async def handle_describe(context: ApiContext, request: Request) -> Answer:
+async def handle_describe(
+    context: ApiContext, request: Request[wire.DescribeQuorumRequest]
+) -> wire.DescribeQuorumResponse:
     """The replicas of the metadata log, which is partition 0 of a topic of its own (KIP-595).
 
     UNKNOWN_TOPIC_OR_PARTITION of each partition if others are asked for: they have no quorum.
@@ -46,7 +49,7 @@ async def handle_describe(context: ApiContext, request: Request) -> Answer:
         unknown = [_without(topic) for topic in topics]
         return {"error_code": ErrorCode.NONE, "topics": unknown, "nodes": ()}
     quorum = await ask(context, DescribeQuorumRequest(), DescribeQuorumResponse, _TIMEOUT_MS)
-    partition = {
+    partition: wire.DescribeQuorumResponsePartitionData = {
         "partition_index": 0,
         "error_code": ErrorCode.NONE,
         "leader_id": quorum.leader_id,
@@ -62,10 +65,12 @@ async def handle_describe(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def _without(topic: dict[str, Any]) -> dict[str, Any]:
+def _without(
+    topic: wire.DescribeQuorumRequestTopicData,
+) -> wire.DescribeQuorumResponseTopicData:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     numbers = [one["partition_index"] for one in topic["partitions"]]
-    partitions = [
+    partitions: list[wire.DescribeQuorumResponsePartitionData] = [
         {
             "partition_index": number,
             "error_code": code,
@@ -81,7 +86,9 @@ def _without(topic: dict[str, Any]) -> dict[str, Any]:
     return {"topic_name": topic["topic_name"], "partitions": partitions}
 
 
-def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_describe(
+    _context: ApiContext, _request: Request[wire.DescribeQuorumRequest], error: KafkaError
+) -> wire.DescribeQuorumResponse:
     """The error for all."""
     return {
         "error_code": error.code,
@@ -91,7 +98,7 @@ def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) 
     }
 
 
-def _replica(one: QuorumReplica) -> dict[str, Any]:
+def _replica(one: QuorumReplica) -> wire.DescribeQuorumResponseReplicaState:
     return {
         "replica_id": one.replica_id,
         "replica_directory_id": one.directory_id,
@@ -101,15 +108,17 @@ def _replica(one: QuorumReplica) -> dict[str, Any]:
     }
 
 
-def _node(one: QuorumNode) -> dict[str, Any]:
-    listener = {"name": _LISTENER, "host": one.host, "port": one.port}
+def _node(one: QuorumNode) -> wire.Node:
+    listener: wire.Listener = {"name": _LISTENER, "host": one.host, "port": one.port}
     return {"node_id": one.node_id, "listeners": [listener]}
 
 
 # --- UpdateFeatures -------------------------------------------------------------------------------
 
 
-async def handle_features(context: ApiContext, request: Request) -> Answer:
+async def handle_features(
+    context: ApiContext, request: Request[wire.UpdateFeaturesRequest]
+) -> wire.UpdateFeaturesResponse:
     """Changes the levels of features, all or none (KIP-584)."""
     body = request.body
     updates = tuple(map(_update, body["feature_updates"]))
@@ -118,16 +127,18 @@ async def handle_features(context: ApiContext, request: Request) -> Answer:
     pairs = zip(updates, outcomes, strict=True)
     return {
         "error_code": ErrorCode.NONE,
-        "results": [{"feature": one.feature} | told(outcome) for one, outcome in pairs],
+        "results": [{"feature": one.feature, **told(outcome)} for one, outcome in pairs],
     }
 
 
-def refuse_features(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_features(
+    _context: ApiContext, _request: Request[wire.UpdateFeaturesRequest], error: KafkaError
+) -> wire.UpdateFeaturesResponse:
     """The error for all."""
     return {"error_code": error.code, "error_message": error.message, "results": ()}
 
 
-def _update(one: dict[str, Any]) -> FeatureUpdate:
+def _update(one: wire.FeatureUpdateKey) -> FeatureUpdate:
     # Version 0 only says whether the level may go down.
     downgrade = SAFE_DOWNGRADE if one.get("allow_downgrade", False) else UPGRADE
     kind = one.get("upgrade_type", downgrade)
@@ -137,12 +148,16 @@ def _update(one: dict[str, Any]) -> FeatureUpdate:
 # --- UnregisterBroker -----------------------------------------------------------------------------
 
 
-async def handle_unregister(context: ApiContext, request: Request) -> Answer:
+async def handle_unregister(
+    context: ApiContext, request: Request[wire.UnregisterBrokerRequest]
+) -> wire.UnregisterBrokerResponse:
     """Forgets a broker that is gone for good."""
     await change(context, UnregisterBrokerRequest(request.body["broker_id"]), _TIMEOUT_MS)
     return {"error_code": ErrorCode.NONE, "error_message": None}
 
 
-def refuse_unregister(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_unregister(
+    _context: ApiContext, _request: Request[wire.UnregisterBrokerRequest], error: KafkaError
+) -> wire.UnregisterBrokerResponse:
     """The error."""
     return {"error_code": error.code, "error_message": error.message}

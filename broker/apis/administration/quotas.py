@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.administration.forwarding import change, refused, told
 from raftctl.errors import ErrorCode, KafkaError
@@ -10,8 +10,9 @@ from raftctl.metadata.image import quota_order
 from raftctl.metadata.requests.security import AlterClientQuotasRequest, QuotaAlteration
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import security as wire
     from raftctl.metadata.image import QuotaEntity
 
 _TIMEOUT_MS = 30_000
@@ -21,13 +22,15 @@ _IP = "ip"
 _KINDS = ("user", "client-id", _IP)
 
 
-def handle_describe(context: ApiContext, request: Request) -> Answer:
+def handle_describe(
+    context: ApiContext, request: Request[wire.DescribeClientQuotasRequest]
+) -> wire.DescribeClientQuotasResponse:
     """The quotas of the entities that match; `strict`: that have no other part."""
     body = request.body
     components = body["components"]
     _check_components(components)
     quotas = context.metadata.image.client_quotas
-    found = [
+    found: list[wire.DescribeClientQuotasResponseEntryData] = [
         {
             "entity": _entity(entity),
             "values": [
@@ -40,7 +43,7 @@ def handle_describe(context: ApiContext, request: Request) -> Answer:
     return {"error_code": ErrorCode.NONE, "entries": found}
 
 
-def _check_components(components: list[dict[str, Any]]) -> None:
+def _check_components(components: list[wire.ComponentData]) -> None:
     """Refuses a filter that means nothing, as Apache Kafka does."""
     kinds = [one["entity_type"] for one in components]
     for one in components:
@@ -61,19 +64,21 @@ def _check_components(components: list[dict[str, Any]]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_describe(
+    _context: ApiContext, _request: Request[wire.DescribeClientQuotasRequest], error: KafkaError
+) -> wire.DescribeClientQuotasResponse:
     """The error for all."""
     return {"error_code": error.code, "error_message": error.message, "entries": None}
 
 
-def _matches(components: list[dict[str, Any]], entity: QuotaEntity, *, strict: bool) -> bool:
+def _matches(components: list[wire.ComponentData], entity: QuotaEntity, *, strict: bool) -> bool:
     parts = dict(entity)
     if strict and len(components) != len(parts):
         return False
     return all(_matches_part(one, parts) for one in components)
 
 
-def _matches_part(component: dict[str, Any], parts: dict[str, str | None]) -> bool:
+def _matches_part(component: wire.ComponentData, parts: dict[str, str | None]) -> bool:
     kind = component["entity_type"]
     if kind not in parts:
         return False
@@ -81,27 +86,31 @@ def _matches_part(component: dict[str, Any], parts: dict[str, str | None]) -> bo
     return component["match_type"] == _ANY or parts[kind] == wanted
 
 
-def _entity(entity: QuotaEntity) -> list[dict[str, Any]]:
+def _entity(entity: QuotaEntity) -> list[wire.AlterClientQuotasResponseEntityData]:
     return [{"entity_type": kind, "entity_name": name} for kind, name in entity]
 
 
-async def handle_alter(context: ApiContext, request: Request) -> Answer:
+async def handle_alter(
+    context: ApiContext, request: Request[wire.AlterClientQuotasRequest]
+) -> wire.AlterClientQuotasResponse:
     """Changes the quotas of each entity on its own."""
     entries = tuple(map(_alteration, request.body["entries"]))
     alter = AlterClientQuotasRequest(entries, request.body["validate_only"])
     outcomes = await change(context, alter, _TIMEOUT_MS)
     context.log.warning("client_quotas_not_enforced", entities=len(entries))
     pairs = zip(entries, outcomes, strict=True)
-    return {"entries": [{"entity": _entity(one.entity)} | told(result) for one, result in pairs]}
+    return {"entries": [{"entity": _entity(one.entity), **told(result)} for one, result in pairs]}
 
 
-def refuse_alter(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_alter(
+    _context: ApiContext, request: Request[wire.AlterClientQuotasRequest], error: KafkaError
+) -> wire.AlterClientQuotasResponse:
     """The same error for each entity."""
-    entities = [{"entity": one["entity"]} for one in request.body["entries"]]
-    return {"entries": refused(error, entities)}
+    entities = [_alteration(one).entity for one in request.body["entries"]]
+    return {"entries": [{"entity": _entity(one), **refused(error)} for one in entities]}
 
 
-def _alteration(entry: dict[str, Any]) -> QuotaAlteration:
+def _alteration(entry: wire.AlterClientQuotasRequestEntryData) -> QuotaAlteration:
     entity = tuple((part["entity_type"], part["entity_name"]) for part in entry["entity"])
     changes = tuple(
         (one["key"], None if one["remove"] else float(one["value"])) for one in entry["ops"]

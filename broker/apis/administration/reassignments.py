@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.administration.forwarding import change, told
 from raftctl.errors import ErrorCode
@@ -12,13 +12,16 @@ from raftctl.metadata.requests.admin import AlterReassignmentsRequest, Outcome, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import administration as wire
     from raftctl.errors import KafkaError
     from raftctl.metadata.image import TopicImage
 
 
-async def handle(context: ApiContext, request: Request) -> Answer:
+async def handle(
+    context: ApiContext, request: Request[wire.AlterPartitionReassignmentsRequest]
+) -> wire.AlterPartitionReassignmentsResponse:
     """Begins, changes or cancels reassignments, each on its own."""
     body = request.body
     partitions = _partitions(request)
@@ -32,13 +35,19 @@ async def handle(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse(
+    _context: ApiContext,
+    request: Request[wire.AlterPartitionReassignmentsRequest],
+    error: KafkaError,
+) -> wire.AlterPartitionReassignmentsResponse:
     """The error for all; the partitions are not named."""
     del request
     return {"error_code": error.code, "error_message": error.message, "responses": ()}
 
 
-def _partitions(request: Request) -> tuple[Reassignment, ...]:
+def _partitions(
+    request: Request[wire.AlterPartitionReassignmentsRequest],
+) -> tuple[Reassignment, ...]:
     return tuple(
         Reassignment(
             topic["name"],
@@ -52,25 +61,27 @@ def _partitions(request: Request) -> tuple[Reassignment, ...]:
 
 def _responses(
     partitions: Sequence[Reassignment], outcomes: Sequence[Outcome]
-) -> list[dict[str, Any]]:
+) -> list[wire.ReassignableTopicResponse]:
     pairs = zip(partitions, outcomes, strict=True)
     return [
         {
             "name": topic,
             "partitions": [
-                {"partition_index": one.partition_id} | told(outcome) for one, outcome in group
+                {"partition_index": one.partition_id, **told(outcome)} for one, outcome in group
             ],
         }
         for topic, group in groupby(pairs, key=lambda pair: pair[0].topic)
     ]
 
 
-def handle_list(context: ApiContext, request: Request) -> Answer:
+def handle_list(
+    context: ApiContext, request: Request[wire.ListPartitionReassignmentsRequest]
+) -> wire.ListPartitionReassignmentsResponse:
     """The partitions that move, of those asked for or of all."""
     asked = request.body["topics"]
     topics = context.metadata.image.topics
     if asked is None:
-        named = [(topic, range(len(topic.partitions))) for topic in topics.in_order()]
+        named = [(topic, [*range(len(topic.partitions))]) for topic in topics.in_order()]
     else:
         found = [(topics.by_name(one["name"]), one["partition_indexes"]) for one in asked]
         named = [(topic, numbers) for topic, numbers in found if topic is not None]
@@ -81,8 +92,8 @@ def handle_list(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def _moving(topic: TopicImage, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    found = []
+def _moving(topic: TopicImage, numbers: Sequence[int]) -> list[wire.OngoingPartitionReassignment]:
+    found: list[wire.OngoingPartitionReassignment] = []
     for number in numbers:
         one = topic.partitions.get(number)
         if one is not None and (one.adding_replicas or one.removing_replicas):
@@ -97,6 +108,10 @@ def _moving(topic: TopicImage, numbers: Sequence[int]) -> list[dict[str, Any]]:
     return found
 
 
-def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_list(
+    _context: ApiContext,
+    _request: Request[wire.ListPartitionReassignmentsRequest],
+    error: KafkaError,
+) -> wire.ListPartitionReassignmentsResponse:
     """The error for all."""
     return {"error_code": error.code, "error_message": error.message, "topics": ()}

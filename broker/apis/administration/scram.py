@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.administration.forwarding import change, refused, told
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.security import AlterScramRequest, ScramDeletion, ScramUpsertion
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import security as wire
     from raftctl.metadata.image import MetadataImage
 
 _TIMEOUT_MS = 30_000
 """The request names none."""
 
 
-def handle_describe(context: ApiContext, request: Request) -> Answer:
+def handle_describe(
+    context: ApiContext, request: Request[wire.DescribeUserScramCredentialsRequest]
+) -> wire.DescribeUserScramCredentialsResponse:
     """The mechanisms and iterations of users, of all if none are named; never a key or a salt."""
     image = context.metadata.image
     asked = [one["name"] for one in request.body["users"] or ()]
@@ -30,18 +33,25 @@ def handle_describe(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def refuse_describe(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_describe(
+    _context: ApiContext,
+    _request: Request[wire.DescribeUserScramCredentialsRequest],
+    error: KafkaError,
+) -> wire.DescribeUserScramCredentialsResponse:
     """The error for all."""
     return {"error_code": error.code, "error_message": error.message, "results": ()}
 
 
-def _described(image: MetadataImage, user: str, *, twice: bool) -> dict[str, Any]:
-    infos = [
+def _described(
+    image: MetadataImage, user: str, *, twice: bool
+) -> wire.DescribeUserScramCredentialsResult:
+    infos: list[wire.CredentialInfo] = [
         {"mechanism": mechanism, "iterations": image.scram[owner, mechanism].iterations}
         for owner, mechanism in sorted(image.scram)
         if owner == user
     ]
-    error, message = ErrorCode.NONE, None
+    error = ErrorCode.NONE
+    message: str | None = None
     if twice:
         error, message = ErrorCode.DUPLICATE_RESOURCE, "The user is named twice"
     elif not infos:
@@ -54,21 +64,25 @@ def _described(image: MetadataImage, user: str, *, twice: bool) -> dict[str, Any
     }
 
 
-async def handle_alter(context: ApiContext, request: Request) -> Answer:
+async def handle_alter(
+    context: ApiContext, request: Request[wire.AlterUserScramCredentialsRequest]
+) -> wire.AlterUserScramCredentialsResponse:
     """Sets and removes credentials, each user on their own."""
     alter = _request(request)
     outcomes = await change(context, alter, _TIMEOUT_MS)
     context.log.warning("scram_credentials_not_used", users=len(outcomes))
     pairs = zip(alter.users(), outcomes, strict=True)
-    return {"results": [{"user": user} | told(outcome) for user, outcome in pairs]}
+    return {"results": [{"user": user, **told(outcome)} for user, outcome in pairs]}
 
 
-def refuse_alter(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_alter(
+    _context: ApiContext, request: Request[wire.AlterUserScramCredentialsRequest], error: KafkaError
+) -> wire.AlterUserScramCredentialsResponse:
     """The same error for each user."""
-    return {"results": refused(error, [{"user": user} for user in _request(request).users()])}
+    return {"results": [{"user": user, **refused(error)} for user in _request(request).users()]}
 
 
-def _request(request: Request) -> AlterScramRequest:
+def _request(request: Request[wire.AlterUserScramCredentialsRequest]) -> AlterScramRequest:
     return AlterScramRequest(
         tuple(ScramDeletion(one["name"], one["mechanism"]) for one in request.body["deletions"]),
         tuple(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.administration.configs import topic_config_entries
 from broker.apis.discovery import ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_ASKED
@@ -26,17 +26,21 @@ from raftctl.metadata.requests.cluster import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
+    from uuid import UUID
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
-    from raftctl.metadata.image import MetadataImage
+    from broker.protocol.messages import administration as wire
+    from raftctl.metadata.image import MetadataImage, PartitionImage
     from raftctl.metadata.requests.cluster import ControllerRequest
 
 _PARTITIONS_MAX = 2_000
 
 
-async def handle_create(context: ApiContext, request: Request) -> Answer:
+async def handle_create(
+    context: ApiContext, request: Request[wire.CreateTopicsRequest]
+) -> wire.CreateTopicsResponse:
     """Creates topics, each on its own (row C3)."""
     body = request.body
     new = tuple(_new_topic(context, topic) for topic in body["topics"])
@@ -51,19 +55,24 @@ async def handle_create(context: ApiContext, request: Request) -> Answer:
     return {"topics": [_created(context, r, overrides.get(r.name, {})) for r in results]}
 
 
-def refuse_create(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_create(
+    _context: ApiContext, request: Request[wire.CreateTopicsRequest], error: KafkaError
+) -> wire.CreateTopicsResponse:
     """The same error for each topic."""
     names = dict.fromkeys(topic["name"] for topic in request.body["topics"])
-    return {"topics": [_failed(name, error) for name in names]}
+    return {"topics": [_not_created(name, error) for name in names]}
 
 
-async def handle_delete(context: ApiContext, request: Request) -> Answer:
+async def handle_delete(
+    context: ApiContext, request: Request[wire.DeleteTopicsRequest]
+) -> wire.DeleteTopicsResponse:
     """Deletes topics named by name or by id; INVALID_REQUEST of one that is named by both, or
     twice.
     """
-    wrong = [one for one in request.body.get("topics", ()) if _is_ambiguous(one)]
+    topics = request.body.get("topics", [])
+    wrong = [(one["name"], one["topic_id"]) for one in topics if _is_ambiguous(one)]
     times = Counter(_delete_keys(request))
-    wrong += [{"name": key[0], "topic_id": key[1]} for key, count in times.items() if count > 1]
+    wrong += [key for key, count in times.items() if count > 1]
     keys = [key for key, count in times.items() if count == 1]
     delete = DeleteTopicsRequest(tuple(keys))
 
@@ -76,18 +85,15 @@ async def handle_delete(context: ApiContext, request: Request) -> Answer:
         results = await _change(context, delete, request.body["timeout_ms"], all_gone)
     text = "name the topic once, by its name or by its id"
     error = KafkaError(ErrorCode.INVALID_REQUEST, text)
-    refused = [_failed(one["name"], error) | {"topic_id": one["topic_id"]} for one in wrong]
+    refused = [_not_deleted(*key, error) for key in wrong]
     return {"responses": [*refused, *(_deleted(r) for r in results)]}
 
 
-def refuse_delete(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_delete(
+    _context: ApiContext, request: Request[wire.DeleteTopicsRequest], error: KafkaError
+) -> wire.DeleteTopicsResponse:
     """The same error for each topic."""
-    return {
-        "responses": [
-            _failed(name, error) | {"topic_id": topic_id}
-            for name, topic_id in _delete_keys(request)
-        ]
-    }
+    return {"responses": [_not_deleted(*key, error) for key in _delete_keys(request)]}
 
 
 async def _change(
@@ -110,7 +116,7 @@ async def _change(
     return results
 
 
-def _new_topic(context: ApiContext, topic: dict[str, Any]) -> NewTopic:
+def _new_topic(context: ApiContext, topic: wire.CreatableTopic) -> NewTopic:
     new = NewTopic(
         name=topic["name"],
         partitions=topic["num_partitions"],
@@ -128,9 +134,9 @@ def _new_topic(context: ApiContext, topic: dict[str, Any]) -> NewTopic:
 
 def _created(
     context: ApiContext, result: TopicResult, overrides: dict[str, str | None]
-) -> dict[str, Any]:
+) -> wire.CreatableTopicResult:
     if result.error:
-        return _failed(result.name, KafkaError(result.error, result.message))
+        return _not_created(result.name, KafkaError(result.error, result.message))
     values = {key: value for key, value in overrides.items() if value is not None}
     return {
         "name": result.name,
@@ -141,7 +147,7 @@ def _created(
     }
 
 
-def _deleted(result: TopicResult) -> dict[str, Any]:
+def _deleted(result: TopicResult) -> wire.DeletableTopicResult:
     message = (result.message or result.error.text) if result.error else None
     return {
         # By id it has none. A name that nobody can have is told as it came.
@@ -152,12 +158,29 @@ def _deleted(result: TopicResult) -> dict[str, Any]:
     }
 
 
-def _failed(name: str | None, error: KafkaError) -> dict[str, Any]:
-    told = {"error_code": error.code, "error_message": error.message}
-    return {"name": name, "configs": (), **told}
+def _not_created(name: str, error: KafkaError) -> wire.CreatableTopicResult:
+    return {
+        "name": name,
+        "configs": (),
+        "error_code": error.code,
+        "error_message": error.message,
+    }
 
 
-def _delete_keys(request: Request) -> list[tuple[str | None, Any]]:
+def _not_deleted(
+    name: str | None, topic_id: UUID | None, error: KafkaError
+) -> wire.DeletableTopicResult:
+    return {
+        "name": name,
+        "topic_id": topic_id,
+        "error_code": error.code,
+        "error_message": error.message,
+    }
+
+
+def _delete_keys(
+    request: Request[wire.DeleteTopicsRequest],
+) -> list[tuple[str | None, UUID | None]]:
     """(name, None) or (None, topic id) of each topic."""
     if "topic_names" in request.body:
         return [(name, None) for name in request.body["topic_names"]]
@@ -168,11 +191,13 @@ def _delete_keys(request: Request) -> list[tuple[str | None, Any]]:
     ]
 
 
-def _is_ambiguous(topic: dict[str, Any]) -> bool:
+def _is_ambiguous(topic: wire.DeleteTopicState) -> bool:
     return (topic["name"] is None) == (topic["topic_id"] is None)
 
 
-def handle_describe_partitions(context: ApiContext, request: Request) -> Answer:
+def handle_describe_partitions(
+    context: ApiContext, request: Request[wire.DescribeTopicPartitionsRequest]
+) -> wire.DescribeTopicPartitionsResponse:
     """The partitions of topics in order of their names, a page at a time (KIP-966).
 
     KafkaError(INVALID_REQUEST) of a cursor that is in none of the topics asked for.
@@ -186,8 +211,8 @@ def handle_describe_partitions(context: ApiContext, request: Request) -> Answer:
         _check_cursor(cursor, [topic["name"] for topic in body["topics"]])
     first = (cursor["topic_name"], cursor["partition_index"]) if cursor else ("", 0)
     left = max(1, min(body["response_partition_limit"], _PARTITIONS_MAX))
-    answers: list[dict[str, Any]] = []
-    next_cursor = None
+    answers: list[wire.DescribeTopicPartitionsResponseTopic] = []
+    next_cursor: wire.DescribeTopicPartitionsResponseCursor | None = None
     for name in names:
         if name < first[0]:
             continue
@@ -204,7 +229,7 @@ def handle_describe_partitions(context: ApiContext, request: Request) -> Answer:
     return {"topics": answers, "next_cursor": next_cursor}
 
 
-def _check_cursor(cursor: dict[str, Any], names: list[str]) -> None:
+def _check_cursor(cursor: wire.DescribeTopicPartitionsRequestCursor, names: list[str]) -> None:
     """A page that begins nowhere would look like the last one."""
     text = None
     if cursor["partition_index"] < 0:
@@ -217,12 +242,14 @@ def _check_cursor(cursor: dict[str, Any], names: list[str]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
 
-def refuse_describe_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_describe_partitions(
+    _context: ApiContext, request: Request[wire.DescribeTopicPartitionsRequest], error: KafkaError
+) -> wire.DescribeTopicPartitionsResponse:
     """The same error for each topic."""
     names = [topic["name"] for topic in request.body["topics"]]
     return {
         "topics": [
-            _missing(name, error.code) | {"topic_authorized_operations": OPERATIONS_NOT_ASKED}
+            {**_missing(name, error.code), "topic_authorized_operations": OPERATIONS_NOT_ASKED}
             for name in names
         ]
     }
@@ -230,27 +257,35 @@ def refuse_describe_partitions(_context: ApiContext, request: Request, error: Ka
 
 def _described(
     context: ApiContext, name: str, start: int, limit: int
-) -> tuple[dict[str, Any], int | None]:
+) -> tuple[wire.DescribeTopicPartitionsResponseTopic, int | None]:
     """A topic from partition `start` on, and where the next page begins if it goes on."""
     topic = context.metadata.image.topics.by_name(name)
     if topic is None:
         return _missing(name, unknown_name(name)), None
     live = context.metadata.live_brokers(context.listener)
     end = min(start + limit, len(topic.partitions))
-    answer = {
+    answer: wire.DescribeTopicPartitionsResponseTopic = {
         "error_code": ErrorCode.NONE,
         "name": name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(name),
-        "partitions": [
-            partition_message(i, topic.partitions[i], live) for i in range(max(start, 0), end)
-        ],
+        "partitions": [_partition(i, topic.partitions[i], live) for i in range(max(start, 0), end)],
         "topic_authorized_operations": ALL_TOPIC_OPERATIONS,
     }
     return answer, None if end == len(topic.partitions) else end
 
 
-def _missing(name: str, error: ErrorCode) -> dict[str, Any]:
+def _partition(
+    index: int, partition: PartitionImage, live: Collection[int]
+) -> wire.DescribeTopicPartitionsResponsePartition:
+    return {
+        **partition_message(index, partition, live),
+        "eligible_leader_replicas": partition.elr,
+        "last_known_elr": (),
+    }
+
+
+def _missing(name: str, error: ErrorCode) -> wire.DescribeTopicPartitionsResponseTopic:
     return {
         "error_code": error,
         "name": name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.consumer.group_admin import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED
 from broker.apis.consumer.groups import ask
@@ -12,13 +12,18 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import GROUP_RESOURCE
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext, Pending
+    from broker.apis.handler import ApiContext, Pending
     from broker.protocol.codec import Request
+    from broker.protocol.messages import consumer as wire
+
+    _DescribedGroup = wire.ConsumerGroupDescribeResponseDescribedGroup
 
 _BRINGS_MEMBER_ID = 1
 
 
-def handle_heartbeat(context: ApiContext, request: Request) -> Pending:
+def handle_heartbeat(
+    context: ApiContext, request: Request[wire.ConsumerGroupHeartbeatRequest]
+) -> Pending[wire.ConsumerGroupHeartbeatResponse]:
     """Takes what the member says of itself, and tells what it shall have."""
     body = request.body
     if not body["group_id"].strip():
@@ -56,7 +61,9 @@ def _overrides(context: ApiContext, group_id: str) -> dict[str, str]:
     return dict(context.metadata.image.config(GROUP_RESOURCE, group_id))
 
 
-def refuse_heartbeat(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_heartbeat(
+    _context: ApiContext, _request: Request[wire.ConsumerGroupHeartbeatRequest], error: KafkaError
+) -> wire.ConsumerGroupHeartbeatResponse:
     """The error, with what is to be done about it."""
     return {
         "error_code": error.code,
@@ -67,16 +74,20 @@ def refuse_heartbeat(_context: ApiContext, _request: Request, error: KafkaError)
     }
 
 
-async def handle_describe(context: ApiContext, request: Request) -> Answer:
+async def handle_describe(
+    context: ApiContext, request: Request[wire.ConsumerGroupDescribeRequest]
+) -> wire.ConsumerGroupDescribeResponse:
     """Each group with its members; GROUP_ID_NOT_FOUND for those of the classic protocol."""
     groups = request.body["group_ids"]
     return {"groups": await asyncio.gather(*(_describe(context, request, one) for one in groups))}
 
 
-async def _describe(context: ApiContext, request: Request, group_id: str) -> dict[str, Any]:
+async def _describe(
+    context: ApiContext, request: Request[wire.ConsumerGroupDescribeRequest], group_id: str
+) -> _DescribedGroup:
     describe = DescribeConsumerGroup(group_id, context.metadata.image.topics)
     try:
-        found: dict[str, Any] = await ask(context, describe, group_id).future
+        found: _DescribedGroup = await ask(context, describe, group_id).future
     except KafkaError as error:
         return _absent(group_id, error)
     asked = request.body["include_authorized_operations"]
@@ -84,7 +95,7 @@ async def _describe(context: ApiContext, request: Request, group_id: str) -> dic
     return {**found, "authorized_operations": operations}
 
 
-def _absent(group_id: str, error: KafkaError) -> dict[str, Any]:
+def _absent(group_id: str, error: KafkaError) -> _DescribedGroup:
     return {
         "error_code": error.code,
         "error_message": error.message,
@@ -98,6 +109,8 @@ def _absent(group_id: str, error: KafkaError) -> dict[str, Any]:
     }
 
 
-def refuse_describe(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_describe(
+    _context: ApiContext, request: Request[wire.ConsumerGroupDescribeRequest], error: KafkaError
+) -> wire.ConsumerGroupDescribeResponse:
     """The same error for each group."""
     return {"groups": [_absent(one, error) for one in request.body["group_ids"]]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.consumer.groups import ask_any
 from broker.coordinator import AT_ONCE
@@ -15,9 +15,12 @@ from raftctl.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.coordinator import Shard
     from broker.protocol.codec import Request
+    from broker.protocol.messages import consumer as wire
+
+    _DescribedGroup = wire.DescribeGroupsResponseDescribedGroup
 
 ALL_GROUP_OPERATIONS = 0b1101_0100_1000
 """Read, delete, describe, describe and alter configs."""
@@ -25,15 +28,21 @@ OPERATIONS_NOT_ASKED = -(2**31)
 _TELLS_WHAT_IS_MISSING = 6
 
 
-async def handle_describe(context: ApiContext, request: Request) -> Answer:
+async def handle_describe(
+    context: ApiContext, request: Request[wire.DescribeGroupsRequest]
+) -> wire.DescribeGroupsResponse:
     """Each group with its members; one that does not exist is Dead, as it was before version 6."""
     groups = request.body["groups"]
     return {"groups": await asyncio.gather(*(_describe(context, request, one) for one in groups))}
 
 
-async def _describe(context: ApiContext, request: Request, group_id: str) -> dict[str, Any]:
+async def _describe(
+    context: ApiContext, request: Request[wire.DescribeGroupsRequest], group_id: str
+) -> _DescribedGroup:
     try:
-        found = await ask_any(context, DescribeGroup(group_id), group_id).future
+        found: _DescribedGroup | None = await ask_any(
+            context, DescribeGroup(group_id), group_id
+        ).future
     except KafkaError as error:
         return _absent(group_id, error.code, "")
     if found is None:
@@ -45,7 +54,7 @@ async def _describe(context: ApiContext, request: Request, group_id: str) -> dic
     return {**found, "authorized_operations": operations}
 
 
-def _absent(group_id: str, error: ErrorCode, state: str) -> dict[str, Any]:
+def _absent(group_id: str, error: ErrorCode, state: str) -> _DescribedGroup:
     return {
         "error_code": error,
         "error_message": f"group {group_id}: {error.text}" if error else None,
@@ -57,12 +66,16 @@ def _absent(group_id: str, error: ErrorCode, state: str) -> dict[str, Any]:
     }
 
 
-def refuse_describe(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_describe(
+    _context: ApiContext, request: Request[wire.DescribeGroupsRequest], error: KafkaError
+) -> wire.DescribeGroupsResponse:
     """The same error for each group."""
     return {"groups": [_absent(one, error.code, "") for one in request.body["groups"]]}
 
 
-async def handle_list(context: ApiContext, request: Request) -> Answer:
+async def handle_list(
+    context: ApiContext, request: Request[wire.ListGroupsRequest]
+) -> wire.ListGroupsResponse:
     """The groups that this broker coordinates, of all states or of some, of all types or some.
 
     While a partition is still loaded COORDINATOR_LOAD_IN_PROGRESS: the client asks again.
@@ -90,18 +103,22 @@ async def _some_at_a_time(context: ApiContext, shard: Shard) -> AsyncIterator[Se
         yield group_ids[start : start + AT_ONCE]
 
 
-def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_list(
+    _context: ApiContext, _request: Request[wire.ListGroupsRequest], error: KafkaError
+) -> wire.ListGroupsResponse:
     """The error without groups."""
     return {"error_code": error.code, "groups": ()}
 
 
-async def handle_delete(context: ApiContext, request: Request) -> Answer:
+async def handle_delete(
+    context: ApiContext, request: Request[wire.DeleteGroupsRequest]
+) -> wire.DeleteGroupsResponse:
     """Deletes groups without members, and their offsets."""
     groups = request.body["groups_names"]
     return {"results": await asyncio.gather(*(_delete(context, one) for one in groups))}
 
 
-async def _delete(context: ApiContext, group_id: str) -> dict[str, Any]:
+async def _delete(context: ApiContext, group_id: str) -> wire.DeletableGroupResult:
     try:
         await ask_any(context, DeleteGroup(group_id), group_id).future
     except KafkaError as error:
@@ -109,7 +126,9 @@ async def _delete(context: ApiContext, group_id: str) -> dict[str, Any]:
     return {"group_id": group_id, "error_code": ErrorCode.NONE}
 
 
-def refuse_delete(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_delete(
+    _context: ApiContext, request: Request[wire.DeleteGroupsRequest], error: KafkaError
+) -> wire.DeleteGroupsResponse:
     """The same error for each group."""
     groups = request.body["groups_names"]
     return {"results": [{"group_id": one, "error_code": error.code} for one in groups]}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
+from uuid import UUID
 
 from broker.apis.consumer.groups import ask, ask_any
 from broker.apis.handler import Pending
@@ -15,10 +16,11 @@ from broker.types import CONSUMER_OFFSETS, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import consumer as wire
 
 _KNOWS_EPOCHS = 9
 _BY_TOPIC_ID = 10
@@ -29,28 +31,46 @@ _ADDS_PARTITION = 5
 _NONE = CommittedOffset(-1, -1, "", -1)
 Errors = dict[TopicPartition, ErrorCode]
 
+if TYPE_CHECKING:
+    _FetchedTopic = wire.OffsetFetchRequestTopic | wire.OffsetFetchRequestTopics
+    _Fetched = Sequence[wire.OffsetFetchRequestTopic] | Sequence[wire.OffsetFetchRequestTopics]
+    _Asked = wire.OffsetCommitRequestTopic | _FetchedTopic
 
-def _name_of(context: ApiContext, topic: dict[str, Any]) -> str | None:
-    """A topic's name, in versions that name it by id None if there is none of this id."""
-    if "name" in topic:
-        name: str = topic["name"]
+
+class _Name(TypedDict, total=False):
+    """Name or id of a topic, whichever the version of the request has."""
+
+    name: str
+    topic_id: UUID | None
+
+
+def _named(topic: _Asked) -> _Name:
+    """Return the field of a response that names a topic as the request does."""
+    name = topic.get("name")
+    return {"topic_id": _topic_id(topic)} if name is None else {"name": name}
+
+
+def _topic_id(topic: _Asked) -> UUID | None:
+    topic_id = topic.get("topic_id")
+    return topic_id if isinstance(topic_id, UUID) else None
+
+
+def _name_of(context: ApiContext, topic: _Asked) -> str | None:
+    """Return a topic's name, or None if no topic has the id that the request gives."""
+    name = topic.get("name")
+    if name is not None:
         return name
-    found = None
-    if topic["topic_id"] is not None:
-        found = context.metadata.image.topics.by_id(topic["topic_id"])
+    topic_id = _topic_id(topic)
+    found = None if topic_id is None else context.metadata.image.topics.by_id(topic_id)
     return None if found is None else found.name
-
-
-def _topic(topic: dict[str, Any], partitions: list[dict[str, Any]]) -> dict[str, Any]:
-    """A topic of an answer, named as it was asked for."""
-    named: dict[str, Any] = {key: topic[key] for key in ("name", "topic_id") if key in topic}
-    return {**named, "partitions": partitions}
 
 
 # --- OffsetCommit ---------------------------------------------------------------------------------
 
 
-def handle_commit(context: ApiContext, request: Request) -> Pending:
+def handle_commit(
+    context: ApiContext, request: Request[wire.OffsetCommitRequest]
+) -> Pending[wire.OffsetCommitResponse]:
     """Answers when the offsets are committed; each partition has its error."""
     body = request.body
     wall_ms = context.wall_ms()
@@ -67,14 +87,16 @@ def handle_commit(context: ApiContext, request: Request) -> Pending:
     knows_epochs = request.version >= _KNOWS_EPOCHS
     commit = Commit(body["group_id"], caller, tuple(offsets), knows_epochs=knows_epochs)
 
-    def answer(errors: Errors) -> Answer:
+    def answer(errors: Errors) -> wire.OffsetCommitResponse:
         named = [topic for topic in body["topics"] if topic["partitions"]]
         return {"topics": [_commit_answer(context, topic, errors) for topic in named]}
 
     return Pending(ask_any(context, commit, commit.group_id).future, answer)
 
 
-async def handle_commit_in_transaction(context: ApiContext, request: Request) -> Answer:
+async def handle_commit_in_transaction(
+    context: ApiContext, request: Request[wire.TxnOffsetCommitRequest]
+) -> wire.TxnOffsetCommitResponse:
     """TxnOffsetCommit: the offsets count when the producer's transaction is committed."""
     body = request.body
     wall_ms = context.wall_ms()
@@ -88,18 +110,19 @@ async def handle_commit_in_transaction(context: ApiContext, request: Request) ->
         body.get("member_id", ""), body.get("group_instance_id"), body.get("generation_id", -1)
     )
     producer = body["producer_id"], body["producer_epoch"]
-    errors: Errors = {}
     if not offsets:
-        return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+        return {"topics": [_named_commit(topic, {}) for topic in body["topics"]]}
     if not body["group_id"]:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     await _check_transaction(context, request)
     commit = Commit(body["group_id"], caller, tuple(offsets), producer, knows_epochs=False)
-    errors = await ask(context, commit, commit.group_id).future
-    return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+    errors: Errors = await ask(context, commit, commit.group_id).future
+    return {"topics": [_named_commit(topic, errors) for topic in body["topics"]]}
 
 
-async def _check_transaction(context: ApiContext, request: Request) -> None:
+async def _check_transaction(
+    context: ApiContext, request: Request[wire.TxnOffsetCommitRequest]
+) -> None:
     """KafkaError if the group's partition does not belong to the producer's transaction; clients
     of transaction version 2 leave it to this broker to add it. What follows must follow at once.
     """
@@ -129,7 +152,11 @@ def _as_committers_know(code: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
 
 
-def _committed(one: dict[str, Any], wall_ms: int, retention_ms: int) -> CommittedOffset:
+def _committed(
+    one: wire.OffsetCommitRequestPartition | wire.TxnOffsetCommitRequestPartition,
+    wall_ms: int,
+    retention_ms: int,
+) -> CommittedOffset:
     return CommittedOffset(
         one["committed_offset"],
         one.get("committed_leader_epoch", -1),
@@ -140,62 +167,113 @@ def _committed(one: dict[str, Any], wall_ms: int, retention_ms: int) -> Committe
 
 
 def _commit_answer(
-    context: ApiContext, topic: dict[str, Any], errors: Errors, error: KafkaError | None = None
-) -> dict[str, Any]:
+    context: ApiContext,
+    topic: wire.OffsetCommitRequestTopic,
+    errors: Errors,
+    error: KafkaError | None = None,
+) -> wire.OffsetCommitResponseTopic:
     name = _name_of(context, topic)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if name is None:
         unknown = ErrorCode.UNKNOWN_TOPIC_ID
-    partitions = []
+    partitions: list[wire.OffsetCommitResponsePartition] = []
     for one in topic["partitions"]:
         index = one["partition_index"]
         code = error.code if error else errors.get(TopicPartition(name or "", index), unknown)
         partitions.append({"partition_index": index, "error_code": code})
-    return _topic(topic, partitions)
+    return {**_named(topic), "partitions": partitions}
 
 
-def refuse_commit(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def _named_commit(
+    topic: wire.TxnOffsetCommitRequestTopic | wire.OffsetDeleteRequestTopic, errors: Errors
+) -> wire.TxnOffsetCommitResponseTopic:
+    """The same of the requests that name topics in all versions."""
+    name, unknown = topic["name"], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    numbers = [one["partition_index"] for one in topic["partitions"]]
+    return {
+        "name": name,
+        "partitions": [
+            {
+                "partition_index": number,
+                "error_code": errors.get(TopicPartition(name, number), unknown),
+            }
+            for number in numbers
+        ],
+    }
+
+
+def refuse_commit(
+    context: ApiContext, request: Request[wire.OffsetCommitRequest], error: KafkaError
+) -> wire.OffsetCommitResponse:
     """The same error for each partition."""
     topics = request.body["topics"]
     return {"topics": [_commit_answer(context, topic, {}, error) for topic in topics]}
 
 
+def refuse_commit_in_transaction(
+    _context: ApiContext, request: Request[wire.TxnOffsetCommitRequest], error: KafkaError
+) -> wire.TxnOffsetCommitResponse:
+    """The same error for each partition."""
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    {"partition_index": one["partition_index"], "error_code": error.code}
+                    for one in topic["partitions"]
+                ],
+            }
+            for topic in request.body["topics"]
+        ]
+    }
+
+
 # --- OffsetFetch ----------------------------------------------------------------------------------
 
 
-async def handle_fetch(context: ApiContext, request: Request) -> Answer:
+async def handle_fetch(
+    context: ApiContext, request: Request[wire.OffsetFetchRequest]
+) -> wire.OffsetFetchResponse | wire.OffsetFetchResponseGroup:
     """The offsets of one group, or from version 8 on of several; -1 where there is none."""
+    body = request.body
     if request.version < _FETCHES_IN_BATCHES:
-        return await _fetch(context, request, request.body)
-    groups = request.body["groups"]
-    answers = await asyncio.gather(*(_fetch(context, request, group) for group in groups))
-    return {"groups": answers}
+        return await _fetch(context, request, body["group_id"], body["topics"], None)
+    fetches = (
+        _fetch(context, request, group["group_id"], group["topics"], _fetcher(group))
+        for group in body["groups"]
+    )
+    return {"groups": await asyncio.gather(*fetches)}
 
 
-async def _fetch(context: ApiContext, request: Request, group: dict[str, Any]) -> dict[str, Any]:
-    asked = group["topics"]
+async def _fetch(
+    context: ApiContext,
+    request: Request[wire.OffsetFetchRequest],
+    group_id: str,
+    asked: _Fetched | None,
+    caller: Caller | None,
+) -> wire.OffsetFetchResponseGroup:
     wanted = None if asked is None else tuple(_wanted(context, asked))
     try:
         stable = request.body.get("require_stable", False)
-        fetch = FetchOffsets(group["group_id"], wanted, stable, _fetcher(group))
+        fetch = FetchOffsets(group_id, wanted, stable, caller)
         found: dict[TopicPartition, CommittedOffset | None]
         found = await ask_any(context, fetch, fetch.group_id).future
     except KafkaError as error:
         alone = request.version < _FETCHES_IN_BATCHES
-        return _fetch_refused(group, error, with_topics=alone)
+        return _fetch_refused(group_id, asked if alone else None, error)
     if asked is None:
         asked = _all_topics(context, request, found)
     topics = [_fetched(context, topic, found) for topic in asked]
-    return {"group_id": group["group_id"], "topics": topics, "error_code": ErrorCode.NONE}
+    return {"group_id": group_id, "topics": topics, "error_code": ErrorCode.NONE}
 
 
-def _fetcher(group: dict[str, Any]) -> Caller | None:
+def _fetcher(group: wire.OffsetFetchRequestGroup) -> Caller | None:
     """The member of a KIP-848 group that asks, from version 9 on."""
     member_id, epoch = group.get("member_id"), group.get("member_epoch", -1)
     return None if member_id is None and epoch < 0 else Caller(member_id or "", None, epoch)
 
 
-def _wanted(context: ApiContext, topics: Sequence[dict[str, Any]]) -> list[TopicPartition]:
+def _wanted(context: ApiContext, topics: _Fetched) -> list[TopicPartition]:
     return [
         TopicPartition(name, index)
         for topic in topics
@@ -205,12 +283,14 @@ def _wanted(context: ApiContext, topics: Sequence[dict[str, Any]]) -> list[Topic
 
 
 def _all_topics(
-    context: ApiContext, request: Request, found: dict[TopicPartition, Any]
-) -> list[dict[str, Any]]:
+    context: ApiContext,
+    request: Request[wire.OffsetFetchRequest],
+    found: Iterable[TopicPartition],
+) -> list[wire.OffsetFetchRequestTopics]:
     """Every topic that has offsets, as if it had been asked for."""
-    topics = []
+    topics: list[wire.OffsetFetchRequestTopics] = []
     for name, partitions in groupby(sorted(found), key=lambda one: one.topic):
-        named: dict[str, Any] = {"name": name}
+        named: _Name = {"name": name}
         if request.version >= _BY_TOPIC_ID:
             topic = context.metadata.image.topics.by_name(name)
             if topic is None:
@@ -222,21 +302,21 @@ def _all_topics(
 
 def _fetched(
     context: ApiContext,
-    topic: dict[str, Any],
+    topic: _FetchedTopic,
     found: dict[TopicPartition, CommittedOffset | None],
-) -> dict[str, Any]:
+) -> wire.OffsetFetchResponseTopics:
     name = _name_of(context, topic)
     error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
-    return _topic(
-        topic,
-        [
-            _offset(index, found.get(TopicPartition(name or "", index)) or _NONE, error)
-            for index in topic["partition_indexes"]
-        ],
-    )
+    partitions = [
+        _offset(index, found.get(TopicPartition(name or "", index)) or _NONE, error)
+        for index in topic["partition_indexes"]
+    ]
+    return {**_named(topic), "partitions": partitions}
 
 
-def _offset(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[str, Any]:
+def _offset(
+    index: int, committed: CommittedOffset, error: ErrorCode
+) -> wire.OffsetFetchResponsePartitions:
     if committed is UNSTABLE:
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     return {
@@ -249,30 +329,37 @@ def _offset(index: int, committed: CommittedOffset, error: ErrorCode) -> dict[st
 
 
 def _fetch_refused(
-    group: dict[str, Any], error: KafkaError, *, with_topics: bool
-) -> dict[str, Any]:
-    """The error for the group, and for each partition where that is asked for alone: version 1 has
-    no other place for it.
+    group_id: str, topics: _Fetched | None, error: KafkaError
+) -> wire.OffsetFetchResponseGroup:
+    """Return the error for the group, and for each partition of `topics`.
+
+    Version 1 has no place for the error of the group.
     """
-    topics = [
-        _topic(topic, [_offset(index, _NONE, error.code) for index in topic["partition_indexes"]])
-        for topic in (group["topics"] or () if with_topics else ())
-    ]
-    return {"group_id": group["group_id"], "topics": topics, "error_code": error.code}
+    answers = [_fetched_refused(topic, error) for topic in topics or ()]
+    return {"group_id": group_id, "topics": answers, "error_code": error.code}
 
 
-def refuse_fetch(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def _fetched_refused(topic: _FetchedTopic, error: KafkaError) -> wire.OffsetFetchResponseTopics:
+    partitions = [_offset(index, _NONE, error.code) for index in topic["partition_indexes"]]
+    return {**_named(topic), "partitions": partitions}
+
+
+def refuse_fetch(
+    _context: ApiContext, request: Request[wire.OffsetFetchRequest], error: KafkaError
+) -> wire.OffsetFetchResponse | wire.OffsetFetchResponseGroup:
     """The same error for each group."""
+    body = request.body
     if request.version < _FETCHES_IN_BATCHES:
-        return _fetch_refused(request.body, error, with_topics=True)
-    groups = request.body["groups"]
-    return {"groups": [_fetch_refused(group, error, with_topics=False) for group in groups]}
+        return _fetch_refused(body["group_id"], body["topics"], error)
+    return {"groups": [_fetch_refused(one["group_id"], None, error) for one in body["groups"]]}
 
 
 # --- OffsetDelete ---------------------------------------------------------------------------------
 
 
-async def handle_delete(context: ApiContext, request: Request) -> Answer:
+async def handle_delete(
+    context: ApiContext, request: Request[wire.OffsetDeleteRequest]
+) -> wire.OffsetDeleteResponse:
     """Forgets offsets of topics that nobody in the group reads."""
     body = request.body
     partitions = tuple(
@@ -283,9 +370,11 @@ async def handle_delete(context: ApiContext, request: Request) -> Answer:
     )
     delete = DeleteOffsets(body["group_id"], partitions)
     errors: Errors = await ask(context, delete, delete.group_id).future
-    return {"topics": [_commit_answer(context, topic, errors) for topic in body["topics"]]}
+    return {"topics": [_named_commit(topic, errors) for topic in body["topics"]]}
 
 
-def refuse_delete(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_delete(
+    _context: ApiContext, _request: Request[wire.OffsetDeleteRequest], error: KafkaError
+) -> wire.OffsetDeleteResponse:
     """The error for all."""
     return {"error_code": error.code, "topics": ()}

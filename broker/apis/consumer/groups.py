@@ -10,9 +10,10 @@ from broker.groups.requests import Caller, Heartbeat, Join, Leave, Sync
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.groups.requests import GroupRequest
     from broker.protocol.codec import Request
+    from broker.protocol.messages import consumer as wire
 
 _NEEDS_MEMBER_ID = 4
 _NAMES_PROTOCOL = 5
@@ -20,8 +21,11 @@ _PROTOCOL_MAY_BE_NULL = 7
 _MAY_SKIP_ASSIGNMENT = 9
 _LEAVES_IN_BATCHES = 3
 
+if TYPE_CHECKING:
+    _OfGeneration = wire.SyncGroupRequest | wire.HeartbeatRequest
 
-def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending:
+
+def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending[Any]:
     """What the coordinator of the group answers; KafkaError if that is not this broker, or the id
     is empty: such a group has no members.
     """
@@ -30,24 +34,24 @@ def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending:
     return ask_any(context, asked, group_id)
 
 
-def ask_any(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending:
+def ask_any(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending[Any]:
     """The same, also of the group without a name, for which old clients keep offsets."""
     return Pending(context.groups.ask(group_id, asked), lambda message: message)
 
 
-def caller(body: dict[str, Any]) -> Caller:
-    """Who asks."""
-    generation = body.get("generation_id", -1)
-    return Caller(body["member_id"], body.get("group_instance_id"), generation)
+def _caller(body: _OfGeneration) -> Caller:
+    return Caller(body["member_id"], body.get("group_instance_id"), body["generation_id"])
 
 
-def handle_join(context: ApiContext, request: Request) -> Pending:
+def handle_join(
+    context: ApiContext, request: Request[wire.JoinGroupRequest]
+) -> Pending[wire.JoinGroupResponse]:
     """Answers when all members have joined."""
     body = request.body
     session_timeout_ms = body["session_timeout_ms"]
     join = Join(
         body["group_id"],
-        caller(body),
+        Caller(body["member_id"], body.get("group_instance_id"), -1),
         request.client_id or "",
         request.client_host,
         session_timeout_ms,
@@ -62,19 +66,25 @@ def handle_join(context: ApiContext, request: Request) -> Pending:
     return Pending(pending.future, lambda message: _named(request, message))
 
 
-def _named(request: Request, message: dict[str, Any]) -> dict[str, Any]:
+def _named(
+    request: Request[wire.JoinGroupRequest], message: wire.JoinGroupResponse
+) -> wire.JoinGroupResponse:
     """Before version 7 there is no null for the protocol of a group that has none."""
     if message["protocol_name"] is None and request.version < _PROTOCOL_MAY_BE_NULL:
         return {**message, "protocol_name": ""}
     return message
 
 
-def refuse_join(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_join(
+    _context: ApiContext, request: Request[wire.JoinGroupRequest], error: KafkaError
+) -> wire.JoinGroupResponse:
     """The error."""
     return _named(request, join_error(request.body["member_id"], error.code))
 
 
-def handle_sync(context: ApiContext, request: Request) -> Pending:
+def handle_sync(
+    context: ApiContext, request: Request[wire.SyncGroupRequest]
+) -> Pending[wire.SyncGroupResponse]:
     """Answers when the leader has assigned. INCONSISTENT_GROUP_PROTOCOL, from version 5 on also of
     a member that does not say which protocol it goes by (KIP-559).
     """
@@ -84,7 +94,7 @@ def handle_sync(context: ApiContext, request: Request) -> Pending:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     sync = Sync(
         body["group_id"],
-        caller(body),
+        _caller(body),
         body.get("protocol_type"),
         body.get("protocol_name"),
         tuple((one["member_id"], bytes(one["assignment"])) for one in body["assignments"]),
@@ -93,19 +103,26 @@ def handle_sync(context: ApiContext, request: Request) -> Pending:
     return ask(context, sync, sync.group_id)
 
 
-def refuse_sync(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_sync(
+    _context: ApiContext, _request: Request[wire.SyncGroupRequest], error: KafkaError
+) -> wire.SyncGroupResponse:
     """The error."""
     return sync_error(error.code)
 
 
-def handle_heartbeat(context: ApiContext, request: Request) -> Pending:
+def handle_heartbeat(
+    context: ApiContext, request: Request[wire.HeartbeatRequest]
+) -> Pending[wire.HeartbeatResponse]:
     """Tells whether to join again."""
     topics = context.metadata.image.topics
-    heartbeat = Heartbeat(request.body["group_id"], caller(request.body), topics)
+    caller = _caller(request.body)
+    heartbeat = Heartbeat(request.body["group_id"], caller, topics)
     return ask(context, heartbeat, heartbeat.group_id)
 
 
-def refuse_heartbeat(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_heartbeat(
+    _context: ApiContext, _request: Request[wire.HeartbeatRequest], error: KafkaError
+) -> wire.HeartbeatResponse:
     """The error; none while the group is loaded, when nobody knows its members.
 
     So does Apache Kafka, and aiokafka fails when it is told that error by a heartbeat.
@@ -114,11 +131,17 @@ def refuse_heartbeat(_context: ApiContext, _request: Request, error: KafkaError)
     return {"error_code": ErrorCode.NONE if loading else error.code}
 
 
-def handle_leave(context: ApiContext, request: Request) -> Pending:
+def handle_leave(
+    context: ApiContext, request: Request[wire.LeaveGroupRequest]
+) -> Pending[wire.LeaveGroupResponse]:
     """Lets one member go, or from version 3 on several."""
     body = request.body
     batched = request.version >= _LEAVES_IN_BATCHES
-    callers = tuple(map(caller, body["members"] if batched else [body]))
+    if batched:
+        leaving = [(one["member_id"], one["group_instance_id"]) for one in body["members"]]
+    else:
+        leaving = [(body["member_id"], None)]
+    callers = tuple(Caller(member_id, instance_id, -1) for member_id, instance_id in leaving)
     leave = Leave(body["group_id"], callers, context.metadata.image.topics)
     pending = ask(context, leave, body["group_id"])
     if batched:
@@ -128,6 +151,8 @@ def handle_leave(context: ApiContext, request: Request) -> Pending:
     )
 
 
-def refuse_leave(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_leave(
+    _context: ApiContext, _request: Request[wire.LeaveGroupRequest], error: KafkaError
+) -> wire.LeaveGroupResponse:
     """The error, for all members."""
     return {"error_code": error.code, "members": ()}

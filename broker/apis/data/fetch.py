@@ -7,7 +7,7 @@ Topics are named by name up to version 12 and by id from 13 on; ids are resolved
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.discovery import current_leader, node_endpoints
 from broker.apis.handler import ApiContext, Pending
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from uuid import UUID
 
-    from broker.apis.handler import Answer
     from broker.protocol.codec import Request
+    from broker.protocol.messages import data as wire
 
 _ISOLATION_LEVELS = (0, 1)
 _READ_COMMITTED = 1
@@ -41,7 +41,9 @@ _UNKNOWN_ID = FetchResult(ErrorCode.UNKNOWN_TOPIC_ID)
 _NEGATIVE_BYTES = FetchResult(ErrorCode.INVALID_REQUEST)
 
 
-def handle(context: ApiContext, request: Request) -> Answer | Pending:
+def handle(
+    context: ApiContext, request: Request[wire.FetchRequest]
+) -> wire.FetchResponse | Pending[wire.FetchResponse]:
     """Answers when there is enough to send, or after the client's wait.
 
     INVALID_REQUEST for an isolation level that does not exist: whoever asks for one would take what
@@ -60,7 +62,7 @@ def handle(context: ApiContext, request: Request) -> Answer | Pending:
     params = _params(context, request.body, turn.first)
     results = context.replicas.fetch(params, known, turn.news)
 
-    def shape(results: list[FetchResult]) -> Answer:
+    def shape(results: list[FetchResult]) -> wire.FetchResponse:
         found = iter(results)
         whole = [one if isinstance(one, FetchResult) else next(found) for one in asked]
         return _answer(context, turn, [*whole, *found], [one.key for one in known[count:]])
@@ -68,7 +70,9 @@ def handle(context: ApiContext, request: Request) -> Answer | Pending:
     return shape(results) if isinstance(results, list) else Pending(results, shape)
 
 
-def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse(
+    context: ApiContext, request: Request[wire.FetchRequest], error: KafkaError
+) -> wire.FetchResponse:
     """The same error for the whole and for each partition that the request names."""
     named = _session_request(request).wanted
     failed = FetchResult(error.code)
@@ -76,7 +80,7 @@ def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
     return {**answer, "error_code": error.code}
 
 
-def _session_request(request: Request) -> SessionRequest:
+def _session_request(request: Request[wire.FetchRequest]) -> SessionRequest:
     body = request.body
     return SessionRequest(
         session_id=body.get("session_id", NO_SESSION),
@@ -98,7 +102,7 @@ def _session_request(request: Request) -> SessionRequest:
     )
 
 
-def _wanted(body: dict[str, Any]) -> Iterator[tuple[Key, Wanted]]:
+def _wanted(body: wire.FetchRequest) -> Iterator[tuple[Key, Wanted]]:
     for topic in body["topics"]:
         name = _topic(topic)
         for partition in topic["partitions"]:
@@ -114,23 +118,23 @@ def _wanted(body: dict[str, Any]) -> Iterator[tuple[Key, Wanted]]:
             )
 
 
-def _topic(topic: dict[str, Any]) -> str | UUID | None:
+def _topic(topic: wire.FetchTopic | wire.ForgottenTopic) -> str | UUID | None:
     name: str | UUID | None = topic["topic"] if "topic" in topic else topic["topic_id"]
     return name
 
 
-def _replica_id(body: dict[str, Any]) -> int:
+def _replica_id(body: wire.FetchRequest) -> int:
     replica_id: int = body.get("replica_id", body.get("replica_state", _NO_REPLICA)["replica_id"])
     # Tools that look into logs call themselves -2: they read what is committed, as all consumers.
     return CONSUMER if replica_id < 0 else replica_id
 
 
-def _replica_epoch(body: dict[str, Any]) -> int:
+def _replica_epoch(body: wire.FetchRequest) -> int:
     epoch: int = body.get("replica_state", _NO_REPLICA)["replica_epoch"]
     return epoch
 
 
-def _params(context: ApiContext, body: dict[str, Any], first: int) -> FetchParams:
+def _params(context: ApiContext, body: wire.FetchRequest, first: int) -> FetchParams:
     return FetchParams(
         replica_id=_replica_id(body),
         replica_epoch=_replica_epoch(body),
@@ -145,7 +149,7 @@ def _params(context: ApiContext, body: dict[str, Any], first: int) -> FetchParam
     )
 
 
-def _leader_only(context: ApiContext, body: dict[str, Any]) -> bool:
+def _leader_only(context: ApiContext, body: wire.FetchRequest) -> bool:
     """Followers read from leaders; so do consumers, but for those that a leader may send away."""
     selects = context.config.replica_selector_class == RACK_AWARE_SELECTOR
     return _replica_id(body) != CONSUMER or "rack_id" not in body or not selects
@@ -168,7 +172,7 @@ def _resolve(context: ApiContext, key: Key, wanted: Wanted) -> FetchPartition | 
 
 def _answer(
     context: ApiContext, turn: Round, results: list[FetchResult], added: Sequence[Key] = ()
-) -> dict[str, Any]:
+) -> wire.FetchResponse:
     error, told = turn.answer(results, added)
     leaders = {r.current_leader.leader_id for _, r in told if r.current_leader is not None}
     return {
@@ -179,19 +183,21 @@ def _answer(
     }
 
 
-def _by_topic(told: Iterable[tuple[Key, FetchResult]]) -> list[dict[str, Any]]:
-    topics: dict[str | UUID | None, list[dict[str, Any]]] = {}
+def _by_topic(told: Iterable[tuple[Key, FetchResult]]) -> list[wire.FetchableTopicResponse]:
+    topics: dict[str | UUID | None, list[wire.FetchResponsePartitionData]] = {}
     for key, result in told:
         topics.setdefault(key.topic, []).append(_partition(key.partition, result))
     # A version has one of the two names; the other is not sent.
     return [
-        {"topic": topic, "topic_id": topic, "partitions": partitions}
+        {"topic": topic, "partitions": partitions}
+        if isinstance(topic, str)
+        else {"topic_id": topic, "partitions": partitions}
         for topic, partitions in topics.items()
     ]
 
 
-def _partition(index: int, result: FetchResult) -> dict[str, Any]:
-    answer: dict[str, Any] = {
+def _partition(index: int, result: FetchResult) -> wire.FetchResponsePartitionData:
+    answer: wire.FetchResponsePartitionData = {
         "partition_index": index,
         "error_code": result.error,
         "high_watermark": result.high_watermark,

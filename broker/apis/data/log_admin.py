@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.handler import Pending
 from broker.types import INTERNAL_TOPICS, DeletedRecords, TopicPartition
@@ -12,8 +12,9 @@ from raftctl.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import data as wire
     from broker.types import LogDirectoryFacts
     from raftctl.errors import KafkaError
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 # --- DeleteRecords (row L7, KIP-107) --------------------------------------------------------------
 
 
-def handle_delete_records(context: ApiContext, request: Request) -> Answer | Pending:
+def handle_delete_records(
+    context: ApiContext, request: Request[wire.DeleteRecordsRequest]
+) -> wire.DeleteRecordsResponse | Pending[wire.DeleteRecordsResponse]:
     """Hides the records below an offset; answers when all live replicas do.
 
     Errors of a partition: INVALID_TOPIC_EXCEPTION for the brokers' own topics, POLICY_VIOLATION if
@@ -38,14 +41,16 @@ def handle_delete_records(context: ApiContext, request: Request) -> Answer | Pen
     return Pending(results, lambda done: _deleted(asked, done))
 
 
-def refuse_delete_records(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_delete_records(
+    _context: ApiContext, request: Request[wire.DeleteRecordsRequest], error: KafkaError
+) -> wire.DeleteRecordsResponse:
     """The same error for each partition."""
     asked = _asked(request.body)
     allowed = [key for key, _ in asked if key.topic not in INTERNAL_TOPICS]
     return _deleted(asked, [DeletedRecords(error.code)] * len(allowed))
 
 
-def _asked(body: dict[str, Any]) -> list[tuple[TopicPartition, int]]:
+def _asked(body: wire.DeleteRecordsRequest) -> list[tuple[TopicPartition, int]]:
     return [
         (TopicPartition(topic["name"], one["partition_index"]), one["offset"])
         for topic in body["topics"]
@@ -53,7 +58,9 @@ def _asked(body: dict[str, Any]) -> list[tuple[TopicPartition, int]]:
     ]
 
 
-def _deleted(asked: Sequence[tuple[TopicPartition, int]], results: list[DeletedRecords]) -> Answer:
+def _deleted(
+    asked: Sequence[tuple[TopicPartition, int]], results: list[DeletedRecords]
+) -> wire.DeleteRecordsResponse:
     remaining = iter(results)
     told = []
     for key, _ in asked:
@@ -82,7 +89,9 @@ def _deleted(asked: Sequence[tuple[TopicPartition, int]], results: list[DeletedR
 # --- AlterReplicaLogDirs (row C14, KIP-113) -------------------------------------------------------
 
 
-def handle_alter_replica_log_dirs(context: ApiContext, request: Request) -> Answer:
+def handle_alter_replica_log_dirs(
+    context: ApiContext, request: Request[wire.AlterReplicaLogDirsRequest]
+) -> wire.AlterReplicaLogDirsResponse:
     """Has replicas of this broker move to other log directories; what is asked for begins.
 
     Errors of a partition: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, UNKNOWN_TOPIC_OR_PARTITION, and
@@ -92,14 +101,17 @@ def handle_alter_replica_log_dirs(context: ApiContext, request: Request) -> Answ
 
 
 def refuse_alter_replica_log_dirs(
-    _context: ApiContext, request: Request, error: KafkaError
-) -> Answer:
+    _context: ApiContext, request: Request[wire.AlterReplicaLogDirsRequest], error: KafkaError
+) -> wire.AlterReplicaLogDirsResponse:
     """The same error for each partition."""
     return _altered(request, lambda _partition, _path: error.code)
 
 
-def _altered(request: Request, alter: Callable[[TopicPartition, str], ErrorCode]) -> Answer:
-    topics: dict[str, list[dict[str, Any]]] = {}
+def _altered(
+    request: Request[wire.AlterReplicaLogDirsRequest],
+    alter: Callable[[TopicPartition, str], ErrorCode],
+) -> wire.AlterReplicaLogDirsResponse:
+    topics: dict[str, list[wire.AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.body["dirs"]:
         for topic in directory["topics"]:
             results = topics.setdefault(topic["name"], [])
@@ -114,7 +126,9 @@ def _altered(request: Request, alter: Callable[[TopicPartition, str], ErrorCode]
 # --- DescribeLogDirs (row C14, KIP-113, KIP-827) --------------------------------------------------
 
 
-async def handle_describe_log_dirs(context: ApiContext, request: Request) -> Answer:
+async def handle_describe_log_dirs(
+    context: ApiContext, request: Request[wire.DescribeLogDirsRequest]
+) -> wire.DescribeLogDirsResponse:
     """What each log directory holds, of the partitions asked for or of all."""
     asked = request.body["topics"]
     wanted = None
@@ -126,12 +140,16 @@ async def handle_describe_log_dirs(context: ApiContext, request: Request) -> Ans
     return {"error_code": ErrorCode.NONE, "results": [_told(one, wanted) for one in facts]}
 
 
-def refuse_describe_log_dirs(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_describe_log_dirs(
+    _context: ApiContext, _request: Request[wire.DescribeLogDirsRequest], error: KafkaError
+) -> wire.DescribeLogDirsResponse:
     """The error for all, which versions below 3 have no place for."""
     return {"error_code": error.code, "results": ()}
 
 
-def _told(facts: LogDirectoryFacts, wanted: frozenset[TopicPartition] | None) -> dict[str, Any]:
+def _told(
+    facts: LogDirectoryFacts, wanted: frozenset[TopicPartition] | None
+) -> wire.DescribeLogDirsResult:
     shown = [one for one in facts.logs if wanted is None or one.partition in wanted]
     return {
         "error_code": facts.error,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.handler import Pending
 from broker.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -12,8 +12,9 @@ from raftctl.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import data as wire
 
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
@@ -37,7 +38,9 @@ _READ_COMMITTED = 1
 _UNKNOWN = EpochEndOffset(-1, -1)
 
 
-def handle_list_offsets(context: ApiContext, request: Request) -> Answer | Pending:
+def handle_list_offsets(
+    context: ApiContext, request: Request[wire.ListOffsetsRequest]
+) -> wire.ListOffsetsResponse | Pending[wire.ListOffsetsResponse]:
     """The offset of the first record at or after a time, or of an end of the log.
 
     INVALID_REQUEST for a partition that is named twice or an isolation level that does not exist,
@@ -61,7 +64,7 @@ def handle_list_offsets(context: ApiContext, request: Request) -> Answer | Pendi
     ]
     found = context.replicas.list_offsets(lookups, body["replica_id"])
 
-    def shape(results: list[OffsetResult]) -> Answer:
+    def shape(results: list[OffsetResult]) -> wire.ListOffsetsResponse:
         told = {one: OffsetResult(code) for one, code in refused.items()}
         for lookup, result in zip(lookups, results, strict=True):
             is_tiered = asked[lookup.partition][0]["timestamp"] in _OF_TIERS
@@ -71,16 +74,20 @@ def handle_list_offsets(context: ApiContext, request: Request) -> Answer | Pendi
     return shape(found) if isinstance(found, list) else Pending(found, shape)
 
 
-def _asked(body: dict[str, Any]) -> dict[TopicPartition, list[dict[str, Any]]]:
+def _asked(
+    body: wire.ListOffsetsRequest,
+) -> dict[TopicPartition, list[wire.ListOffsetsPartition]]:
     """Each partition to what the request says of it, in order; more than once is one too many."""
-    asked: dict[TopicPartition, list[dict[str, Any]]] = {}
+    asked: dict[TopicPartition, list[wire.ListOffsetsPartition]] = {}
     for topic in body["topics"]:
         for one in topic["partitions"]:
             asked.setdefault(TopicPartition(topic["name"], one["partition_index"]), []).append(one)
     return asked
 
 
-def _refusal(request: Request, named: list[dict[str, Any]]) -> ErrorCode:
+def _refusal(
+    request: Request[wire.ListOffsetsRequest], named: list[wire.ListOffsetsPartition]
+) -> ErrorCode:
     if len(named) > 1:
         return ErrorCode.INVALID_REQUEST
     timestamp = named[0]["timestamp"]
@@ -88,13 +95,15 @@ def _refusal(request: Request, named: list[dict[str, Any]]) -> ErrorCode:
     return ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_VERSION
 
 
-def refuse_list_offsets(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_list_offsets(
+    _context: ApiContext, request: Request[wire.ListOffsetsRequest], error: KafkaError
+) -> wire.ListOffsetsResponse:
     """The same error for each partition."""
     return _listed(dict.fromkeys(_asked(request.body), OffsetResult(error.code)))
 
 
-def _listed(results: Mapping[TopicPartition, OffsetResult]) -> Answer:
-    topics: dict[str, list[dict[str, Any]]] = {}
+def _listed(results: Mapping[TopicPartition, OffsetResult]) -> wire.ListOffsetsResponse:
+    topics: dict[str, list[wire.ListOffsetsPartitionResponse]] = {}
     for partition, result in results.items():
         topics.setdefault(partition.topic, []).append(_offset(partition.partition, result))
     return {
@@ -102,7 +111,7 @@ def _listed(results: Mapping[TopicPartition, OffsetResult]) -> Answer:
     }
 
 
-def _offset(index: int, result: OffsetResult) -> dict[str, Any]:
+def _offset(index: int, result: OffsetResult) -> wire.ListOffsetsPartitionResponse:
     return {
         "partition_index": index,
         "error_code": result.error,
@@ -112,7 +121,9 @@ def _offset(index: int, result: OffsetResult) -> dict[str, Any]:
     }
 
 
-def handle_leader_epochs(context: ApiContext, request: Request) -> Answer:
+def handle_leader_epochs(
+    context: ApiContext, request: Request[wire.OffsetForLeaderEpochRequest]
+) -> wire.OffsetForLeaderEpochResponse:
     """Where a leader epoch ends in the leader's log (KIP-101, KIP-320)."""
     body = request.body
     lookups = [
@@ -127,13 +138,17 @@ def handle_leader_epochs(context: ApiContext, request: Request) -> Answer:
     return _ends(body, context.replicas.offsets_for_leader_epoch(lookups))
 
 
-def refuse_leader_epochs(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_leader_epochs(
+    _context: ApiContext, request: Request[wire.OffsetForLeaderEpochRequest], error: KafkaError
+) -> wire.OffsetForLeaderEpochResponse:
     """The same error for each partition."""
     count = sum(len(topic["partitions"]) for topic in request.body["topics"])
     return _ends(request.body, [(error.code, _UNKNOWN)] * count)
 
 
-def _ends(body: dict[str, Any], results: list[tuple[ErrorCode, EpochEndOffset]]) -> Answer:
+def _ends(
+    body: wire.OffsetForLeaderEpochRequest, results: list[tuple[ErrorCode, EpochEndOffset]]
+) -> wire.OffsetForLeaderEpochResponse:
     remaining = iter(results)
     return {
         "topics": [
@@ -148,7 +163,9 @@ def _ends(body: dict[str, Any], results: list[tuple[ErrorCode, EpochEndOffset]])
     }
 
 
-def _end(index: int, error: ErrorCode, end: EpochEndOffset) -> dict[str, Any]:
+def _end(
+    index: int, error: ErrorCode, end: EpochEndOffset
+) -> wire.OffsetForLeaderEpochResponseEpochEndOffset:
     return {
         "partition": index,
         "error_code": error,

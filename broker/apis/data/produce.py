@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Mapping, Sequence
 
-    from broker.apis.handler import Answer
     from broker.protocol.codec import Request
+    from broker.protocol.messages import data as wire
     from broker.types import Appendable
     from raftctl.runtime.api import Buffer
 
     Entry = tuple[TopicPartition, Buffer]
     Results = list[AppendResult] | asyncio.Future[list[AppendResult]]
+    _Answer = wire.ProduceResponse | None
     Held = Mapping[int, AppendResult | Check]
     """Index of an entry to why it is refused, or what must be asked first."""
 
@@ -43,7 +44,9 @@ _ADDS_PARTITIONS = 12
 """From this version on Produce is of transaction version 2."""
 
 
-def handle(context: ApiContext, request: Request) -> Answer | Pending | Coroutine[Any, Any, Answer]:
+def handle(
+    context: ApiContext, request: Request[wire.ProduceRequest]
+) -> _Answer | Pending[_Answer] | Coroutine[Any, Any, _Answer]:
     """Appends at once, answers when the records are as safe as `acks` asks.
 
     Large batches are prepared by a worker first; the connection's next request waits for that.
@@ -60,10 +63,10 @@ def handle(context: ApiContext, request: Request) -> Answer | Pending | Coroutin
 
 async def _append_later(
     context: ApiContext,
-    request: Request,
+    request: Request[wire.ProduceRequest],
     sent: Sequence[Entry],
     prepared: Awaitable[list[Appendable]],
-) -> Answer:
+) -> _Answer:
     answer = _append_prepared(context, request, sent, await prepared)
     if isinstance(answer, Pending):
         return answer.shape(await answer.future)
@@ -71,8 +74,11 @@ async def _append_later(
 
 
 def _append_prepared(
-    context: ApiContext, request: Request, sent: Sequence[Entry], prepared: Sequence[Appendable]
-) -> Answer | Pending | Coroutine[Any, Any, Answer]:
+    context: ApiContext,
+    request: Request[wire.ProduceRequest],
+    sent: Sequence[Entry],
+    prepared: Sequence[Appendable],
+) -> _Answer | Pending[_Answer] | Coroutine[Any, Any, _Answer]:
     body = request.body
     entries = [(partition, one) for (partition, _), one in zip(sent, prepared, strict=True)]
     held = _held(context, request, sent)
@@ -86,13 +92,17 @@ def _append_prepared(
 
 
 def _append(
-    context: ApiContext, body: dict[str, Any], entries: Sequence[tuple[TopicPartition, Appendable]]
+    context: ApiContext,
+    body: wire.ProduceRequest,
+    entries: Sequence[tuple[TopicPartition, Appendable]],
 ) -> Results:
     timeout_ms = context.bounded_wait_ms(body["timeout_ms"])
     return context.replicas.append(body["acks"], timeout_ms, entries)
 
 
-def _held(context: ApiContext, request: Request, entries: Sequence[Entry]) -> Held:
+def _held(
+    context: ApiContext, request: Request[wire.ProduceRequest], entries: Sequence[Entry]
+) -> Held:
     held: dict[int, AppendResult | Check] = {}
     for index, (partition, batch) in enumerate(entries):
         sender = sender_of(batch)
@@ -113,7 +123,10 @@ def _held(context: ApiContext, request: Request, entries: Sequence[Entry]) -> He
 
 
 def _is_packed_too_early(
-    context: ApiContext, request: Request, partition: TopicPartition, batch: Buffer
+    context: ApiContext,
+    request: Request[wire.ProduceRequest],
+    partition: TopicPartition,
+    batch: Buffer,
 ) -> bool:
     if request.version >= _TAKES_ZSTD or not is_packed_with(ZSTD, batch):
         return False
@@ -121,17 +134,17 @@ def _is_packed_too_early(
     return topic is not None and partition.partition in topic.partitions
 
 
-def _adds(request: Request) -> bool:
+def _adds(request: Request[wire.ProduceRequest]) -> bool:
     return request.version >= _ADDS_PARTITIONS
 
 
 async def _append_held(
     context: ApiContext,
-    request: Request,
+    request: Request[wire.ProduceRequest],
     entries: Sequence[tuple[TopicPartition, Appendable]],
     held: Held,
     appended: Results,
-) -> Answer:
+) -> _Answer:
     """Asks about what is held, appends it, and answers for all."""
     checks = {index: one for index, one in held.items() if isinstance(one, Check)}
     results = {index: one for index, one in held.items() if isinstance(one, AppendResult)}
@@ -149,12 +162,12 @@ async def _settled(results: Results) -> list[AppendResult]:
 
 
 async def _refused(
-    context: ApiContext, request: Request, checks: Mapping[int, Check]
+    context: ApiContext, request: Request[wire.ProduceRequest], checks: Mapping[int, Check]
 ) -> dict[int, AppendResult]:
     """Those that may not be appended. The others must be appended before anything else happens."""
     if not checks:
         return {}
-    name, adds = request.body["transactional_id"], _adds(request)
+    name, adds = request.body["transactional_id"] or "", _adds(request)
     errors = await context.verifier.ask(name, list(checks.values()), adds=adds)
     refused = {}
     for index, check in checks.items():
@@ -174,23 +187,30 @@ def _as_producers_know(code: ErrorCode, version: int) -> ErrorCode:
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code
 
 
-def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse(
+    context: ApiContext, request: Request[wire.ProduceRequest], error: KafkaError
+) -> _Answer:
     """The same error for each partition."""
     count = sum(len(topic["partition_data"]) for topic in request.body["topic_data"])
     result = AppendResult(error.code, message=error.message)
     return _answer(context, request.body, [result] * count)
 
 
-def _entries(body: dict[str, Any]) -> list[Entry]:
+def _entries(body: wire.ProduceRequest) -> list[Entry]:
     """The batches in order of the request, which drops its hold on them."""
     return [
-        (TopicPartition(topic["name"], data["index"]), data.pop("records") or b"")
+        (TopicPartition(topic["name"], data["index"]), _taken(data))
         for topic in body["topic_data"]
         for data in topic["partition_data"]
     ]
 
 
-def _answer(context: ApiContext, body: dict[str, Any], results: list[AppendResult]) -> Answer:
+def _taken(data: wire.PartitionProduceData) -> Buffer:
+    records, data["records"] = data["records"], None
+    return b"" if records is None else records
+
+
+def _answer(context: ApiContext, body: wire.ProduceRequest, results: list[AppendResult]) -> _Answer:
     if body["acks"] == 0:
         failed = next((r for r in results if r.error), None)
         if failed is not None:
@@ -213,7 +233,7 @@ def _answer(context: ApiContext, body: dict[str, Any], results: list[AppendResul
     }
 
 
-def _partition(index: int, result: AppendResult) -> dict[str, Any]:
+def _partition(index: int, result: AppendResult) -> wire.PartitionProduceResponse:
     return {
         "index": index,
         "error_code": result.error,

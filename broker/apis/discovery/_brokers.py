@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from broker.apis.handler import ApiContext
+    from broker.protocol.messages import data as wire
     from broker.types import LeaderHint
 
 ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000
@@ -27,7 +28,9 @@ def controller_id(context: ApiContext) -> int:
     return context.config.node_id if context.config.node_id in live else next(iter(live), -1)
 
 
-def node_endpoints(context: ApiContext, broker_ids: Collection[int]) -> list[dict[str, Any]]:
+def node_endpoints(
+    context: ApiContext, broker_ids: Collection[int]
+) -> list[wire.FetchResponseNodeEndpoint]:
     """Where the named leaders are, so that a client need not ask for metadata (KIP-951)."""
     if not broker_ids:
         return []
@@ -38,7 +41,7 @@ def node_endpoints(context: ApiContext, broker_ids: Collection[int]) -> list[dic
     ]
 
 
-def current_leader(hint: LeaderHint | None) -> dict[str, Any] | None:
+def current_leader(hint: LeaderHint | None) -> wire.FetchResponseLeaderIdAndEpoch | None:
     """The leader as it is told with NOT_LEADER_OR_FOLLOWER (KIP-951).
 
     That there is none goes without saying: librdkafka (2.6 to 2.16 at least) counts such a

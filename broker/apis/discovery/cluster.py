@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.discovery._brokers import (
     ALL_CLUSTER_OPERATIONS,
@@ -18,8 +18,8 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.features import SUPPORTED
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer
     from broker.protocol.codec import Request
+    from broker.protocol.messages import discovery as wire
 
 _BROKERS = 1
 _CONTROLLERS = 2
@@ -27,22 +27,29 @@ _SOFTWARE = re.compile("[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 _FEATURES_BEGIN_AT_0 = 4
 
 
-def handle_api_versions(context: ApiContext, request: Request) -> Answer:
+def handle_api_versions(
+    context: ApiContext, request: Request[wire.ApiVersionsRequest]
+) -> wire.ApiVersionsResponse | Encoded:
     """The table of `broker.protocol.versions`; INVALID_REQUEST alone if the client's software has
     no name or version that a metric could bear (KIP-511).
     """
-    for part in ("client_software_name", "client_software_version"):
-        if part in request.body and not _SOFTWARE.fullmatch(request.body[part]):
-            return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
+    body = request.body
+    named = body.get("client_software_name"), body.get("client_software_version")
+    if any(part is not None and not _SOFTWARE.fullmatch(part) for part in named):
+        return {"error_code": ErrorCode.INVALID_REQUEST, "api_keys": ()}
     return Encoded(_api_versions(context, request, ErrorCode.NONE))
 
 
-def refuse_api_versions(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_api_versions(
+    context: ApiContext, request: Request[wire.ApiVersionsRequest], error: KafkaError
+) -> Encoded:
     """The error beside the table."""
     return Encoded(_api_versions(context, request, error.code))
 
 
-def _api_versions(context: ApiContext, request: Request, error: ErrorCode) -> bytes:
+def _api_versions(
+    context: ApiContext, request: Request[wire.ApiVersionsRequest], error: ErrorCode
+) -> bytes:
     image = context.metadata.image
     finalized = tuple(sorted(item for item in image.features.items() if item[1] > 0))
     return api_versions_body(request.version, error, finalized, image.offset)
@@ -59,10 +66,10 @@ def api_versions_body(
 
     The features that are finalized are in force at the metadata offset `features_epoch`.
     """
-    api_keys = [
+    api_keys: list[wire.ApiVersion] = [
         {"api_key": key, "min_version": low, "max_version": high} for key, low, high in advertised()
     ]
-    message = {
+    message: wire.ApiVersionsResponse = {
         "error_code": error,
         "api_keys": api_keys,
         "supported_features": [
@@ -80,7 +87,9 @@ def api_versions_body(
     return encode_response_body(ApiKey.API_VERSIONS, version, message)
 
 
-def handle_describe_cluster(context: ApiContext, request: Request) -> Answer:
+def handle_describe_cluster(
+    context: ApiContext, request: Request[wire.DescribeClusterRequest]
+) -> wire.DescribeClusterResponse:
     """The brokers that are not fenced, or all if the client asks so."""
     body = request.body
     kind = body.get("endpoint_type", _BROKERS)
@@ -100,7 +109,9 @@ def handle_describe_cluster(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def refuse_describe_cluster(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_describe_cluster(
+    _context: ApiContext, _request: Request[wire.DescribeClusterRequest], error: KafkaError
+) -> wire.DescribeClusterResponse:
     """The error for all."""
     return {
         "error_code": error.code,
@@ -110,9 +121,9 @@ def refuse_describe_cluster(_context: ApiContext, _request: Request, error: Kafk
     }
 
 
-def _brokers(context: ApiContext, *, fenced_too: bool) -> list[dict[str, Any]]:
+def _brokers(context: ApiContext, *, fenced_too: bool) -> list[wire.DescribeClusterBroker]:
     brokers = context.metadata.image.brokers
-    found = []
+    found: list[wire.DescribeClusterBroker] = []
     for broker_id in sorted(brokers):
         broker = brokers[broker_id]
         endpoint = broker.endpoint(context.listener)

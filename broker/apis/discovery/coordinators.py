@@ -11,15 +11,17 @@ from raftctl.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import discovery as wire
 
 _TOPICS = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
 """By the type of the key: 0 for groups, 1 for transactional ids."""
-_NOBODY = {"node_id": -1, "host": "", "port": -1}
 
 
-def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
+def handle(
+    context: ApiContext, request: Request[wire.FindCoordinatorRequest]
+) -> wire.FindCoordinatorResponse | Coroutine[Any, Any, wire.FindCoordinatorResponse]:
     """The brokers that lead the partitions of the keys; creates the topic when it is first asked
     for. COORDINATOR_NOT_AVAILABLE while there is no leader.
     """
@@ -31,28 +33,58 @@ def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any
     return _answer(context, request, topic)
 
 
-def refuse(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse(
+    _context: ApiContext, request: Request[wire.FindCoordinatorRequest], error: KafkaError
+) -> wire.FindCoordinatorResponse:
     """The error alone (up to version 3) and for each key (from version 4 on)."""
-    refusal = {"error_code": error.code, "error_message": error.message, **_NOBODY}
-    keys = request.body.get("coordinator_keys", ())
-    return {**refusal, "coordinators": [{"key": key, **refusal} for key in keys]}
+    keys = request.body.get("coordinator_keys", [])
+    refused = [_refused(key, error.code, error.message) for key in keys]
+    return {**_alone(_refused("", error.code, error.message)), "coordinators": refused}
 
 
-async def _create_and_answer(context: ApiContext, request: Request, topic: str) -> Answer:
+async def _create_and_answer(
+    context: ApiContext, request: Request[wire.FindCoordinatorRequest], topic: str
+) -> wire.FindCoordinatorResponse:
     await context.internal_topics.ensure(topic)
     return _answer(context, request, topic)
 
 
-def _answer(context: ApiContext, request: Request, topic: str) -> Answer:
+def _answer(
+    context: ApiContext, request: Request[wire.FindCoordinatorRequest], topic: str
+) -> wire.FindCoordinatorResponse:
     if request.version >= 4:
         keys = request.body["coordinator_keys"]
         return {"coordinators": [_coordinator(context, topic, key) for key in keys]}
-    found = _coordinator(context, topic, request.body["key"])
-    # As Apache Kafka says it, for which some old clients look.
-    return found if found["error_code"] else {**found, "error_message": "NONE"}
+    found = _alone(_coordinator(context, topic, request.body["key"]))
+    if not found["error_code"]:
+        # As Apache Kafka says it, for which some old clients look.
+        found["error_message"] = "NONE"
+    return found
 
 
-def _coordinator(context: ApiContext, topic: str, key: str) -> dict[str, Any]:
+def _alone(found: wire.Coordinator) -> wire.FindCoordinatorResponse:
+    """Return the response for one key, up to version 3."""
+    return {
+        "error_code": found["error_code"],
+        "error_message": found["error_message"],
+        "node_id": found["node_id"],
+        "host": found["host"],
+        "port": found["port"],
+    }
+
+
+def _refused(key: str, error: ErrorCode, message: str | None) -> wire.Coordinator:
+    return {
+        "key": key,
+        "error_code": error,
+        "error_message": message,
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+    }
+
+
+def _coordinator(context: ApiContext, topic: str, key: str) -> wire.Coordinator:
     image = context.metadata.image.topics.by_name(topic)
     leader = -1
     if image is not None:
@@ -60,7 +92,7 @@ def _coordinator(context: ApiContext, topic: str, key: str) -> dict[str, Any]:
     found = context.metadata.live_brokers(context.listener).get(leader)
     if found is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return {"key": key, "error_code": code, "error_message": code.text, **_NOBODY}
+        return _refused(key, code, code.text)
     _, endpoint = found
     return {
         "key": key,

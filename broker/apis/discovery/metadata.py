@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
     from uuid import UUID
 
-    from broker.apis.handler import Answer
     from broker.protocol.codec import Request
+    from broker.protocol.messages import discovery as wire
     from raftctl.metadata.image import PartitionImage, TopicImage
+
+    _Answer = wire.MetadataResponse | Encoded
 
 _AUTO_CREATE_TIMEOUT_MS = 5_000
 _NAMES_CACHED_MAX = 64
@@ -39,7 +41,9 @@ Key = tuple[str | None, "UUID | None"]
 """How a client names a topic: by name or, from version 10 on, by id."""
 
 
-def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any, Answer]:
+def handle(
+    context: ApiContext, request: Request[wire.MetadataRequest]
+) -> _Answer | Coroutine[Any, Any, _Answer]:
     """Answers at once, unless topics must be created first.
 
     KafkaError(INVALID_REQUEST) of a topic without name and id; and of one without a name, or with
@@ -63,19 +67,21 @@ def handle(context: ApiContext, request: Request) -> Answer | Coroutine[Any, Any
     return _answer(context, request, keys, {})
 
 
-def refuse(context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse(
+    context: ApiContext, request: Request[wire.MetadataRequest], error: KafkaError
+) -> wire.MetadataResponse:
     """The error for each topic named, and for all from version 13 on; nothing of the cluster."""
     keys = _keys(context, request) or []
     return {
         "brokers": (),
         "cluster_id": None,
         "controller_id": -1,
-        "topics": [_unknown(key, error.code) | {"name": key[0] or ""} for key in keys],
+        "topics": [{**_unknown(key, error.code), "name": key[0] or ""} for key in keys],
         "error_code": error.code,
     }
 
 
-def _keys(context: ApiContext, request: Request) -> list[Key] | None:
+def _keys(context: ApiContext, request: Request[wire.MetadataRequest]) -> list[Key] | None:
     """The topics asked for; None: all of them."""
     topics = request.body["topics"]
     # Before version 1 there was no null, and an empty list meant all.
@@ -112,8 +118,8 @@ def _new_topic(context: ApiContext, name: str) -> NewTopic:
 
 
 async def _create_and_answer(
-    context: ApiContext, request: Request, keys: list[Key], missing: list[str]
-) -> Answer:
+    context: ApiContext, request: Request[wire.MetadataRequest], keys: list[Key], missing: list[str]
+) -> _Answer:
     """Creates what is missing; answers when this broker knows it."""
     create = CreateTopicsRequest(
         tuple(_new_topic(context, name) for name in dict.fromkeys(missing))
@@ -141,8 +147,11 @@ def _soon(error: ErrorCode) -> ErrorCode:
 
 
 def _answer(
-    context: ApiContext, request: Request, keys: list[Key] | None, errors: dict[str, ErrorCode]
-) -> Answer:
+    context: ApiContext,
+    request: Request[wire.MetadataRequest],
+    keys: list[Key] | None,
+    errors: dict[str, ErrorCode],
+) -> _Answer:
     body = request.body
     options = (
         body.get("include_topic_authorized_operations", False),
@@ -168,7 +177,7 @@ def _topics(
     errors: dict[str, ErrorCode],
     *,
     all_operations: bool,
-) -> list[dict[str, Any]]:
+) -> list[wire.MetadataResponseTopic]:
     live = context.metadata.live_brokers(context.listener)
     if keys is None:
         every = context.metadata.image.topics.in_order()
@@ -183,7 +192,11 @@ def _topics(
     return answers
 
 
-def _message(context: ApiContext, request: Request, topics: list[dict[str, Any]]) -> dict[str, Any]:
+def _message(
+    context: ApiContext,
+    request: Request[wire.MetadataRequest],
+    topics: list[wire.MetadataResponseTopic],
+) -> wire.MetadataResponse:
     all_operations = request.body.get("include_cluster_authorized_operations", False)
     listed = context.metadata.listed_brokers(context.listener)
     return {
@@ -200,7 +213,9 @@ def _message(context: ApiContext, request: Request, topics: list[dict[str, Any]]
     }
 
 
-def _known(topic: TopicImage, live: Collection[int], *, all_operations: bool) -> dict[str, Any]:
+def _known(
+    topic: TopicImage, live: Collection[int], *, all_operations: bool
+) -> wire.MetadataResponseTopic:
     return {
         "error_code": ErrorCode.NONE,
         "name": topic.name,
@@ -213,7 +228,7 @@ def _known(topic: TopicImage, live: Collection[int], *, all_operations: bool) ->
     }
 
 
-def _unknown(key: Key, error: ErrorCode) -> dict[str, Any]:
+def _unknown(key: Key, error: ErrorCode) -> wire.MetadataResponseTopic:
     name, topic_id = key
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else unknown_name(name)
     return {
@@ -238,7 +253,7 @@ def is_internal(name: str) -> bool:
 
 def partition_message(
     index: int, partition: PartitionImage, live: Collection[int]
-) -> dict[str, Any]:
+) -> wire.MetadataResponsePartition:
     """A partition as Metadata and DescribeTopicPartitions show it."""
     reachable = partition.leader in live
     return {
@@ -248,7 +263,5 @@ def partition_message(
         "leader_epoch": partition.leader_epoch,
         "replica_nodes": partition.replicas,
         "isr_nodes": partition.isr,
-        "eligible_leader_replicas": partition.elr,
-        "last_known_elr": (),
         "offline_replicas": [r for r in partition.replicas if r not in live],
     }

@@ -11,21 +11,28 @@ from typing import TYPE_CHECKING
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import discovery as wire
 
 
-def handle(context: ApiContext, _request: Request) -> Answer:
+def handle(
+    context: ApiContext, _request: Request[wire.SaslAuthenticateRequest | wire.SaslHandshakeRequest]
+) -> wire.SaslAuthenticateResponse | wire.SaslHandshakeResponse:
     """KafkaError(ILLEGAL_SASL_STATE), whatever is asked."""
     text = f"listener {context.listener} is PLAINTEXT: set security.protocol=PLAINTEXT"
     raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, text)
 
 
-def refuse_handshake(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_handshake(
+    _context: ApiContext, _request: Request[wire.SaslHandshakeRequest], error: KafkaError
+) -> wire.SaslHandshakeResponse:
     """The error; there are no mechanisms."""
     return {"error_code": error.code, "mechanisms": ()}
 
 
-def refuse_authenticate(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_authenticate(
+    _context: ApiContext, _request: Request[wire.SaslAuthenticateRequest], error: KafkaError
+) -> wire.SaslAuthenticateResponse:
     """The error."""
     return {"error_code": error.code, "error_message": error.message, "auth_bytes": b""}

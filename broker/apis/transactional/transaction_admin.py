@@ -6,7 +6,7 @@ WriteTxnMarkers ends it in a partition, and is what coordinators send.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.apis.handler import Pending
 from broker.coordinator import AT_ONCE
@@ -21,8 +21,9 @@ from raftctl.metadata.topic_names import name_problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import transactional as wire
     from broker.types import AppendResult, ProducerFacts
 
 _STATES = {state.text: state for state in TransactionState}
@@ -30,7 +31,9 @@ _STATES = {state.text: state for state in TransactionState}
 # --- WriteTxnMarkers ------------------------------------------------------------------------------
 
 
-def handle_markers(context: ApiContext, request: Request) -> Answer | Pending:
+def handle_markers(
+    context: ApiContext, request: Request[wire.WriteTxnMarkersRequest]
+) -> wire.WriteTxnMarkersResponse | Pending[wire.WriteTxnMarkersResponse]:
     """Writes each marker to its partitions; answers when all in-sync replicas have them."""
     body = request.body
     entries = list(_entries(body))
@@ -41,12 +44,14 @@ def handle_markers(context: ApiContext, request: Request) -> Answer | Pending:
     return Pending(results, lambda done: _written(context, body, entries, done))
 
 
-def refuse_markers(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_markers(
+    _context: ApiContext, request: Request[wire.WriteTxnMarkersRequest], error: KafkaError
+) -> wire.WriteTxnMarkersResponse:
     """The same error for each partition."""
     return _written_all(request.body, [error.code] * len(list(_entries(request.body))))
 
 
-def _entries(body: dict[str, Any]) -> Iterator[tuple[TopicPartition, EndMarker]]:
+def _entries(body: wire.WriteTxnMarkersRequest) -> Iterator[tuple[TopicPartition, EndMarker]]:
     for one in body["markers"]:
         marker = EndMarker(
             one["producer_id"],
@@ -62,10 +67,10 @@ def _entries(body: dict[str, Any]) -> Iterator[tuple[TopicPartition, EndMarker]]
 
 def _written(
     context: ApiContext,
-    body: dict[str, Any],
+    body: wire.WriteTxnMarkersRequest,
     entries: list[tuple[TopicPartition, EndMarker]],
     results: list[AppendResult],
-) -> Answer:
+) -> wire.WriteTxnMarkersResponse:
     """The coordinator of groups hears of markers before the transaction's coordinator does."""
     for (partition, marker), result in zip(entries, results, strict=True):
         if partition.topic == CONSUMER_OFFSETS and result.error is ErrorCode.NONE:
@@ -74,7 +79,9 @@ def _written(
     return _written_all(body, [result.error for result in results])
 
 
-def _written_all(body: dict[str, Any], errors: list[ErrorCode]) -> Answer:
+def _written_all(
+    body: wire.WriteTxnMarkersRequest, errors: list[ErrorCode]
+) -> wire.WriteTxnMarkersResponse:
     remaining = iter(errors)
     return {
         "markers": [
@@ -100,19 +107,23 @@ def _written_all(body: dict[str, Any], errors: list[ErrorCode]) -> Answer:
 # --- DescribeTransactions, ListTransactions -------------------------------------------------------
 
 
-def handle_describe(context: ApiContext, request: Request) -> Answer:
+def handle_describe(
+    context: ApiContext, request: Request[wire.DescribeTransactionsRequest]
+) -> wire.DescribeTransactionsResponse:
     """What each transactional id has come to."""
     names = request.body["transactional_ids"]
     return {"transaction_states": [_described(context, name) for name in names]}
 
 
-def refuse_describe(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_describe(
+    _context: ApiContext, request: Request[wire.DescribeTransactionsRequest], error: KafkaError
+) -> wire.DescribeTransactionsResponse:
     """The same error for each id."""
     names = request.body["transactional_ids"]
     return {"transaction_states": [_unknown(name, error.code) for name in names]}
 
 
-def _described(context: ApiContext, name: str) -> dict[str, Any]:
+def _described(context: ApiContext, name: str) -> wire.DescribeTransactionsResponseTransactionState:
     try:
         found = context.transactions.core_of(name).known.get(name)
     except KafkaError as error:
@@ -134,7 +145,7 @@ def _described(context: ApiContext, name: str) -> dict[str, Any]:
     }
 
 
-def _listed(name: str, found: Transaction) -> dict[str, Any]:
+def _listed(name: str, found: Transaction) -> wire.ListTransactionsResponseTransactionState:
     return {
         "transactional_id": name,
         "producer_id": found.producer_id,
@@ -142,7 +153,7 @@ def _listed(name: str, found: Transaction) -> dict[str, Any]:
     }
 
 
-def _unknown(name: str, error: ErrorCode) -> dict[str, Any]:
+def _unknown(name: str, error: ErrorCode) -> wire.DescribeTransactionsResponseTransactionState:
     return {
         "error_code": error,
         "transactional_id": name,
@@ -155,7 +166,9 @@ def _unknown(name: str, error: ErrorCode) -> dict[str, Any]:
     }
 
 
-async def handle_list(context: ApiContext, request: Request) -> Answer:
+async def handle_list(
+    context: ApiContext, request: Request[wire.ListTransactionsRequest]
+) -> wire.ListTransactionsResponse:
     """The ids of the partitions that this broker holds, as far as the filters let them pass; some
     are looked at in each turn of the event loop.
     """
@@ -179,7 +192,7 @@ async def handle_list(context: ApiContext, request: Request) -> Answer:
     }
 
 
-def _filter(body: dict[str, Any], now_ms: int) -> Callable[[Transaction], bool]:
+def _filter(body: wire.ListTransactionsRequest, now_ms: int) -> Callable[[Transaction], bool]:
     """Whether the state, the producer and how long it has been going on are those asked for."""
     states, ids = body["state_filters"], frozenset(body["producer_id_filters"])
     wanted = frozenset(_STATES[name] for name in states if name in _STATES)
@@ -193,7 +206,9 @@ def _filter(body: dict[str, Any], now_ms: int) -> Callable[[Transaction], bool]:
     return passes
 
 
-def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> Answer:
+def refuse_list(
+    _context: ApiContext, _request: Request[wire.ListTransactionsRequest], error: KafkaError
+) -> wire.ListTransactionsResponse:
     """The error alone."""
     return {"error_code": error.code, "unknown_state_filters": (), "transaction_states": ()}
 
@@ -201,7 +216,9 @@ def refuse_list(_context: ApiContext, _request: Request, error: KafkaError) -> A
 # --- DescribeProducers ----------------------------------------------------------------------------
 
 
-def handle_producers(context: ApiContext, request: Request) -> Answer:
+def handle_producers(
+    context: ApiContext, request: Request[wire.DescribeProducersRequest]
+) -> wire.DescribeProducersResponse:
     """Who writes to the partitions that this broker leads, and which transactions are open."""
     body = request.body
     found = {one: _known(context, one) for one in _asked(body)}
@@ -214,12 +231,14 @@ def _known(context: ApiContext, partition: TopicPartition) -> tuple[ErrorCode, l
     return context.replicas.producers(partition)
 
 
-def refuse_producers(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_producers(
+    _context: ApiContext, request: Request[wire.DescribeProducersRequest], error: KafkaError
+) -> wire.DescribeProducersResponse:
     """The same error for each partition."""
     return _producers(request.body, {one: (error.code, []) for one in _asked(request.body)})
 
 
-def _asked(body: dict[str, Any]) -> list[TopicPartition]:
+def _asked(body: wire.DescribeProducersRequest) -> list[TopicPartition]:
     return [
         TopicPartition(topic["name"], number)
         for topic in body["topics"]
@@ -228,9 +247,9 @@ def _asked(body: dict[str, Any]) -> list[TopicPartition]:
 
 
 def _producers(
-    body: dict[str, Any],
+    body: wire.DescribeProducersRequest,
     found: dict[TopicPartition, tuple[ErrorCode, list[ProducerFacts]]],
-) -> Answer:
+) -> wire.DescribeProducersResponse:
     return {
         "topics": [
             {
@@ -245,7 +264,9 @@ def _producers(
     }
 
 
-def _partition(number: int, error: ErrorCode, producers: list[ProducerFacts]) -> dict[str, Any]:
+def _partition(
+    number: int, error: ErrorCode, producers: list[ProducerFacts]
+) -> wire.PartitionResponse:
     return {
         "partition_index": number,
         "error_code": error,

@@ -8,18 +8,18 @@ told INVALID_PRODUCER_EPOCH.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.transactions import TRANSACTION_V2, AddPartitions, EndTransaction, InitProducer
 from broker.types import CONSUMER_OFFSETS, INTERNAL_TOPICS, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from broker.apis.handler import Answer, ApiContext
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
+    from broker.protocol.messages import transactional as wire
     from broker.transactions import ProducerGoesOn
 
-_NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1}
 _INIT_KNOWS_FENCED = 4
 _OTHERS_KNOW_FENCED = 2
 _ENDS_WITH_EPOCH = 5
@@ -36,7 +36,9 @@ def _code(error: ErrorCode, version: int, knows_fenced: int) -> ErrorCode:
 # --- InitProducerId -------------------------------------------------------------------------------
 
 
-async def handle_init(context: ApiContext, request: Request) -> Answer:
+async def handle_init(
+    context: ApiContext, request: Request[wire.InitProducerIdRequest]
+) -> wire.InitProducerIdResponse:
     """A producer id and epoch: of a transactional id its own, else a fresh one."""
     body = request.body
     name = body["transactional_id"]
@@ -53,19 +55,23 @@ async def handle_init(context: ApiContext, request: Request) -> Answer:
     return {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
 
 
-def refuse_init(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_init(
+    _context: ApiContext, request: Request[wire.InitProducerIdRequest], error: KafkaError
+) -> wire.InitProducerIdResponse:
     """The error without an id."""
     code = _code(error.code, request.version, _INIT_KNOWS_FENCED)
     if code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
         # What clients of this request know as "try again".
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return {"error_code": code, **_NO_PRODUCER}
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}
 
 
 # --- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------------
 
 
-async def handle_add_partitions(context: ApiContext, request: Request) -> Answer:
+async def handle_add_partitions(
+    context: ApiContext, request: Request[wire.AddPartitionsToTxnRequest]
+) -> wire.AddPartitionsToTxnResponse:
     """Each partition's error; unknown ones keep the others out too."""
     body = request.body
     if request.version >= _BATCHED:
@@ -82,12 +88,15 @@ async def handle_add_partitions(context: ApiContext, request: Request) -> Answer
     return {"results_by_topic_v3_and_below": _told(request, errors)}
 
 
-def _told(request: Request, errors: dict[TopicPartition, ErrorCode]) -> list[dict[str, Any]]:
+def _told(
+    request: Request[wire.AddPartitionsToTxnRequest], errors: dict[TopicPartition, ErrorCode]
+) -> list[wire.AddPartitionsToTxnTopicResult]:
     """Topics of which no partition was named are told, too."""
     named = {topic["name"] for topic in request.body["v3_and_below_topics"]}
     empty = sorted(named - {one.topic for one in errors})
     results = _by_topic(errors, request.version)
-    return [*results, *({"name": name, "results_by_partition": ()} for name in empty)]
+    results += [{"name": name, "results_by_partition": ()} for name in empty]
+    return results
 
 
 def _not_of_clients(
@@ -101,7 +110,9 @@ def _not_of_clients(
     return others | dict.fromkeys(own, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def refuse_add_partitions(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
+def refuse_add_partitions(
+    _context: ApiContext, request: Request[wire.AddPartitionsToTxnRequest], error: KafkaError
+) -> wire.AddPartitionsToTxnResponse:
     """The same error for each partition, or for the whole."""
     if request.version >= _BATCHED:
         return {"error_code": error.code, "results_by_transaction": ()}
@@ -110,7 +121,9 @@ def refuse_add_partitions(_context: ApiContext, request: Request, error: KafkaEr
     return {"results_by_topic_v3_and_below": _told(request, errors)}
 
 
-async def _added_of(context: ApiContext, one: dict[str, Any]) -> dict[str, Any]:
+async def _added_of(
+    context: ApiContext, one: wire.AddPartitionsToTxnTransaction
+) -> wire.AddPartitionsToTxnResult:
     asked = AddPartitions(
         one["transactional_id"],
         one["producer_id"],
@@ -136,7 +149,7 @@ async def _add(context: ApiContext, asked: AddPartitions) -> dict[TopicPartition
     return errors
 
 
-def _partitions(topics: list[dict[str, Any]]) -> frozenset[TopicPartition]:
+def _partitions(topics: list[wire.AddPartitionsToTxnTopic]) -> frozenset[TopicPartition]:
     return frozenset(
         TopicPartition(topic["name"], partition)
         for topic in topics
@@ -144,7 +157,9 @@ def _partitions(topics: list[dict[str, Any]]) -> frozenset[TopicPartition]:
     )
 
 
-def _by_topic(errors: dict[TopicPartition, ErrorCode], version: int) -> list[dict[str, Any]]:
+def _by_topic(
+    errors: dict[TopicPartition, ErrorCode], version: int
+) -> list[wire.AddPartitionsToTxnTopicResult]:
     return [
         {
             "name": name,
@@ -162,7 +177,9 @@ def _by_topic(errors: dict[TopicPartition, ErrorCode], version: int) -> list[dic
     ]
 
 
-async def handle_add_offsets(context: ApiContext, request: Request) -> Answer:
+async def handle_add_offsets(
+    context: ApiContext, request: Request[wire.AddOffsetsToTxnRequest]
+) -> wire.AddOffsetsToTxnResponse:
     """The partition that holds the group's offsets belongs to the transaction too."""
     body = request.body
     await context.internal_topics.ensure(CONSUMER_OFFSETS)
@@ -181,7 +198,9 @@ async def handle_add_offsets(context: ApiContext, request: Request) -> Answer:
 # --- EndTxn ---------------------------------------------------------------------------------------
 
 
-async def handle_end(context: ApiContext, request: Request) -> Answer:
+async def handle_end(
+    context: ApiContext, request: Request[wire.EndTxnRequest]
+) -> wire.EndTxnResponse:
     """Told when the outcome is decided; the markers may still be on their way.
 
     From version 5 on the answer is with which id and epoch the producer goes on (KIP-890).
@@ -197,9 +216,23 @@ async def handle_end(context: ApiContext, request: Request) -> Answer:
     if context.transactions.core_of(asked.transactional_id).needs_id(asked):
         asked = asked.with_id(await context.producer_ids.take())
     found: ProducerGoesOn = await context.transactions.ask(asked)
-    return {"error_code": ErrorCode.NONE, **found._asdict()}
+    return {
+        "error_code": ErrorCode.NONE,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+    }
 
 
-def refuse_by_code(_context: ApiContext, request: Request, error: KafkaError) -> Answer:
-    """The error, of AddOffsetsToTxn and EndTxn."""
-    return {"error_code": _code(error.code, request.version, _OTHERS_KNOW_FENCED), **_NO_PRODUCER}
+def refuse_add_offsets(
+    _context: ApiContext, request: Request[wire.AddOffsetsToTxnRequest], error: KafkaError
+) -> wire.AddOffsetsToTxnResponse:
+    """The error."""
+    return {"error_code": _code(error.code, request.version, _OTHERS_KNOW_FENCED)}
+
+
+def refuse_end(
+    _context: ApiContext, request: Request[wire.EndTxnRequest], error: KafkaError
+) -> wire.EndTxnResponse:
+    """The error without an id."""
+    code = _code(error.code, request.version, _OTHERS_KNOW_FENCED)
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}

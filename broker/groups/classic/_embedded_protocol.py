@@ -9,7 +9,7 @@ version above those known is read as the newest of them, as clients do.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict
 
 from broker.coordinator.record_format import RecordFormat, field, table, version_of
 from broker.types import TopicPartition
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from broker.protocol import Struct
+    from raftctl.runtime.api import Buffer
 
 _NEWEST = 3
 _VERSION = struct.Struct(">h")
@@ -42,12 +43,30 @@ _ASSIGNMENT_TABLE = table(
     field("assigned_partitions", "struct", array_of=_PARTITIONS),
     field("user_data", "bytes", nullable=True),
 )
-_SUBSCRIPTION = RecordFormat(
+_SUBSCRIPTION: RecordFormat[_SubscriptionFields] = RecordFormat(
     "ConsumerProtocolSubscription", {v: _subscription(v) for v in range(_NEWEST + 1)}, written=1
 )
-_ASSIGNMENT = RecordFormat(
+_ASSIGNMENT: RecordFormat[_AssignmentFields] = RecordFormat(
     "ConsumerProtocolAssignment", dict.fromkeys(range(_NEWEST + 1), _ASSIGNMENT_TABLE), written=0
 )
+
+
+class _TopicFields(TypedDict):
+    topic: str
+    partitions: list[int]
+
+
+class _SubscriptionFields(TypedDict):
+    topics: list[str]
+    user_data: Buffer | None
+    owned_partitions: NotRequired[list[_TopicFields]]
+    generation_id: NotRequired[int]
+    rack_id: NotRequired[str | None]
+
+
+class _AssignmentFields(TypedDict):
+    assigned_partitions: list[_TopicFields]
+    user_data: Buffer | None
 
 
 class Subscription(NamedTuple):
@@ -72,8 +91,10 @@ def subscription_of(metadata: bytes) -> Subscription:
 
 def subscription(topics: Iterable[str], owned: Iterable[TopicPartition] = ()) -> bytes:
     """The metadata of a member that reads these topics."""
-    fields = {"topics": sorted(topics), "user_data": None, "owned_partitions": _by_topic(owned)}
-    return _SUBSCRIPTION.encode(fields)
+    owned_partitions = _by_topic(owned)
+    return _SUBSCRIPTION.encode(
+        {"topics": sorted(topics), "user_data": None, "owned_partitions": owned_partitions}
+    )
 
 
 def assignment_of(data: bytes) -> frozenset[TopicPartition]:
@@ -85,8 +106,7 @@ def assignment_of(data: bytes) -> frozenset[TopicPartition]:
 
 def assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """The assignment with these partitions, in a version that every client reads."""
-    fields = {"assigned_partitions": _by_topic(partitions), "user_data": b""}
-    return _ASSIGNMENT.encode(fields)
+    return _ASSIGNMENT.encode({"assigned_partitions": _by_topic(partitions), "user_data": b""})
 
 
 def _known(data: bytes) -> bytes:
@@ -94,13 +114,13 @@ def _known(data: bytes) -> bytes:
     return data if version <= _NEWEST else _VERSION.pack(_NEWEST) + data[_VERSION.size :]
 
 
-def _partitions(topics: Iterable[dict[str, Any]]) -> frozenset[TopicPartition]:
+def _partitions(topics: Iterable[_TopicFields]) -> frozenset[TopicPartition]:
     return frozenset(
         TopicPartition(one["topic"], number) for one in topics for number in one["partitions"]
     )
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[_TopicFields]:
     found: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         found.setdefault(topic, []).append(number)

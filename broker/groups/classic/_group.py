@@ -9,9 +9,13 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from broker.groups.classic._embedded_protocol import subscription_of
+
+if TYPE_CHECKING:
+    from broker.groups._records import GroupMemberValue, GroupValue
+    from broker.protocol.messages import consumer as wire
 
 NO_PROTOCOL = ""
 CONSUMER_PROTOCOL = "consumer"
@@ -188,7 +192,7 @@ class Group:
             return self.subscribed_topics(), -1
         return set(), self.state_wall_ms if self.protocol_type else -1
 
-    def members_for_leader(self) -> list[dict[str, Any]]:
+    def members_for_leader(self) -> list[wire.JoinGroupResponseMember]:
         """What the leader is told of the members."""
         return [
             {
@@ -199,7 +203,7 @@ class Group:
             for one in self.members.values()
         ]
 
-    def record(self, wall_ms: int, assignments: dict[str, bytes]) -> dict[str, Any]:
+    def record(self, wall_ms: int, assignments: dict[str, bytes]) -> GroupValue:
         """The fields of its record, with assignments by member id."""
         return {
             "protocol_type": self.protocol_type or "",
@@ -223,7 +227,7 @@ class Group:
         }
 
     @classmethod
-    def of_record(cls, group_id: str, fields: dict[str, Any]) -> Group:
+    def of_record(cls, group_id: str, fields: GroupValue) -> Group:
         """The group as it was when the record was written: its generation goes on.
 
         Without a leader nobody has assigned its partitions: it was of KIP-848 a moment before, and
@@ -245,7 +249,7 @@ class Group:
                 member.epochs = range(group.generation + 1)
         return group
 
-    def message(self) -> dict[str, Any]:
+    def message(self) -> wire.DescribeGroupsResponseDescribedGroup:
         """The group as DescribeGroups tells it: during a rebalance with the last assignments."""
         stable = self.state is State.STABLE
         return {
@@ -268,13 +272,13 @@ class Group:
         }
 
 
-def _state_of_record(fields: dict[str, Any]) -> State:
+def _state_of_record(fields: GroupValue) -> State:
     if not fields["members"]:
         return State.EMPTY
     return State.PREPARING if fields["leader"] is None else State.STABLE
 
 
-def _member_of(fields: dict[str, Any], protocol: str) -> Member:
+def _member_of(fields: GroupMemberValue, protocol: str) -> Member:
     session = fields["session_timeout"]
     return Member(
         fields["member_id"],

@@ -10,7 +10,7 @@ Pure: the time is set before each call, answers are collected. Errors are Apache
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.coordinator.core import Answer, Now
 from broker.groups._messages import join_error, left_message, sync_error
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from broker.coordinator.core import Effect, Journal
     from broker.groups._limits import GroupLimits
     from broker.groups.requests import Caller, Heartbeat, Join, Leave, Sync
+    from broker.protocol.codec import Message
+    from broker.protocol.messages import consumer as wire
     from raftctl.timers import Timers
 
 NEW_MEMBER_JOIN_MS = 300_000
@@ -179,7 +181,10 @@ class Rebalancer:
         if was_leader:
             # It has nothing to assign: an older client must not take itself for the leader.
             skip = request.may_skip_assignment
-            message |= {"skip_assignment": True} if skip else {"leader": old_id, "members": []}
+            if skip:
+                message["skip_assignment"] = True
+            else:
+                message["leader"], message["members"] = old_id, []
         self._answer(ticket, message, settled=True)
 
     def _fence(self, group: Group, member: Member) -> None:
@@ -192,7 +197,7 @@ class Rebalancer:
         group.unsynced.pop(member.member_id, None)
         member.joining = member.syncing = None
 
-    def _joined(self, group: Group, member: Member) -> dict[str, Any]:
+    def _joined(self, group: Group, member: Member) -> wire.JoinGroupResponse:
         leads = group.leader == member.member_id
         return {
             "error_code": ErrorCode.NONE,
@@ -351,7 +356,7 @@ class Rebalancer:
                 member.syncing = None
                 self.touch(group, member)
 
-    def _assigned(self, group: Group, member: Member) -> dict[str, Any]:
+    def _assigned(self, group: Group, member: Member) -> wire.SyncGroupResponse:
         return {
             "error_code": ErrorCode.NONE,
             "protocol_type": group.protocol_type,
@@ -487,7 +492,7 @@ class Rebalancer:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return group, member
 
-    def _answer(self, ticket: int, message: dict[str, Any], *, settled: bool = False) -> None:
+    def _answer(self, ticket: int, message: Message, *, settled: bool = False) -> None:
         self.effects.append(Answer(ticket, message, settled))
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.coordinator.topic_patterns import check_pattern, matching
-from broker.groups._consumer_records import Kind, Slot, slots_of
+from broker.groups._consumer_records import Kind, Slot
 from broker.groups.consumer._assignors import ASSIGNORS, Subscription
 from broker.groups.consumer._members import (
     check_epoch,
@@ -25,7 +25,14 @@ from broker.groups.consumer._members import (
     taken_over,
     unknown_member,
 )
-from broker.groups.consumer._messages import check, is_full, member_message, response, updated
+from broker.groups.consumer._messages import (
+    check,
+    is_full,
+    member_message,
+    owned_slots,
+    response,
+    updated,
+)
 from broker.groups.consumer._reconciliation import reconciled
 from broker.groups.consumer.consumer_group import (
     LEFT_FOR_A_WHILE,
@@ -52,6 +59,7 @@ if TYPE_CHECKING:
     from broker.coordinator.core import Journal, KeyValue, Now
     from broker.groups._consumer_records import ConsumerKey
     from broker.groups.requests import Caller, ConsumerHeartbeat
+    from broker.protocol.messages import consumer as wire
     from raftctl.metadata.image import TopicsImage
     from raftctl.timers import Timers
 
@@ -162,7 +170,7 @@ class ConsumerGroups:
         now: Now,
         before: Sequence[KeyValue] = (),
         draft: ConsumerGroup | None = None,
-    ) -> dict[str, Any]:
+    ) -> wire.ConsumerGroupHeartbeatResponse:
         """The response. `before` is written with a group that is made, in front of its records,
         and is what the draft of that group consists of.
         """
@@ -237,7 +245,7 @@ class ConsumerGroups:
 
     def _known(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> Step:
         member = member_of(group, request.member_id, request.instance_id)
-        owned = None if request.owned is None else slots_of(request.owned)
+        owned = owned_slots(request)
         check_epoch(member, request.epoch, owned)
         return Step(member, updated(member, request), owned)
 
@@ -336,7 +344,9 @@ class ConsumerGroups:
 
     # --- leaving --------------------------------------------------------------------------------
 
-    def _leave(self, group: ConsumerGroup, request: ConsumerHeartbeat, now: Now) -> dict[str, Any]:
+    def _leave(
+        self, group: ConsumerGroup, request: ConsumerHeartbeat, now: Now
+    ) -> wire.ConsumerGroupHeartbeatResponse:
         member = member_of(group, request.member_id, request.instance_id)
         if request.epoch == LEFT_FOR_A_WHILE:
             left = replace(
@@ -425,7 +435,9 @@ class ConsumerGroups:
         """The records with which a group goes."""
         return group_tombstones(self.groups[group_id])
 
-    def describe(self, group_id: str, topics: TopicsImage) -> dict[str, Any]:
+    def describe(
+        self, group_id: str, topics: TopicsImage
+    ) -> wire.ConsumerGroupDescribeResponseDescribedGroup:
         """The group as ConsumerGroupDescribe tells it; GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if group is None:

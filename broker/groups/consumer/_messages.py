@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from broker.groups._consumer_records import topic_partitions
 from broker.groups.consumer.consumer_group import LEFT_FOR_A_WHILE
@@ -13,9 +14,12 @@ if TYPE_CHECKING:
     from broker.groups._consumer_records import Slot
     from broker.groups.consumer.consumer_group import ConsumerMember
     from broker.groups.requests import ConsumerHeartbeat
+    from broker.protocol.messages import consumer as wire
     from raftctl.metadata.image import TopicsImage
 
 
+_NO_TOPIC = UUID(int=0)
+"""No topic has this id."""
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 """Of which protocol a member is."""
 
@@ -85,6 +89,17 @@ def updated(member: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMembe
     )
 
 
+def owned_slots(request: ConsumerHeartbeat) -> frozenset[Slot] | None:
+    """Return the partitions that the member says it has; None if it says nothing of them."""
+    if request.owned is None:
+        return None
+    return frozenset(
+        (one["topic_id"] or _NO_TOPIC, number)
+        for one in request.owned
+        for number in one["partitions"]
+    )
+
+
 def is_full(request: ConsumerHeartbeat) -> bool:
     """Whether the member tells everything: it does not know what the last answer was."""
     names = request.topic_names is not None or request.topic_regex is not None
@@ -93,9 +108,11 @@ def is_full(request: ConsumerHeartbeat) -> bool:
 
 def response(
     member_id: str, epoch: int, heartbeat_interval_ms: int, assigned: frozenset[Slot] | None
-) -> dict[str, Any]:
+) -> wire.ConsumerGroupHeartbeatResponse:
     """A heartbeat's; None: what the member was told last still holds."""
-    told = None if assigned is None else {"topic_partitions": topic_partitions(assigned)}
+    told: wire.ConsumerGroupHeartbeatResponseAssignment | None = None
+    if assigned is not None:
+        told = {"topic_partitions": [{**one} for one in topic_partitions(assigned)]}
     return {
         "error_code": ErrorCode.NONE,
         "error_message": None,
@@ -108,7 +125,7 @@ def response(
 
 def member_message(
     member: ConsumerMember, target: frozenset[Slot], topics: TopicsImage
-) -> dict[str, Any]:
+) -> wire.Member:
     """A member as ConsumerGroupDescribe tells it."""
     return {
         "member_id": member.member_id,
@@ -126,7 +143,9 @@ def member_message(
     }
 
 
-def _named(slots: frozenset[Slot], topics: TopicsImage) -> dict[str, Any]:
+def _named(
+    slots: frozenset[Slot], topics: TopicsImage
+) -> wire.ConsumerGroupDescribeResponseAssignment:
     """With the names of the topics, but for topics that are gone."""
     return {
         "topic_partitions": [

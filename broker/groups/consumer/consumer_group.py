@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from immutables import Map
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from broker.coordinator.core import KeyValue
+    from broker.groups._consumer_records import (
+        ClassicMemberValue,
+        ClassicProtocolValue,
+        CurrentValue,
+        GroupEpochValue,
+        MemberTargetValue,
+        MemberValue,
+        RegexValue,
+        TargetEpochValue,
+    )
 
 LEFT = -1
 """The member epoch with which a member leaves."""
@@ -154,7 +164,7 @@ class ConsumerGroup:
             case Kind.REGEX:
                 self._replay_regex(key.part, fields)
 
-    def _replay_member(self, member_id: str, fields: dict[str, Any] | None) -> None:
+    def _replay_member(self, member_id: str, fields: MemberValue | None) -> None:
         before = self.members.get(member_id)
         if fields is None:
             self._set_current(ConsumerMember(member_id))
@@ -178,12 +188,12 @@ class ConsumerGroup:
         if fields["instance_id"] is not None:
             self.statics[fields["instance_id"]] = member_id
 
-    def _replay_target(self, member_id: str, fields: dict[str, Any] | None) -> None:
+    def _replay_target(self, member_id: str, fields: MemberTargetValue | None) -> None:
         self.targets.pop(member_id, None)
         if fields is not None:
             self.targets[member_id] = slots_of(fields["topic_partitions"])
 
-    def _replay_current(self, member_id: str, fields: dict[str, Any] | None) -> None:
+    def _replay_current(self, member_id: str, fields: CurrentValue | None) -> None:
         member = self.members.get(member_id, ConsumerMember(member_id))
         if fields is None:
             if member_id in self.members:
@@ -212,7 +222,7 @@ class ConsumerGroup:
             self.owners[slot] = member_id
         self.members[member_id] = member
 
-    def _replay_regex(self, regex: str, fields: dict[str, Any] | None) -> None:
+    def _replay_regex(self, regex: str, fields: RegexValue | None) -> None:
         self.regexes.pop(regex, None)
         if fields is not None:
             topics = tuple(fields["topics"])
@@ -268,7 +278,7 @@ def hash_of(names: Iterable[str], topics: TopicsImage) -> int:
     return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
 
 
-def _classic_of(fields: dict[str, Any] | None) -> ClassicMember | None:
+def _classic_of(fields: ClassicMemberValue | None) -> ClassicMember | None:
     if fields is None:
         return None
     protocols = tuple(
@@ -277,10 +287,12 @@ def _classic_of(fields: dict[str, Any] | None) -> ClassicMember | None:
     return ClassicMember(fields["session_timeout_ms"], protocols)
 
 
-def _classic_fields(member: ClassicMember | None) -> dict[str, Any] | None:
+def _classic_fields(member: ClassicMember | None) -> ClassicMemberValue | None:
     if member is None:
         return None
-    protocols = [{"name": name, "metadata": metadata} for name, metadata in member.protocols]
+    protocols: list[ClassicProtocolValue] = [
+        {"name": name, "metadata": metadata} for name, metadata in member.protocols
+    ]
     return {"session_timeout_ms": member.session_timeout_ms, "supported_protocols": protocols}
 
 
@@ -289,56 +301,53 @@ def _classic_fields(member: ClassicMember | None) -> dict[str, Any] | None:
 
 def group_record(group: ConsumerGroup, epoch: int, metadata_hash: int) -> KeyValue:
     """The group's epoch."""
-    fields = {"epoch": epoch, "metadata_hash": metadata_hash}
+    fields: GroupEpochValue = {"epoch": epoch, "metadata_hash": metadata_hash}
     return record(ConsumerKey(Kind.GROUP, group.group_id), fields)
 
 
 def member_record(group_id: str, member: ConsumerMember) -> KeyValue:
     """What a member says of itself."""
-    return record(
-        ConsumerKey(Kind.MEMBER, group_id, member.member_id),
-        {
-            "instance_id": member.instance_id,
-            "rack_id": member.rack_id,
-            "client_id": member.client_id,
-            "client_host": member.client_host,
-            "subscribed_topic_names": member.topic_names,
-            "subscribed_topic_regex": member.topic_regex,
-            "rebalance_timeout_ms": member.rebalance_timeout_ms,
-            "server_assignor": member.server_assignor,
-            "classic_member_metadata": _classic_fields(member.classic),
-        },
-    )
+    fields: MemberValue = {
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": member.topic_names,
+        "subscribed_topic_regex": member.topic_regex,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "server_assignor": member.server_assignor,
+        "classic_member_metadata": _classic_fields(member.classic),
+    }
+    return record(ConsumerKey(Kind.MEMBER, group_id, member.member_id), fields)
 
 
 def current_record(group_id: str, member: ConsumerMember) -> KeyValue:
     """What a member has."""
-    return record(
-        ConsumerKey(Kind.CURRENT, group_id, member.member_id),
-        {
-            "member_epoch": member.epoch,
-            "previous_member_epoch": member.previous_epoch,
-            "state": member.state,
-            "assigned_partitions": topic_partitions(member.assigned),
-            "partitions_pending_revocation": topic_partitions(member.revoking),
-        },
-    )
+    fields: CurrentValue = {
+        "member_epoch": member.epoch,
+        "previous_member_epoch": member.previous_epoch,
+        "state": member.state,
+        "assigned_partitions": topic_partitions(member.assigned),
+        "partitions_pending_revocation": topic_partitions(member.revoking),
+    }
+    return record(ConsumerKey(Kind.CURRENT, group_id, member.member_id), fields)
 
 
 def target_record(group_id: str, member_id: str, target: frozenset[Slot]) -> KeyValue:
     """What a member shall have."""
-    fields = {"topic_partitions": topic_partitions(target)}
+    fields: MemberTargetValue = {"topic_partitions": topic_partitions(target)}
     return record(ConsumerKey(Kind.TARGET_OF_MEMBER, group_id, member_id), fields)
 
 
 def assignment_record(group_id: str, epoch: int) -> KeyValue:
     """That all targets of this group epoch are written."""
-    return record(ConsumerKey(Kind.TARGET, group_id), {"assignment_epoch": epoch})
+    fields: TargetEpochValue = {"assignment_epoch": epoch}
+    return record(ConsumerKey(Kind.TARGET, group_id), fields)
 
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> KeyValue:
     """What a regular expression stands for; a tombstone when nobody uses it."""
-    fields = None
+    fields: RegexValue | None = None
     if resolved is not None:
         fields = {
             "topics": resolved.topics,

@@ -87,7 +87,7 @@ async def test_a_request_for_very_many_things_does_not_keep_the_others_waiting(
     broker = new_broker()
     api, turn, handled = APIS[key], 0, []
 
-    def handle(context: ApiContext, request: Request) -> Any:
+    def handle(context: ApiContext, request: Request[Any]) -> Any:
         handled.append((turn, elements(request.body)))
         return api.handle(context, request)
 

@@ -19,6 +19,7 @@ from broker.groups._records import (
     OFFSET_KEY,
     OFFSET_VALUE,
     OffsetKey,
+    OffsetValue,
     check_offset,
     offset_key_of,
     offset_of,
@@ -62,7 +63,13 @@ def test_offsets_are_encoded_as_the_tables_say(key: OffsetKey, committed: Commit
     record = offset_record(key, committed)
     assert record.key == OFFSET_KEY.encode(key._asdict())
     if committed.expire_timestamp == NO_EXPIRY:
-        assert record.value == OFFSET_VALUE.encode(committed._asdict())
+        fields: OffsetValue = {
+            "offset": committed.offset,
+            "leader_epoch": committed.leader_epoch,
+            "metadata": committed.metadata,
+            "commit_timestamp": committed.commit_timestamp,
+        }
+        assert record.value == OFFSET_VALUE.encode(fields)
     assert offset_record(key, None) == (record.key, None)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from broker.coordinator.record_format import RecordFormat, field, table, version_of
 
-FORMAT = RecordFormat(
+if TYPE_CHECKING:
+    from broker.protocol.codec import Message
+
+FORMAT: RecordFormat[Message] = RecordFormat(
     "Thing",
     {
         0: table("Thing", field("name", "string"), field("count", "int32")),
