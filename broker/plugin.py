@@ -26,8 +26,6 @@ from raftctl.metadata.configs.topic import topic_defaults
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.apis import Reply
-    from broker.protocol.codec import Frame
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint
     from raftctl.plugins import BrokerContext, LogTool
@@ -86,15 +84,12 @@ class KafkaBroker:
         self._admission = Admission(config, context.fail)
         make_sender = context.runtime.sender
         self._listeners = Listeners(config, self._admission, self._log, make_sender)
-        self._contexts: dict[str, ApiContext] = {}
 
     async def start(self) -> Sequence[Endpoint]:
         """Binds the listeners and recovers the logs."""
-        endpoints = await self._listeners.bind(self._serve)
-        self._contexts = {
-            listener.name: self._api_context(listener.name)
-            for listener in self._context.config.broker_listeners
-        }
+        endpoints = await self._listeners.bind(
+            lambda listener: partial(dispatch, self._api_context(listener))
+        )
         self._requests.submit(partial(compile_newest, FIRST_ASKED))
         await self.replicas.start()
         return endpoints
@@ -120,9 +115,6 @@ class KafkaBroker:
         await self._groups.stop()
         await self.replicas.stop()
         self._requests.close()
-
-    def _serve(self, listener: str, frame: Frame, client_host: str) -> Reply:
-        return dispatch(self._contexts[listener], frame, client_host)
 
     def _has_session(self) -> bool:
         """While an image is being taken up, this broker may lead what it says that others do."""

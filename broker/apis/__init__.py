@@ -27,10 +27,9 @@ Invariants:
 Source: Apache Kafka's protocol guide, and the KIPs named in the modules.
 """
 
-from broker.apis._dispatch import Later, Reply, dispatch
+from broker.apis._dispatch import Response, dispatch
 
 __all__ = [
-    "Later",
-    "Reply",
+    "Response",
     "dispatch",
 ]

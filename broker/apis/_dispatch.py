@@ -19,19 +19,17 @@ from broker.apis.administration import (
     config_resources,
     configs,
     elections,
+    forwarding,
     quorum,
     quotas,
     reassignments,
     scram,
     topics,
 )
-from broker.apis.administration import (
-    forwarding as admin,
-)
 from broker.apis.consumer import consumer_groups, group_admin, group_offsets, groups
 from broker.apis.data import fetch, log_admin, offsets, produce
 from broker.apis.discovery import cluster, coordinators, metadata, sasl
-from broker.apis.handler import Answer, ApiContext, Encoded, HangUpError, Pending
+from broker.apis.handler import Answer, ApiContext, Encoded, HangUpError, Reply
 from broker.apis.transactional import transaction_admin, transactions
 from broker.protocol.codec import (
     Request,
@@ -49,9 +47,7 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Piece
 
 
-Handler = Callable[
-    [ApiContext, Request[Any]], Answer | Pending[Answer] | Coroutine[Any, Any, Answer]
-]
+Handler = Callable[[ApiContext, Request[Any]], Answer | Reply[Answer] | Coroutine[Any, Any, Answer]]
 
 
 class Api(NamedTuple):
@@ -61,17 +57,8 @@ class Api(NamedTuple):
     refuse: Callable[[ApiContext, Request[Any], KafkaError], Answer]
 
 
-class Later(NamedTuple):
-    """The bytes of an answer are there when the future is done and `finish` is called."""
-
-    future: asyncio.Future[Any]
-    finish: Callable[[], list[Piece] | None]
-    has_acted: bool
-    """Whether what the request does is done, and it is only answered later."""
-
-
-Reply = list["Piece"] | Later | None
-"""The frame to send, or when to ask for it, or None if the client expects none."""
+Response = list["Piece"] | None
+"""A whole frame, in pieces; None if the client expects none."""
 
 APIS: dict[int, Api] = {
     ApiKey.PRODUCE: Api(produce.handle, produce.refuse),
@@ -122,7 +109,9 @@ APIS: dict[int, Api] = {
     ),
     ApiKey.SASL_HANDSHAKE: Api(sasl.handle, sasl.refuse_handshake),
     ApiKey.SASL_AUTHENTICATE: Api(sasl.handle, sasl.refuse_authenticate),
-    ApiKey.CREATE_PARTITIONS: Api(admin.handle_create_partitions, admin.refuse_create_partitions),
+    ApiKey.CREATE_PARTITIONS: Api(
+        forwarding.handle_create_partitions, forwarding.refuse_create_partitions
+    ),
     ApiKey.ALTER_CONFIGS: Api(alter_configs.handle, alter_configs.refuse),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(alter_configs.handle_incremental, alter_configs.refuse),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Api(reassignments.handle, reassignments.refuse),
@@ -159,7 +148,9 @@ _LARGE_BYTES = 64 * 1024
 _TOO_MANY = f"the arrays of this request may have {WHOLE_ITEMS_MAX} elements together: ask in parts"
 
 
-def dispatch(context: ApiContext, frame: Frame, client_host: str = "") -> Reply:
+def dispatch(
+    context: ApiContext, frame: Frame, client_host: str = ""
+) -> Response | Reply[Response]:
     """Starts the request in this frame; what it does to a log is done on return.
 
     MalformedError and HangUpError mean that the connection must be closed. A request that takes
@@ -170,30 +161,21 @@ def dispatch(context: ApiContext, frame: Frame, client_host: str = "") -> Reply:
         return _refuse_version(header)
     decode = partial(decode_body, frame, header, position, client_host)
     if len(frame) > _LARGE_BYTES and header.api_key != ApiKey.PRODUCE:
-        return _in_turns(_answer_large(context, decode))
+        return Reply.run(_answer_large(context, decode))
     request = decode()
     # An element takes a byte at least.
     if len(frame) > SLICE_ITEMS and (parts := slices(request)) is not None:
-        return _in_turns(_answer_slices(context, request, parts))
+        return Reply.run(_answer_slices(context, request, parts))
     api = APIS[request.api_key]
     answer = _guard(context, request, lambda: api.handle(context, request))
-    has_acted = not isinstance(answer, Coroutine)
     if isinstance(answer, Coroutine):
-        task = asyncio.get_running_loop().create_task(answer)
-        answer = Pending(task, lambda result: result)
-    if isinstance(answer, Pending):
-        return Later(answer.future, lambda: _finish(context, request, answer), has_acted)
+        answer = Reply.run(answer)
+    if isinstance(answer, Reply):
+        return answer.then(lambda result: _encode(request, _guard(context, request, result)))
     return _encode(request, answer)
 
 
-def _in_turns(answer: Coroutine[Any, Any, list[Piece] | None]) -> Later:
-    task = asyncio.get_running_loop().create_task(answer)
-    return Later(task, task.result, has_acted=False)
-
-
-async def _answer_large(
-    context: ApiContext, decode: Callable[[], Request[Any]]
-) -> list[Piece] | None:
+async def _answer_large(context: ApiContext, decode: Callable[[], Request[Any]]) -> Response:
     """Decodes, takes apart and encodes on the worker; only what is between is done here.
 
     INVALID_REQUEST of what has too many elements to be handled in one turn, and cannot be taken
@@ -212,7 +194,7 @@ async def _answer_large(
 
 async def _answer_slices(
     context: ApiContext, request: Request[Any], parts: list[Request[Any]]
-) -> list[Piece] | None:
+) -> Response:
     answers: list[Message] = []
     for part in parts:
         answer = await _handled(context, part)
@@ -226,23 +208,15 @@ async def _answer_slices(
 async def _handled(context: ApiContext, request: Request[Any]) -> Answer:
     """The answer of the handler, however long it takes, or the refusal."""
     answer = _guard(context, request, lambda: APIS[request.api_key].handle(context, request))
-    if isinstance(answer, Pending):
-        future, shape = answer.future, answer.shape
-    elif isinstance(answer, Coroutine):
-        future, shape = asyncio.get_running_loop().create_task(answer), _same
-    else:
-        return cast("Answer", answer)
-    await asyncio.wait([future])
-    return cast("Answer", _guard(context, request, lambda: shape(future.result())))
+    if isinstance(answer, Coroutine):
+        answer = Reply.run(answer)
+    if isinstance(answer, Reply):
+        await answer.wait_until_done()
+        answer = _guard(context, request, answer.result)
+    return cast("Answer", answer)
 
 
-def _same(answer: Answer) -> Answer:
-    return answer
-
-
-async def _encode_aside(
-    context: ApiContext, request: Request[Any], answer: Answer
-) -> list[Piece] | None:
+async def _encode_aside(context: ApiContext, request: Request[Any], answer: Answer) -> Response:
     pieces: list[Piece] | None = await context.aside(partial(_encode, request, answer))
     return pieces
 
@@ -252,13 +226,6 @@ def _refuse_version(header: RequestHeader) -> list[Piece]:
         raise HangUpError(f"api {header.api_key} version {header.version} is not supported")
     body = cluster.api_versions_body(0, ErrorCode.UNSUPPORTED_VERSION)
     return frame_response(ApiKey.API_VERSIONS, 0, header.correlation_id, [body])
-
-
-def _finish(
-    context: ApiContext, request: Request[Any], pending: Pending[Answer]
-) -> list[Piece] | None:
-    answer = _guard(context, request, lambda: pending.shape(pending.future.result()))
-    return _encode(request, answer)
 
 
 def _guard(context: ApiContext, request: Request[Any], call: Callable[[], Any]) -> Any:
@@ -275,7 +242,7 @@ def _guard(context: ApiContext, request: Request[Any], call: Callable[[], Any]) 
         return APIS[request.api_key].refuse(context, request, failure)
 
 
-def _encode(request: Request[Any], answer: Answer) -> list[Piece] | None:
+def _encode(request: Request[Any], answer: Answer) -> Response:
     key, version, correlation_id = request.api_key, request.version, request.correlation_id
     if answer is None:
         return None

@@ -22,8 +22,7 @@ import ipaddress
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
-from broker.apis import Later
-from broker.apis.handler import HangUpError
+from broker.apis.handler import HangUpError, Reply
 from broker.protocol import FrameReader
 from broker.protocol.codec import MalformedError
 from broker.server._outbox import Outbox
@@ -35,11 +34,14 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from broker.apis import Reply
+    from broker.apis import Response
     from broker.protocol.codec import Frame
     from broker.server._connection_limits import Admission
     from broker.server._outbox import MakeSender
     from raftctl.runtime.api import Piece
+
+    Serve = Callable[[Frame, str], Reply[Response] | Response]
+    """From a frame and the host that sent it to the response."""
 
 PIPELINED_MAX = 32
 """Produce requests of one connection that may be unanswered at once."""
@@ -48,15 +50,14 @@ _PRODUCE = b"\0\0"
 
 
 class _Unanswered:
-    """A request that has started, in the queue of those whose answers are due."""
+    """A place in the queue of responses: a reply that is awaited, or the frame that it became."""
 
-    __slots__ = ("frame", "later", "permit")
+    __slots__ = ("permit", "response")
 
-    def __init__(self, later: Later | None, frame: list[Piece] | None, *, permit: bool) -> None:
-        self.later = later
-        """None once the answer is there."""
-        self.frame = frame
+    def __init__(self, response: Reply[Response] | Response, *, permit: bool) -> None:
+        self.response = response
         self.permit = permit
+        """Whether it takes one of the permits of `Admission`."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,7 +66,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(
         self,
         admission: Admission,
-        serve: Callable[[Frame, str], Reply],
+        serve: Serve,
         log: FilteringBoundLogger,
         make_sender: MakeSender,
         listener: str = "",
@@ -149,8 +150,8 @@ class Connection(asyncio.BufferedProtocol):
             self._idle_timer.cancel()
         for waiting in self._unanswered:
             self._admission.permits += waiting.permit
-            if waiting.later is not None and isinstance(waiting.later.future, asyncio.Task):
-                waiting.later.future.cancel()
+            if isinstance(waiting.response, Reply):
+                waiting.response.cancel()
         self._unanswered.clear()
         self._admission.forget(self)
 
@@ -193,18 +194,17 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _start(self, frame: Frame) -> None:
-        reply = self._serve_frame(frame, self._client_host)
-        later, answer = (reply, None) if isinstance(reply, Later) else (None, reply)
-        if later is None and (answer is None or not self._unanswered):
-            self._queue(answer)
+        response = self._serve_frame(frame, self._client_host)
+        if not isinstance(response, Reply) and (response is None or not self._unanswered):
+            self._queue(response)
             return
-        has_acted = later is None or later.has_acted
+        has_acted = not isinstance(response, Reply) or response.has_acted
         self._pipelining = has_acted and frame.startswith(_PRODUCE)
-        waiting = _Unanswered(later, answer, permit=bool(self._unanswered))
+        waiting = _Unanswered(response, permit=bool(self._unanswered))
         self._admission.permits -= waiting.permit
         self._unanswered.append(waiting)
-        if later is not None:
-            later.future.add_done_callback(lambda future: self._finished(waiting, future))
+        if isinstance(response, Reply):
+            response.on_done(lambda future: self._finished(waiting, future))
 
     def _finished(self, waiting: _Unanswered, future: asyncio.Future[Any]) -> None:
         if future.cancelled():
@@ -217,12 +217,14 @@ class Connection(asyncio.BufferedProtocol):
             self.advance()
 
     def _complete(self, waiting: _Unanswered) -> None:
-        if waiting.later is not None:
-            waiting.frame, waiting.later = waiting.later.finish(), None
-        while self._unanswered and self._unanswered[0].later is None:
-            answered = self._unanswered.popleft()
-            self._admission.permits += answered.permit
-            self._queue(answered.frame)
+        if isinstance(waiting.response, Reply):
+            waiting.response = waiting.response.result()
+        while self._unanswered:
+            response = self._unanswered[0].response
+            if isinstance(response, Reply):
+                return
+            self._admission.permits += self._unanswered.popleft().permit
+            self._queue(response)
 
     def _attempt(self, step: Callable[[], None]) -> None:
         """Whatever goes wrong ends this connection only, except a bug that was recognized."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.server._connection import Connection
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from broker.apis import Reply
-    from broker.protocol.codec import Frame
+    from broker.server._connection import Serve
     from broker.server._connection_limits import Admission
     from broker.server._outbox import MakeSender
     from raftctl.config import Listener, NodeConfig
@@ -39,16 +37,16 @@ class Listeners:
         self._log = log
         self._servers: dict[str, asyncio.Server] = {}
 
-    async def bind(self, serve: Callable[[str, Frame, str], Reply]) -> list[Endpoint]:
-        """Binds all of them; `serve` gets the name of the listener with each frame, and last the
-        host that it comes from.
+    async def bind(self, serve_on: Callable[[str], Serve]) -> list[Endpoint]:
+        """Bind all listeners and return the endpoints to advertise.
 
-        Returns what to advertise. ConfigError names the address that cannot be bound.
+        `serve_on` returns the function that serves the frames of one listener, by its name. Raises
+        ConfigError, which names the address that cannot be bound.
         """
         try:
             for listener in self._config.broker_listeners:
                 self._servers[listener.name] = await self._bind_one(
-                    listener, partial(serve, listener.name)
+                    listener, serve_on(listener.name)
                 )
         except ConfigError:
             self.close()
@@ -61,9 +59,7 @@ class Listeners:
             server.close()
         self._admission.close_all()
 
-    async def _bind_one(
-        self, listener: Listener, serve: Callable[[Frame, str], Reply]
-    ) -> asyncio.Server:
+    async def _bind_one(self, listener: Listener, serve: Serve) -> asyncio.Server:
         log = self._log.bind(listener=listener.name)
         loop = asyncio.get_running_loop()
         try:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from broker.apis.consumer.group_admin import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED
 from broker.apis.consumer.groups import ask
+from broker.apis.handler import Reply
 from broker.groups.requests import ConsumerHeartbeat, DescribeConsumerGroup
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import GROUP_RESOURCE
 
 if TYPE_CHECKING:
-    from broker.apis.handler import ApiContext, Pending
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import consumer as wire
 
@@ -23,7 +24,7 @@ _BRINGS_MEMBER_ID = 1
 
 def handle_heartbeat(
     context: ApiContext, request: Request[wire.ConsumerGroupHeartbeatRequest]
-) -> Pending[wire.ConsumerGroupHeartbeatResponse]:
+) -> Reply[wire.ConsumerGroupHeartbeatResponse]:
     """Takes what the member says of itself, and tells what it shall have."""
     body = request.body
     if not body["group_id"].strip():
@@ -54,7 +55,8 @@ def handle_heartbeat(
         ),
         topics=context.metadata.image.topics,
     )
-    return ask(context, heartbeat, heartbeat.group_id)
+    answered = ask(context, heartbeat, heartbeat.group_id)
+    return Reply(answered, answered.result)
 
 
 def _overrides(context: ApiContext, group_id: str) -> dict[str, str]:
@@ -87,7 +89,7 @@ async def _describe(
 ) -> _DescribedGroup:
     describe = DescribeConsumerGroup(group_id, context.metadata.image.topics)
     try:
-        found: _DescribedGroup = await ask(context, describe, group_id).future
+        found: _DescribedGroup = await ask(context, describe, group_id)
     except KafkaError as error:
         return _absent(group_id, error)
     asked = request.body["include_authorized_operations"]

@@ -40,9 +40,7 @@ async def _describe(
     context: ApiContext, request: Request[wire.DescribeGroupsRequest], group_id: str
 ) -> _DescribedGroup:
     try:
-        found: _DescribedGroup | None = await ask_any(
-            context, DescribeGroup(group_id), group_id
-        ).future
+        found: _DescribedGroup | None = await ask_any(context, DescribeGroup(group_id), group_id)
     except KafkaError as error:
         return _absent(group_id, error.code, "")
     if found is None:
@@ -120,7 +118,7 @@ async def handle_delete(
 
 async def _delete(context: ApiContext, group_id: str) -> wire.DeletableGroupResult:
     try:
-        await ask_any(context, DeleteGroup(group_id), group_id).future
+        await ask_any(context, DeleteGroup(group_id), group_id)
     except KafkaError as error:
         return {"group_id": group_id, "error_code": error.code}
     return {"group_id": group_id, "error_code": ErrorCode.NONE}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 from uuid import UUID
 
 from broker.apis.consumer.groups import ask, ask_any
-from broker.apis.handler import Pending
+from broker.apis.handler import Reply
 from broker.groups import NO_EXPIRY, UNSTABLE, CommittedOffset
 from broker.groups.requests import Caller, Commit, DeleteOffsets, FetchOffsets
 from broker.replication.partition import Sender
@@ -70,7 +70,7 @@ def _name_of(context: ApiContext, topic: _Asked) -> str | None:
 
 def handle_commit(
     context: ApiContext, request: Request[wire.OffsetCommitRequest]
-) -> Pending[wire.OffsetCommitResponse]:
+) -> Reply[wire.OffsetCommitResponse]:
     """Answers when the offsets are committed; each partition has its error."""
     body = request.body
     wall_ms = context.wall_ms()
@@ -91,7 +91,7 @@ def handle_commit(
         named = [topic for topic in body["topics"] if topic["partitions"]]
         return {"topics": [_commit_answer(context, topic, errors) for topic in named]}
 
-    return Pending(ask_any(context, commit, commit.group_id).future, answer)
+    return Reply.of(ask_any(context, commit, commit.group_id), answer)
 
 
 async def handle_commit_in_transaction(
@@ -116,7 +116,7 @@ async def handle_commit_in_transaction(
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     await _check_transaction(context, request)
     commit = Commit(body["group_id"], caller, tuple(offsets), producer, knows_epochs=False)
-    errors: Errors = await ask(context, commit, commit.group_id).future
+    errors: Errors = await ask(context, commit, commit.group_id)
     return {"topics": [_named_commit(topic, errors) for topic in body["topics"]]}
 
 
@@ -257,7 +257,7 @@ async def _fetch(
         stable = request.body.get("require_stable", False)
         fetch = FetchOffsets(group_id, wanted, stable, caller)
         found: dict[TopicPartition, CommittedOffset | None]
-        found = await ask_any(context, fetch, fetch.group_id).future
+        found = await ask_any(context, fetch, fetch.group_id)
     except KafkaError as error:
         alone = request.version < _FETCHES_IN_BATCHES
         return _fetch_refused(group_id, asked if alone else None, error)
@@ -369,7 +369,7 @@ async def handle_delete(
         if context.metadata.has(partition := TopicPartition(topic["name"], one["partition_index"]))
     )
     delete = DeleteOffsets(body["group_id"], partitions)
-    errors: Errors = await ask(context, delete, delete.group_id).future
+    errors: Errors = await ask(context, delete, delete.group_id)
     return {"topics": [_named_commit(topic, errors) for topic in body["topics"]]}
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.apis.handler import Pending
+from broker.apis.handler import Reply
 from broker.groups import join_error, sync_error
 from broker.groups.requests import Caller, Heartbeat, Join, Leave, Sync
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from broker.apis.handler import ApiContext
     from broker.groups.requests import GroupRequest
     from broker.protocol.codec import Request
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     _OfGeneration = wire.SyncGroupRequest | wire.HeartbeatRequest
 
 
-def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending[Any]:
+def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> asyncio.Future[Any]:
     """What the coordinator of the group answers; KafkaError if that is not this broker, or the id
     is empty: such a group has no members.
     """
@@ -34,9 +36,9 @@ def ask(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending[Any]
     return ask_any(context, asked, group_id)
 
 
-def ask_any(context: ApiContext, asked: GroupRequest, group_id: str) -> Pending[Any]:
+def ask_any(context: ApiContext, asked: GroupRequest, group_id: str) -> asyncio.Future[Any]:
     """The same, also of the group without a name, for which old clients keep offsets."""
-    return Pending(context.groups.ask(group_id, asked), lambda message: message)
+    return context.groups.ask(group_id, asked)
 
 
 def _caller(body: _OfGeneration) -> Caller:
@@ -45,7 +47,7 @@ def _caller(body: _OfGeneration) -> Caller:
 
 def handle_join(
     context: ApiContext, request: Request[wire.JoinGroupRequest]
-) -> Pending[wire.JoinGroupResponse]:
+) -> Reply[wire.JoinGroupResponse]:
     """Answers when all members have joined."""
     body = request.body
     session_timeout_ms = body["session_timeout_ms"]
@@ -62,8 +64,8 @@ def handle_join(
         may_skip_assignment=request.version >= _MAY_SKIP_ASSIGNMENT,
         topics=context.metadata.image.topics,
     )
-    pending = ask(context, join, join.group_id)
-    return Pending(pending.future, lambda message: _named(request, message))
+    joined = ask(context, join, join.group_id)
+    return Reply.of(joined, lambda message: _named(request, message))
 
 
 def _named(
@@ -84,7 +86,7 @@ def refuse_join(
 
 def handle_sync(
     context: ApiContext, request: Request[wire.SyncGroupRequest]
-) -> Pending[wire.SyncGroupResponse]:
+) -> Reply[wire.SyncGroupResponse]:
     """Answers when the leader has assigned. INCONSISTENT_GROUP_PROTOCOL, from version 5 on also of
     a member that does not say which protocol it goes by (KIP-559).
     """
@@ -100,7 +102,8 @@ def handle_sync(
         tuple((one["member_id"], bytes(one["assignment"])) for one in body["assignments"]),
         context.metadata.image.topics,
     )
-    return ask(context, sync, sync.group_id)
+    synced = ask(context, sync, sync.group_id)
+    return Reply(synced, synced.result)
 
 
 def refuse_sync(
@@ -112,12 +115,13 @@ def refuse_sync(
 
 def handle_heartbeat(
     context: ApiContext, request: Request[wire.HeartbeatRequest]
-) -> Pending[wire.HeartbeatResponse]:
+) -> Reply[wire.HeartbeatResponse]:
     """Tells whether to join again."""
     topics = context.metadata.image.topics
     caller = _caller(request.body)
     heartbeat = Heartbeat(request.body["group_id"], caller, topics)
-    return ask(context, heartbeat, heartbeat.group_id)
+    beaten = ask(context, heartbeat, heartbeat.group_id)
+    return Reply(beaten, beaten.result)
 
 
 def refuse_heartbeat(
@@ -133,7 +137,7 @@ def refuse_heartbeat(
 
 def handle_leave(
     context: ApiContext, request: Request[wire.LeaveGroupRequest]
-) -> Pending[wire.LeaveGroupResponse]:
+) -> Reply[wire.LeaveGroupResponse]:
     """Lets one member go, or from version 3 on several."""
     body = request.body
     batched = request.version >= _LEAVES_IN_BATCHES
@@ -143,12 +147,10 @@ def handle_leave(
         leaving = [(body["member_id"], None)]
     callers = tuple(Caller(member_id, instance_id, -1) for member_id, instance_id in leaving)
     leave = Leave(body["group_id"], callers, context.metadata.image.topics)
-    pending = ask(context, leave, body["group_id"])
+    left = ask(context, leave, body["group_id"])
     if batched:
-        return pending
-    return Pending(
-        pending.future, lambda message: {"error_code": message["members"][0]["error_code"]}
-    )
+        return Reply(left, left.result)
+    return Reply.of(left, lambda message: {"error_code": message["members"][0]["error_code"]})
 
 
 def refuse_leave(

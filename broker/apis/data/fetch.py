@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker.apis.discovery import current_leader, node_endpoints
-from broker.apis.handler import ApiContext, Pending
+from broker.apis.handler import Reply
 from broker.apis.handler.fetch_sessions import (
     FINAL_EPOCH,
     NO_SESSION,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from uuid import UUID
 
+    from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import data as wire
 
@@ -43,7 +44,7 @@ _NEGATIVE_BYTES = FetchResult(ErrorCode.INVALID_REQUEST)
 
 def handle(
     context: ApiContext, request: Request[wire.FetchRequest]
-) -> wire.FetchResponse | Pending[wire.FetchResponse]:
+) -> wire.FetchResponse | Reply[wire.FetchResponse]:
     """Answers when there is enough to send, or after the client's wait.
 
     INVALID_REQUEST for an isolation level that does not exist: whoever asks for one would take what
@@ -67,7 +68,7 @@ def handle(
         whole = [one if isinstance(one, FetchResult) else next(found) for one in asked]
         return _answer(context, turn, [*whole, *found], [one.key for one in known[count:]])
 
-    return shape(results) if isinstance(results, list) else Pending(results, shape)
+    return shape(results) if isinstance(results, list) else Reply.of(results, shape)
 
 
 def refuse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from broker.apis.handler import Pending
+from broker.apis.handler import Reply
 from broker.types import INTERNAL_TOPICS, DeletedRecords, TopicPartition
 from raftctl.errors import ErrorCode
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def handle_delete_records(
     context: ApiContext, request: Request[wire.DeleteRecordsRequest]
-) -> wire.DeleteRecordsResponse | Pending[wire.DeleteRecordsResponse]:
+) -> wire.DeleteRecordsResponse | Reply[wire.DeleteRecordsResponse]:
     """Hides the records below an offset; answers when all live replicas do.
 
     Errors of a partition: INVALID_TOPIC_EXCEPTION for the brokers' own topics, POLICY_VIOLATION if
@@ -38,7 +38,7 @@ def handle_delete_records(
     results = context.replicas.delete_records(timeout_ms, allowed)
     if isinstance(results, list):
         return _deleted(asked, results)
-    return Pending(results, lambda done: _deleted(asked, done))
+    return Reply.of(results, lambda done: _deleted(asked, done))
 
 
 def refuse_delete_records(

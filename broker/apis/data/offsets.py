@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.handler import Pending
+from broker.apis.handler import Reply
 from broker.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP
 from broker.types import EpochEndOffset, OffsetLookup, OffsetResult, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
@@ -40,7 +40,7 @@ _UNKNOWN = EpochEndOffset(-1, -1)
 
 def handle_list_offsets(
     context: ApiContext, request: Request[wire.ListOffsetsRequest]
-) -> wire.ListOffsetsResponse | Pending[wire.ListOffsetsResponse]:
+) -> wire.ListOffsetsResponse | Reply[wire.ListOffsetsResponse]:
     """The offset of the first record at or after a time, or of an end of the log.
 
     INVALID_REQUEST for a partition that is named twice or an isolation level that does not exist,
@@ -71,7 +71,7 @@ def handle_list_offsets(
             told[lookup.partition] = OffsetResult(result.error) if is_tiered else result
         return _listed({one: told[one] for one in asked})
 
-    return shape(found) if isinstance(found, list) else Pending(found, shape)
+    return shape(found) if isinstance(found, list) else Reply.of(found, shape)
 
 
 def _asked(

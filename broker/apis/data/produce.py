@@ -10,10 +10,11 @@ an error closes the connection: it is the only way to tell the producer, as Apac
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.apis.discovery import current_leader, node_endpoints
-from broker.apis.handler import ApiContext, HangUpError, Pending
+from broker.apis.handler import ApiContext, HangUpError, Reply
 from broker.log.batches.compression import ZSTD
 from broker.log.batches.record_batch import is_packed_with
 from broker.replication.partition import sender_of
@@ -23,7 +24,7 @@ from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from broker.protocol.codec import Request
     from broker.protocol.messages import data as wire
@@ -46,7 +47,7 @@ _ADDS_PARTITIONS = 12
 
 def handle(
     context: ApiContext, request: Request[wire.ProduceRequest]
-) -> _Answer | Pending[_Answer] | Coroutine[Any, Any, _Answer]:
+) -> _Answer | Reply[_Answer] | Coroutine[Any, Any, _Answer]:
     """Appends at once, answers when the records are as safe as `acks` asks.
 
     Large batches are prepared by a worker first; the connection's next request waits for that.
@@ -68,8 +69,8 @@ async def _append_later(
     prepared: Awaitable[list[Appendable]],
 ) -> _Answer:
     answer = _append_prepared(context, request, sent, await prepared)
-    if isinstance(answer, Pending):
-        return answer.shape(await answer.future)
+    if isinstance(answer, Reply):
+        return await answer.wait()
     return await answer if isinstance(answer, Coroutine) else answer
 
 
@@ -78,26 +79,20 @@ def _append_prepared(
     request: Request[wire.ProduceRequest],
     sent: Sequence[Entry],
     prepared: Sequence[Appendable],
-) -> _Answer | Pending[_Answer] | Coroutine[Any, Any, _Answer]:
+) -> _Answer | Reply[_Answer] | Coroutine[Any, Any, _Answer]:
     body = request.body
     entries = [(partition, one) for (partition, _), one in zip(sent, prepared, strict=True)]
+    append = partial(
+        context.replicas.append, body["acks"], context.bounded_wait_ms(body["timeout_ms"])
+    )
     held = _held(context, request, sent)
     if held:
         free = [entry for index, entry in enumerate(entries) if index not in held]
-        return _append_held(context, request, entries, held, _append(context, body, free))
-    results = _append(context, body, entries)
+        return _append_held(context, request, entries, held, append(free), append)
+    results = append(entries)
     if isinstance(results, list):
         return _answer(context, body, results)
-    return Pending(results, lambda done: _answer(context, body, done))
-
-
-def _append(
-    context: ApiContext,
-    body: wire.ProduceRequest,
-    entries: Sequence[tuple[TopicPartition, Appendable]],
-) -> Results:
-    timeout_ms = context.bounded_wait_ms(body["timeout_ms"])
-    return context.replicas.append(body["acks"], timeout_ms, entries)
+    return Reply.of(results, lambda done: _answer(context, body, done))
 
 
 def _held(
@@ -144,13 +139,14 @@ async def _append_held(
     entries: Sequence[tuple[TopicPartition, Appendable]],
     held: Held,
     appended: Results,
+    append: Callable[[list[tuple[TopicPartition, Appendable]]], Results],
 ) -> _Answer:
     """Asks about what is held, appends it, and answers for all."""
     checks = {index: one for index, one in held.items() if isinstance(one, Check)}
     results = {index: one for index, one in held.items() if isinstance(one, AppendResult)}
     results |= await _refused(context, request, checks)
     agreed = [index for index in checks if index not in results]
-    appended_later = _append(context, request.body, [entries[index] for index in agreed])
+    appended_later = append([entries[index] for index in agreed])
     free = (index for index in range(len(entries)) if index not in held)
     results |= zip(free, await _settled(appended), strict=True)
     results |= zip(agreed, await _settled(appended_later), strict=True)

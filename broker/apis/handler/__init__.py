@@ -4,8 +4,8 @@
 image, the controller, both coordinators, and the configuration. It is frozen; handlers keep no
 state of their own.
 
-An answer is a message, an `Encoded` body, or None when the client expects none. `Pending` is an
-answer that a future completes. `HangUpError` closes the connection, because the protocol has no
+An answer is a message, an `Encoded` body, or None when the client expects none. `Reply` is one
+that a future must complete first. `HangUpError` closes the connection, because the protocol has no
 other way to refuse the request.
 
 State that outlives a request lives here:
@@ -18,10 +18,11 @@ State that outlives a request lives here:
 The package must not know any particular request: handlers import it, it imports no handler.
 """
 
-from broker.apis.handler._context import Answer, ApiContext, Encoded, HangUpError, Pending
+from broker.apis.handler._context import Answer, ApiContext, Encoded, HangUpError
 from broker.apis.handler._internal_topics import InternalTopics
 from broker.apis.handler._metadata_cache import MetadataCache
 from broker.apis.handler._producer_ids import ProducerIds
+from broker.apis.handler._reply import Reply
 
 __all__ = [
     "Answer",
@@ -30,6 +31,6 @@ __all__ = [
     "HangUpError",
     "InternalTopics",
     "MetadataCache",
-    "Pending",
     "ProducerIds",
+    "Reply",
 ]

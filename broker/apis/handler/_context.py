@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from structlog.typing import FilteringBoundLogger
 
@@ -136,17 +136,6 @@ class Encoded:
     """The body of an answer, already encoded for the version of the request."""
 
     body: bytes
-
-
-Response = TypeVar("Response", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Pending(Generic[Response]):
-    """The answer comes when the future is done; `shape` makes it from the future's result."""
-
-    future: asyncio.Future[Any]
-    shape: Callable[[Any], Response]
 
 
 class HangUpError(Exception):

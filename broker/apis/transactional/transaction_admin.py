@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.apis.handler import Pending
+from broker.apis.handler import Reply
 from broker.coordinator import AT_ONCE
 from broker.coordinator.topic_patterns import check_pattern, matching
 from broker.protocol import EncodedArray
@@ -33,7 +33,7 @@ _STATES = {state.text: state for state in TransactionState}
 
 def handle_markers(
     context: ApiContext, request: Request[wire.WriteTxnMarkersRequest]
-) -> wire.WriteTxnMarkersResponse | Pending[wire.WriteTxnMarkersResponse]:
+) -> wire.WriteTxnMarkersResponse | Reply[wire.WriteTxnMarkersResponse]:
     """Writes each marker to its partitions; answers when all in-sync replicas have them."""
     body = request.body
     entries = list(_entries(body))
@@ -41,7 +41,7 @@ def handle_markers(
     results = context.replicas.append(ALL_IN_SYNC, timeout_ms, entries)
     if isinstance(results, list):
         return _written(context, body, entries, results)
-    return Pending(results, lambda done: _written(context, body, entries, done))
+    return Reply.of(results, lambda done: _written(context, body, entries, done))
 
 
 def refuse_markers(

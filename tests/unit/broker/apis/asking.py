@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from broker.apis import Later, Reply, dispatch
+from broker.apis import Response, dispatch
+from broker.apis.handler import Reply
 from broker.protocol import codec
 from tests.fakes.pieces import as_bytes
 from tests.unit.broker.server.fakes import FakeBroker, broker_record, publish, topic_records
@@ -38,10 +39,10 @@ def asked(
     return _answer(dispatch(broker.context, frame[4:]), key, version)
 
 
-async def _answer(reply: Reply, key: int, version: int) -> Any:
-    if isinstance(reply, Later):
-        await asyncio.wait([reply.future], timeout=5)
-        reply = reply.finish()
+async def _answer(reply: Response | Reply[Response], key: int, version: int) -> Any:
+    if isinstance(reply, Reply):
+        await asyncio.wait_for(reply.wait_until_done(), timeout=5)
+        reply = reply.result()
     if reply is None:
         return None
     correlation_id, answer = codec.decode_response(key, version, as_bytes(reply)[4:])

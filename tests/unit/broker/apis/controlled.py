@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, get_args
 
 from broker.apis import dispatch
@@ -57,7 +58,7 @@ async def listening(config: ControllerConfig | None = None) -> AsyncIterator[Con
     """A broker that clients reach on a free port, also under the names of its fellows."""
     broker = ControlledBroker(config)
     listeners = Listeners(broker.config, broker.admission, broker.log, make_sender)
-    (endpoint,) = await listeners.bind(lambda _, *frame: dispatch(broker.context, *frame))
+    (endpoint,) = await listeners.bind(lambda _: partial(dispatch, broker.context))
     broker.port = endpoint.port
     for broker_id in (1, 2, 3):
         broker.cluster.register(broker_id, endpoints=(endpoint,))

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.apis import Later, dispatch
+from broker.apis import dispatch
 from broker.apis._dispatch import APIS
+from broker.apis.handler import Reply
 from broker.apis.handler import _metadata_cache as metadata_cache
 from broker.protocol import codec
 from broker.protocol.versions import SERVED, ApiKey, advertised
@@ -291,12 +292,12 @@ async def test_acks_all_is_answered_when_the_records_are_safe(broker: FakeBroker
     broker.replicas.hold = True
     frame = codec.encode_request(0, 9, 1, "c", produce_message("t", batch()))
     reply = dispatch(broker.context, frame[4:])
-    assert isinstance(reply, Later)
+    assert isinstance(reply, Reply)
     assert len(broker.replicas.appended) == 1
-    assert not reply.future.done()
+    assert not reply.is_done
     broker.replicas.release()
-    assert reply.future.done()
-    message = codec.decode_response(0, 9, as_bytes(reply.finish() or [])[4:])[1]
+    assert reply.is_done
+    message = codec.decode_response(0, 9, as_bytes(reply.result() or [])[4:])[1]
     assert message["responses"][0]["partition_responses"][0]["base_offset"] == 0
 
 

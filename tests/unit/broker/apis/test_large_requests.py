@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker.apis import Later, dispatch
 from broker.apis import _dispatch as dispatching
 from broker.apis import _slices as slicing
+from broker.apis import dispatch
 from broker.apis._dispatch import APIS
 from broker.apis._slices import SLICE_ITEMS, elements, joined, slices
+from broker.apis.handler import Reply
 from broker.protocol import codec
 from broker.protocol._decoder import ELEMENTS_MAX, PRODUCED_MAX
 from broker.protocol.versions import ApiKey
@@ -94,12 +95,12 @@ async def test_a_request_for_very_many_things_does_not_keep_the_others_waiting(
     monkeypatch.setitem(APIS, key, api._replace(handle=handle))
     frame = codec.encode_request(key, version, 77, "test", message)[4:]
     reply = dispatch(broker.context, frame)
-    assert isinstance(reply, Later)
+    assert isinstance(reply, Reply)
     assert handled == [], "it is not even decoded on the loop"
-    while not reply.future.done():
+    while not reply.is_done:
         await asyncio.sleep(0)
         turn += 1
-    pieces = reply.finish()
+    pieces = reply.result()
     assert pieces is not None
     _, answer = codec.decode_response(key, version, as_bytes(pieces)[4:])
     found = answer[answered]

@@ -6,6 +6,7 @@ import asyncio
 import random
 import struct
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -377,7 +378,7 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
     """A broker that listens on a free port and leads one partition of each topic."""
     broker = FakeBroker(**keys)
     listeners = Listeners(broker.config, broker.admission, broker.log, make_sender)
-    endpoint, *others = await listeners.bind(lambda _, *frame: dispatch(broker.context, *frame))
+    endpoint, *others = await listeners.bind(lambda _: partial(dispatch, broker.context))
     broker.port = endpoint.port
     broker.other_ports = [other.port for other in others]
     records: list[Record] = [broker_record(1, endpoint.port)]
