@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from broker.apis import dispatch
 from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
-from broker.coordinator.coordinator import group_coordinator
+from broker.groups import group_coordinator
 from broker.groups.requests import ForgetTopics
 from broker.log import LogManager, dump
 from broker.log.settings import log_settings

@@ -22,6 +22,12 @@ INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 """The brokers' own, with what their coordinators know."""
 CONSUMER = -1
 """The replica id of a client that is not a broker."""
+ALL_IN_SYNC = -1
+"""The acks value of a producer that waits for every in-sync replica."""
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+"""Timestamps of a look-up that stand for an end of the log, or for its largest timestamp."""
 
 
 class TopicPartition(NamedTuple):

@@ -6,13 +6,13 @@ pure state machines without clock and network. This package runs any such core a
 rules of none.
 
     core             the seam: `Core`, `Journal`, `KeyValue`, effects
-    coordinator      the shards of one topic, as leadership comes and goes
     record_format    records of internal topics: a version, then its fields
     internal_topics  creation of these topics, and the hash from an id to its partition
     topic_patterns   regular expressions of clients, matched in linear time (RE2)
 
-`Shard` loads the log of its partition into a core, hands it requests and the passing of time,
-and appends the records that it writes.
+`Coordinator` has a shard for each partition that this broker leads. `Shard` loads the log of
+its partition into a core. It hands the core requests and the passing of time, and appends the
+records that the core writes.
 
 Invariants:
 
@@ -27,12 +27,14 @@ Source: KIP-848 ("Group Coordinator"), Apache Kafka's CoordinatorRuntime.
 
 from broker.coordinator._batches import in_batches
 from broker.coordinator._chores import AT_ONCE, CHORES, Chores
+from broker.coordinator._coordinator import Coordinator
 from broker.coordinator._shard import Replicas, Shard
 
 __all__ = [
     "AT_ONCE",
     "CHORES",
     "Chores",
+    "Coordinator",
     "Replicas",
     "Shard",
     "in_batches",

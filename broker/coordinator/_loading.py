@@ -12,8 +12,7 @@ from broker.log.batches import markers
 from broker.log.batches.markers import MarkerKind
 from broker.log.batches.record_batch import NO_PRODUCER, split_fetched
 from broker.log.batches.records import keys_and_values
-from broker.replication.partition import EARLIEST, LATEST
-from broker.types import CONSUMER, FetchParams, FetchPartition, OffsetLookup
+from broker.types import CONSUMER, EARLIEST, LATEST, FetchParams, FetchPartition, OffsetLookup
 from raftctl.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from broker.coordinator._batches import batch_of
 from broker.coordinator._loading import LoadError, LogReader, is_committed, replay_log
 from broker.coordinator.core import NOBODY, Answer, Errand, Now
-from broker.replication.partition import ALL_IN_SYNC
-from broker.types import OwnBatch
+from broker.types import ALL_IN_SYNC, OwnBatch
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

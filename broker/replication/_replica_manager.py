@@ -24,10 +24,11 @@ from broker.replication._record_deletion import RecordDeletion
 from broker.replication._role_changes import RoleChanges
 from broker.replication._strays import strays
 from broker.replication.fetcher import Fetchers
-from broker.replication.partition import ALL_IN_SYNC, HostedPartition, Partition, Throttles
+from broker.replication.partition import HostedPartition, Partition, Throttles
 from broker.replication.purgatory import Awaited, DelayedProduce, Purgatory
 from broker.replication.reads import Neighbours, OffsetLookups, Reads, cold_reads
 from broker.types import (
+    ALL_IN_SYNC,
     CONSUMER,
     INTERNAL_TOPICS,
     AppendResult,

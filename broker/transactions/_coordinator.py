@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinator.coordinator import Coordinator
+from broker.coordinator import Coordinator
 from broker.transactions._core import Settings, TransactionCore
 from broker.transactions._marker_sender import MarkerSender
 from broker.types import TRANSACTION_STATE

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.background import Background
 from broker.protocol.versions import ApiKey
-from broker.replication.partition import NO_LEADER
 from broker.transactions._broker_queues import BrokerQueues, Form
 from broker.transactions._core import MarkersWritten
 from broker.types import EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

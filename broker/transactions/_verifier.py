@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordinator.internal_topics import partition_of
 from broker.protocol.versions import ApiKey
-from broker.replication.partition import NO_LEADER
 from broker.transactions._broker_queues import BrokerQueues, Form
 from broker.transactions._core import AddPartitions
 from broker.types import TRANSACTION_STATE, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
+from raftctl.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordinator import Shard
-from broker.groups import GroupCore
+from broker.groups._core import GroupCore
 from broker.groups._records import OffsetKey, key_of
 from broker.groups.consumer import _consumer_groups as consumer_groups
 from broker.groups.consumer._reconciliation import reconciled

@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.apis.handler import Reply
-from broker.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP
-from broker.types import EpochEndOffset, OffsetLookup, OffsetResult, TopicPartition
+from broker.types import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    EpochEndOffset,
+    OffsetLookup,
+    OffsetResult,
+    TopicPartition,
+)
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

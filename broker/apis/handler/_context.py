@@ -13,7 +13,7 @@ from broker.apis.handler._internal_topics import InternalTopics
 from broker.apis.handler._metadata_cache import MetadataCache
 from broker.apis.handler._producer_ids import ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
-from broker.coordinator.coordinator import Coordinator
+from broker.coordinator import Coordinator
 from broker.protocol.codec import Message
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.config import NodeConfig

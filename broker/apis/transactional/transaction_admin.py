@@ -12,9 +12,8 @@ from broker.apis.handler import Reply
 from broker.coordinator import AT_ONCE
 from broker.coordinator.topic_patterns import check_pattern, matching
 from broker.protocol import EncodedArray
-from broker.replication.partition import ALL_IN_SYNC
 from broker.transactions import Transaction, TransactionState
-from broker.types import CONSUMER_OFFSETS, EndMarker, TopicPartition, by_topic
+from broker.types import ALL_IN_SYNC, CONSUMER_OFFSETS, EndMarker, TopicPartition, by_topic
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.topic_names import name_problem
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker.replication.fetcher._connection import BrokerConnection, connect
 from broker.replication.fetcher._following import Following, Followings
-from broker.replication.partition import EARLIEST, LATEST, NO_LEADER, Fetched, HostedPartition
-from broker.types import EpochEndOffset, TopicPartition
+from broker.replication.partition import NO_LEADER, Fetched, HostedPartition
+from broker.types import EARLIEST, LATEST, EpochEndOffset, TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

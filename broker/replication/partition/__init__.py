@@ -26,23 +26,12 @@ KIP-207, KIP-227 (fetch sessions), KIP-73 (throttling), KIP-890 (transactions).
 """
 
 from broker.replication.partition._fetch_session_index import SessionNews
-from broker.replication.partition._partition import (
-    ALL_IN_SYNC,
-    EARLIEST,
-    LATEST,
-    MAX_TIMESTAMP,
-    Fetched,
-    HostedPartition,
-)
+from broker.replication.partition._partition import Fetched, HostedPartition
 from broker.replication.partition._partition_state import NO_LEADER, IsrProposal, Partition
 from broker.replication.partition._throttle import Throttle, Throttles
 from broker.replication.partition._transaction_guards import Guard, Sender, sender_of
 
 __all__ = [
-    "ALL_IN_SYNC",
-    "EARLIEST",
-    "LATEST",
-    "MAX_TIMESTAMP",
     "NO_LEADER",
     "Fetched",
     "Guard",

@@ -16,7 +16,11 @@ from broker.replication.partition._partition_state import UNKNOWN_EPOCH, UNKNOWN
 from broker.replication.partition._throttle import names
 from broker.replication.partition._transaction_guards import TransactionGuards
 from broker.types import (
+    ALL_IN_SYNC,
     CONSUMER,
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
     EndMarker,
     EpochEndOffset,
     FetchParams,
@@ -44,11 +48,6 @@ if TYPE_CHECKING:
     from broker.types import Appendable, FetchKey, Prepared
     from raftctl.metadata.image import PartitionImage
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-ALL_IN_SYNC = -1
-"""The acks value of a producer that waits for every in-sync replica."""
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.apis.handler import MetadataCache
-from broker.coordinator.coordinator import Coordinator
+from broker.coordinator import Coordinator
 from broker.coordinator.core import Answer, Effect, Errand, Journal, KeyValue, Now
 from broker.coordinator.internal_topics import new_topic, partition_of
 from raftctl.errors import ErrorCode, KafkaError

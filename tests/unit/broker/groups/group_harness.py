@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.coordinator.core import NOBODY, Answer, Effect, KeyValue, Now
-from broker.groups import UNSTABLE, CommittedOffset, GroupCore
+from broker.groups import UNSTABLE, CommittedOffset
+from broker.groups._core import GroupCore
 from broker.groups.classic._embedded_protocol import subscription
 from broker.groups.requests import (
     Caller,

@@ -12,7 +12,7 @@ from uuid import UUID
 from broker.apis import dispatch
 from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
-from broker.coordinator.coordinator import group_coordinator
+from broker.groups import group_coordinator
 from broker.log import LogManager
 from broker.replication import ReplicaManager
 from broker.server import Admission

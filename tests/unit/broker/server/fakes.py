@@ -16,8 +16,8 @@ from structlog.testing import LogCapture
 from broker.apis import dispatch
 from broker.apis.handler import ApiContext, InternalTopics, MetadataCache, ProducerIds
 from broker.apis.handler.fetch_sessions import FetchSessions
-from broker.coordinator.coordinator import Coordinator
-from broker.groups import GroupCore
+from broker.coordinator import Coordinator
+from broker.groups._core import GroupCore
 from broker.protocol import codec
 from broker.server import Admission, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.log.batches.record_batch import parse_header
-from broker.replication.partition import EARLIEST
+from broker.types import EARLIEST
 
 if TYPE_CHECKING:
     from raftctl.runtime.api import Buffer

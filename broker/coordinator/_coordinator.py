@@ -14,8 +14,7 @@ from broker.coordinator._linger import Linger
 from broker.coordinator._shard import Shard
 from broker.coordinator._turns import Turns
 from broker.coordinator.internal_topics import partition_of
-from broker.groups import GroupCore
-from broker.types import CONSUMER_OFFSETS, TopicPartition
+from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from broker.coordinator._shard import Replicas, Settings
     from broker.coordinator.core import Core, Journal
     from raftctl.metadata.image import MetadataImage, TopicImage
-    from raftctl.plugins import BrokerContext
 
 
 class Coordinator:
@@ -144,18 +142,3 @@ class Coordinator:
     def _close(self, number: int) -> None:
         self._loads.pop(number).cancel()
         self._shards.pop(number).close(KafkaError(ErrorCode.NOT_COORDINATOR))
-
-
-def group_coordinator(context: BrokerContext, replicas: Replicas) -> Coordinator:
-    """The coordinator of consumer groups of one broker."""
-    config, runtime = context.config, context.runtime
-    return Coordinator(
-        CONSUMER_OFFSETS,
-        config.node_id,
-        lambda journal, _epoch: GroupCore(journal, config, lambda: str(runtime.uuid())),
-        replicas,
-        config,
-        runtime.wall_ms,
-        context.fail,
-        runtime.log.bind(part="groups", node_id=config.node_id),
-    )
