@@ -141,6 +141,16 @@ class LogManager:
                 await self._close(directory, broker_epoch)
             directory.worker.close()
 
+    def invariants(self) -> None:
+        """Check that a partition has one log, in the directory that is its home."""
+        for partition, home in self._home.items():
+            invariant(partition in home.logs, "a log is in its home")
+        twins = sum(len(others) for others in self._twins.values())
+        held = sum(len(directory.logs) for directory in self._directories)
+        invariant(held == len(self._home) + twins, "a partition has one log")
+        for directory in self._directories:
+            directory.invariants()
+
     @property
     def clean_epoch(self) -> int:
         """In which epoch the broker stopped cleanly before `start`; NO_EPOCH unless all directories

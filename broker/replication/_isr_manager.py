@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.requests.cluster import (
     AlterPartitionItem,
     AlterPartitionRequest,
@@ -47,6 +47,12 @@ class IsrManager:
         """Sends the proposal soon."""
         self._waiting[hosted.partition] = proposal, hosted
         self._arrived.set()
+
+    def invariants(self) -> None:
+        """Check that what waits is sent, and under the partition that proposes it."""
+        for partition, (_, hosted) in self._waiting.items():
+            invariant(hosted.partition == partition, "a proposal is of its partition")
+        invariant(self._arrived.is_set() or not self._waiting, "a proposal that waits is sent")
 
     async def run(self) -> None:
         """Sends what waits, for ever."""

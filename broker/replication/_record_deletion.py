@@ -87,6 +87,10 @@ class RecordDeletion:
         self._lives = lives
         self._waiting: Purgatory[list[DeletedRecords]] = Purgatory(loop)
 
+    def invariants(self) -> None:
+        """Check the requests that wait."""
+        self._waiting.invariants()
+
     def __len__(self) -> int:
         return len(self._waiting)
 

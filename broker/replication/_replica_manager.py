@@ -24,7 +24,7 @@ from broker.replication._record_deletion import RecordDeletion
 from broker.replication._role_changes import RoleChanges
 from broker.replication._strays import strays
 from broker.replication.fetcher import Fetchers
-from broker.replication.partition import HostedPartition, Partition, Throttles
+from broker.replication.partition import NO_LEADER, HostedPartition, Partition, Throttles
 from broker.replication.purgatory import Awaited, DelayedProduce, Purgatory
 from broker.replication.reads import Neighbours, OffsetLookups, Reads, cold_reads
 from broker.types import (
@@ -40,7 +40,7 @@ from broker.types import (
     OffsetResult,
     TopicPartition,
 )
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.configs.topic import TopicConfig, topic_config, topic_defaults
 from raftctl.metadata.features import METADATA_VERSION_FEATURE
 from raftctl.metadata.image import (
@@ -53,7 +53,7 @@ from raftctl.metadata.image import (
 from raftctl.metadata.records import UNASSIGNED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from broker.log import LogManager
@@ -155,6 +155,33 @@ class ReplicaManager:
     def follows_image(self) -> bool:
         """Whether what is hosted here leads and follows as the newest image says."""
         return not self._changed
+
+    def invariants(self, changed: Iterable[HostedPartition] | None = None) -> None:
+        """Check the partitions that changed, all by default, and what they share.
+
+        Raises InvariantViolation. Tests and the simulator call it after each event; production
+        does not, since it looks at every segment, follower and waiting request.
+        """
+        for hosted in self._hosted.values() if changed is None else changed:
+            partition = hosted.partition
+            invariant(self._hosted.get(partition) is hosted, "a partition is known by its name")
+            invariant(partition not in self._refused, "what is here is not refused")
+            invariant(
+                self._logs.get(partition) is hosted.log, "a partition has the log that is kept"
+            )
+            hosted.invariants()
+            if hosted.log.offline is None:
+                leader = NO_LEADER if hosted.rules.is_leader else hosted.rules.leader_id
+                copied = self._fetchers.leader_of(partition)
+                invariant(
+                    copied == leader, "a follower copies from its leader, a leader from nobody"
+                )
+        self._fetchers.invariants()
+        self._isr.invariants()
+        self._produces.invariants()
+        self._fetches.invariants()
+        self._deletion.invariants()
+        self._logs.invariants()
 
     async def start(self) -> None:
         """Recovers the logs; partitions are served once an image names them."""

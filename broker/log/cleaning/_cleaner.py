@@ -14,7 +14,7 @@ from broker.log.batches import records
 from broker.log.cleaning import _compaction as compaction
 from broker.log.cleaning._compaction import Dirt, OffsetMap, Rules, Transactions
 from broker.log.segments import Segment, swap
-from raftctl.errors import KafkaError
+from raftctl.errors import KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -111,6 +111,8 @@ class Cleaning:
         done = False
         try:
             changed = yield from self._copy(group, new, rules, transactions)
+            spans = new.next_offset == group[-1].next_offset
+            invariant(spans, "compaction keeps the last batch of what it rewrites")
             if changed or len(group) > 1:
                 new.sync()
                 yield Rewritten(tuple(group), new)

@@ -28,6 +28,7 @@ from broker.log.batches.record_batch import (
     assembled,
 )
 from broker.log.segments import NO_TIMESTAMP
+from raftctl.errors import invariant
 from raftctl.metadata.configs.topic import TopicConfig
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class OffsetMap:
         for record in found:
             if record.key is not None:
                 self._offsets[_digest(record.key)] = record.offset
+        invariant(header.base_offset >= self.end_offset, "batches are learnt in the log's order")
         self.end_offset = header.next_offset
 
     def is_latest(self, record: Record) -> bool:
@@ -147,6 +149,8 @@ def filtered(
     """
     dropped = transactions.is_dropped(header)
     found = records.opened(batch, header)
+    offsets = [record.offset for record in found]
+    invariant(offsets == sorted(set(offsets)), "offsets of records increase")
     if header.is_control:
         return _marker(Filtered(batch, header), found, rules, dropped=dropped)
     if dropped:

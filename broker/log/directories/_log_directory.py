@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.log import checkpoints
 from broker.log.partition_log import Flusher
-from raftctl.errors import KafkaError
+from raftctl.errors import KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +57,19 @@ class LogDirectory:
         self._unidentified: deque[tuple[PartitionLog, UUID]] = deque()
         self._written: dict[str, Offsets] = {}
         """The content of each checkpoint as it was last written."""
+
+    def invariants(self) -> None:
+        """Check that the logs know this directory, and fail with it."""
+        for partition, log in self.logs.items():
+            invariant(log.partition == partition, "a log is known by its partition")
+            invariant(log.directory.startswith(f"{self.path}/"), "a log is in its directory")
+            offline = self.offline is not None
+            invariant((log.offline is not None) == offline, "logs fail with their directory")
+            invariant(log.flusher is self.flusher, "a log is flushed by its directory")
+            checkpointed = self._written.get(checkpoints.LOG_STARTS, {}).get(partition, 0)
+            grows = checkpointed <= log.log_start_offset
+            invariant(grows or log.truncations > 0, "a log's start moves on")
+        self.flusher.invariants()
 
     def adopt(self, log: PartitionLog) -> None:
         """Takes a log in."""

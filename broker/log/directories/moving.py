@@ -27,7 +27,7 @@ from broker.log import checkpoints
 from broker.log.directories._removals import NAME_MAX
 from broker.log.partition_log import create_log
 from broker.types import LogFacts
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.configs.topic import LONG_MAX
 from raftctl.runtime.api import Buffer, replace_file
 
@@ -80,6 +80,18 @@ class Move:
         is_part = self.future.log_end_offset >= self.log.log_start_offset
         return self.log.truncations == self._truncations and is_part
 
+    def invariants(self) -> None:
+        """Check that a sound copy is a prefix of its log; for when no worker is at the copy."""
+        log, copy = self.log, self.future
+        invariant(self.home is not self.target, "a log moves to another directory")
+        if not self.is_sound or self.has_switched:
+            return
+        invariant(copy.log_end_offset <= log.log_end_offset, "a copy has no more than its log")
+        invariant(copy.high_watermark <= log.high_watermark, "a copy commits nothing by itself")
+        invariant(
+            copy.log_start_offset <= log.log_start_offset, "a copy begins where its log began"
+        )
+
     def begin(self) -> None:
         """Copies from the start of the log; blocks."""
         self._truncations = self.log.truncations
@@ -100,6 +112,7 @@ class Move:
         future.high_watermark = min(log.high_watermark, future.log_end_offset)
         future.producers.settle(future.high_watermark)
         self._noted = future.size, future.log_end_offset
+        self.invariants()
 
     def take_rest(self) -> bool:
         """Copies what is missing if it is little; returns whether nothing is missing now."""

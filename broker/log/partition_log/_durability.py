@@ -13,7 +13,7 @@ from broker.log.partition_log import flush_note
 from broker.log.partition_log._flushing import FlushPlan
 from broker.log.producers import producer_snapshot
 from broker.log.segments import segment_path
-from raftctl.errors import KafkaError
+from raftctl.errors import KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,6 +73,8 @@ class Durability:
 
     def snapshot(self, offset: int, producers: Mapping[int, Producer]) -> None:
         """These are the producers at an offset: the next flush writes them down."""
+        ascend = self._snapshots == sorted(set(self._snapshots))
+        invariant(ascend, "snapshots are in the order of their offsets")
         if offset > max(self._snapshots, default=0):
             self._due = (offset, producers)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.log.segments import Segment
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from broker.log.partition_log._partition_log import PartitionLog
@@ -60,6 +60,12 @@ class Flusher:
             self._waiting[log] = deque([(offset, future)])
             self._flush(log)
         return future
+
+    def invariants(self) -> None:
+        """Check that whoever waits for a log waits for something that is not durable yet."""
+        for log, queue in self._waiting.items():
+            invariant(bool(queue), "a flush that is under way has somebody waiting")
+            invariant(log.flusher is self, "a log is flushed by its directory")
 
     @property
     def is_busy(self) -> bool:

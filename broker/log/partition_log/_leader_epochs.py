@@ -11,6 +11,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from broker.types import EpochEndOffset
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +37,18 @@ class LeaderEpochs:
     def latest(self) -> int:
         """The newest leader epoch; -1 if there is none."""
         return self._epochs[-1] if self._epochs else -1
+
+    def invariants(self, log_end_offset: int) -> None:
+        """Check that epochs and their start offsets increase strictly, within the log.
+
+        Equal start offsets would give an epoch no record, and a truncation by epoch no common
+        point: KIP-101 needs the end of an epoch to be the start of the next one.
+        """
+        pairs = zip(self.entries, self.entries[1:], strict=False)
+        ascend = all(one[0] < next_[0] and one[1] < next_[1] for one, next_ in pairs)
+        invariant(ascend, "leader epochs and their start offsets increase")
+        begins = not self._starts or self._starts[-1] <= log_end_offset
+        invariant(begins, "no leader epoch begins above the log's end")
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Notes that `epoch` began at `start_offset`; returns whether that was news."""

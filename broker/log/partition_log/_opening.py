@@ -152,7 +152,7 @@ def _recover(
             continue
         found.checked += 1
         # A gap or an overlap is a truncation of which the crash undid a part.
-        follows = number == 0 or segment.base_offset == segments[number - 1].next_offset
+        follows = number == 0 or segment.follows(segments[number - 1])
         cut_here = segment.recover(durable_end, rewrite=rewrite) if follows else segment.size
         if cut_here or not follows:
             found.keep = number + follows
@@ -166,12 +166,12 @@ def _recover(
 
 def _trust(segment: Segment) -> bool:
     """Loads a segment that is durable; returns whether its indexes had to be rebuilt."""
-    damaged = segment.index_problem() is not None
-    if damaged:
-        segment.rebuild_indexes()
-    else:
+    if segment.index_problem() is None:
         segment.load()
-    return damaged
+        if not segment.is_shorter_than_its_index:
+            return False
+    segment.rebuild_indexes()
+    return True
 
 
 def _epochs(files: FileSystem, directory: str) -> tuple[list[tuple[int, int]], bool]:

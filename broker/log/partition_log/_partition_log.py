@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Unpack
 
 from broker.log.batches import markers, record_batch, records, validation
@@ -107,6 +108,28 @@ class PartitionLog:
         first, end = self.producers.first_unstable_offset, self.high_watermark
         return end if first is None else min(end, max(first, self.log_start_offset))
 
+    def invariants(self) -> None:
+        """Check the bounds of the log, its segments, leader epochs and producers."""
+        segments, end = self._segments, self.log_end_offset
+        invariant(bool(segments), "a log has a segment")
+        invariant(self._bases == [one.base_offset for one in segments], "bases are segments'")
+        joined = all(after.follows(one) for one, after in pairwise(segments))
+        invariant(joined, "a segment begins where the one before it ends")
+        begun = self._bases[0] <= self.log_start_offset
+        invariant(begun, "the first segment begins at or below the log's start")
+        needed = len(segments) == 1 or self._bases[1] >= self.log_start_offset
+        invariant(needed, "a segment below the log's start is removed")
+        committed = self.log_start_offset <= self.high_watermark
+        invariant(committed, "what is below the log's start was committed")
+        invariant(self.high_watermark <= end, "what is committed is in the log")
+        invariant(self.recovery_point <= end, "what is durable is in the log")
+        invariant(all(one.size for one in segments[:-1]), "only the last segment may be empty")
+        invariant(not segments[-1].is_durable, "the active segment still changes")
+        for segment in segments:
+            segment.invariants()
+        self.epochs.invariants(end)
+        self.producers.invariants(end)
+
     def segment_facts(self) -> list[SegmentFacts]:
         """What retention and compaction decide from, oldest first.
 
@@ -196,7 +219,7 @@ class PartitionLog:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         try:
             if self._segments[-1].must_roll(header, self.config, self.wall_ms):
-                self.roll(header.base_offset)
+                self.roll(self._segments[-1].successor_base(header))
             self._segments[-1].append(pieces, header)
             self._note_epoch(header)
             self._note_producer(header, self._segments[-1], lambda: b"".join(pieces))
@@ -346,9 +369,10 @@ class PartitionLog:
                 self._durability.forget_snapshots(above=self.log_end_offset)
                 if not self.producers.truncate_to(self.log_end_offset):
                     self._rebuild(self.log_end_offset)
-        if self.log_end_offset < self.log_start_offset <= offset:
-            # Compaction left nothing between the start and the cut.
-            self.restart_at(offset)
+        if self.log_end_offset < self.log_start_offset:
+            # The batch that was cut began below the log's start, or so did the cut itself. What of
+            # it is agreed upon, the leader sends again: from here on nothing may be missing.
+            self.restart_at(min(offset, self.log_start_offset))
             return True
         self.epochs.truncate_to(min(offset, self.log_end_offset))
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
@@ -423,6 +447,10 @@ class PartitionLog:
         here = self._segments[first : first + len(replaced)]
         if len(here) != len(replaced) or not self.has_segments(replaced):
             return False
+        span = new.base_offset, new.next_offset
+        whole = span == (replaced[0].base_offset, replaced[-1].next_offset)
+        # A shorter one would leave a gap, which the next recovery takes for a torn truncation.
+        invariant(whole, "a compacted segment spans those whose place it takes")
         with self._disk():
             paths = swap.perform(replaced, new)
         self._segments[first : first + len(replaced)] = [new]
@@ -456,6 +484,7 @@ class PartitionLog:
     def flushed(self, plan: FlushPlan) -> None:
         """The plan was carried out: it counts unless the log was truncated or failed meanwhile."""
         if plan.truncations == self.truncations and self.offline is None:
+            invariant(plan.end_offset <= self.log_end_offset, "what is flushed is in the log")
             plan.done()
             for segment in plan.whole:
                 segment.is_durable = segment is not self._segments[-1]

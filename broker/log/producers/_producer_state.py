@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.log.batches.markers import Marker, MarkerKind
 from broker.log.batches.record_batch import NO_PRODUCER, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
 from broker.log.segments.aborted_index import AbortedTransaction
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -108,6 +108,31 @@ class ProducerStates:
     def items(self) -> Iterable[tuple[int, Producer]]:
         """All producers, by id."""
         return self._producers.items()
+
+    def invariants(self, log_end_offset: int) -> None:
+        """Check that the open transactions and the undo entries agree with the producers."""
+        known = self._producers
+        ended = {one.first for one in self._ended}
+        opened = {
+            (one.open_from, producer_id)
+            for producer_id, one in known.items()
+            if one.open_from != NO_OFFSET
+        }
+        invariant(self._unstable == sorted(self._unstable), "open transactions are in order")
+        invariant(set(self._unstable) == opened | ended, "what is unstable is open, or just ended")
+        invariant(not opened & ended, "a transaction that has ended is not open")
+        in_log = not self._unstable or self._unstable[-1][0] < log_end_offset
+        invariant(in_log, "a transaction begins within the log")
+        undone = [one.base_offset for one in self._undo]
+        invariant(undone == sorted(undone), "notes are taken back in the order of the log")
+        markers = [one.marker_offset for one in self._ended]
+        invariant(markers == sorted(markers), "markers are in the order of the log")
+        for one in known.values():
+            offsets = [sent.last_offset for sent in one.batches]
+            invariant(offsets == sorted(set(offsets)), "a producer's batches are in order")
+            within = not offsets or offsets[-1] < log_end_offset
+            invariant(within, "a producer's last batch is in the log")
+            invariant(len(offsets) <= _REMEMBERED_BATCHES, "few batches of a producer are known")
 
     def check(self, header: BatchHeader) -> SentBatch | None:
         """None if the batch is the next one; the batch in the log if it is a repetition.
@@ -209,6 +234,8 @@ class ProducerStates:
                 yield producer
 
     def _put(self, header: BatchHeader, before: Producer | None, after: Producer) -> None:
+        newest = self._undo[-1].base_offset if self._undo else -1
+        invariant(newest <= header.base_offset, "batches are noted in the order of the log")
         self._producers[header.producer_id] = after
         self._undo.append(_Undo(header.base_offset, header.producer_id, before))
         if len(self._undo) > _UNDO_ENTRIES_MAX:

@@ -16,6 +16,8 @@ from abc import ABC, abstractmethod
 from operator import le, lt
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from raftctl.errors import invariant
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -89,6 +91,14 @@ class _Index(ABC, Generic[E]):
                 high = middle
         return low
 
+    def invariants(self) -> None:
+        """Check the count of entries and the newest one; reads nothing from the disk."""
+        waiting = len(self._pending) // self._layout.size
+        invariant(self._in_file + waiting == self._count, "an entry is in the file, or waits")
+        invariant((self.last is None) == (self._count == 0), "the newest entry is known")
+        if waiting:
+            invariant(self._at(self._count - 1) == self.last, "the newest entry waits")
+
     def problem(self) -> str | None:
         """What is wrong with the file; None if every entry is in order."""
         if self._file.size() % self._layout.size:
@@ -140,6 +150,10 @@ class _Index(ABC, Generic[E]):
         self._file.close()
 
     def _append(self, entry: E, raw: tuple[int, int]) -> None:
+        last = self.last
+        # A look-up halves the file: one entry out of order would hide others.
+        in_order = last is None or (last[0] < entry[0] and last[1] <= entry[1])
+        invariant(in_order, "index entries ascend")
         self._pending += self._layout.pack(*raw)
         self.last = entry
         self._count += 1

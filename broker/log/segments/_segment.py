@@ -25,7 +25,7 @@ from broker.log.segments import aborted_index
 from broker.log.segments._index import OffsetIndex, TimeIndex
 from broker.log.segments._lazy_file import LateFile
 from broker.log.segments.aborted_index import AbortedIndex
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +46,7 @@ _LOOKUP_BYTES = 1 << 20
 """The index interval and the largest usual batch."""
 _WARM_BYTES_MAX = 16 << 20
 _RELATIVE_OFFSET_MAX = 2**31 - 1
+"""The span of one segment's offsets, which its indexes keep relative to the base offset."""
 DAMAGED = ".damaged"
 """Ends the name of a copy of batches of which recovery had to cut what had been durable."""
 NO_TIMESTAMP = -1
@@ -115,7 +116,45 @@ class Segment:
         self.is_durable = False
         """Whether the batches and both indexes are on disk, and it is not appended to."""
 
+    def invariants(self) -> None:
+        """Check that the indexes point at batches of this segment, and are in order.
+
+        An entry beyond the batches is worse than a missing one: the next batch written there would
+        be found by it, at the wrong byte or with the wrong timestamp.
+        """
+        self._offsets.invariants()
+        self._times.invariants()
+        end, offsets, times = self.next_offset, self._offsets.last, self._times.last
+        invariant(self.base_offset <= end, "a segment ends at or after its base offset")
+        invariant((self.size == 0) == (self.base_offset == end), "only without bytes it is empty")
+        within = offsets is None or (offsets.position < self.size and offsets.offset < end)
+        invariant(within, "the offset index points at a batch of the segment")
+        invariant(times is None or times.offset < end, "the time index ends within the segment")
+        newest = self._newest
+        known = newest.timestamp == NO_TIMESTAMP or newest.offset < end
+        invariant(known, "the newest batch is in the segment")
+        behind = times is None or times.timestamp <= newest.timestamp
+        invariant(behind, "the time index knows nothing newer than the newest batch")
+        aborted = [one.last_offset for one in self.aborted.entries()]
+        invariant(aborted == sorted(set(aborted)), "aborted transactions are in order")
+        invariant(not aborted or aborted[-1] < end, "the marker of an abort is in the segment")
+
     # --- writing --------------------------------------------------------------------------------
+
+    def successor_base(self, header: BatchHeader) -> int:
+        """Return the base offset of the segment that begins with this batch: the end of this one.
+
+        Compaction leaves holes between the offsets of batches that a leader sends. A segment that
+        began at the batch would lie apart from this one, which recovery takes for a truncation
+        that a crash undid in part. Only a hole wider than a segment stays between two.
+        """
+        fits = header.last_offset - self.next_offset <= _RELATIVE_OFFSET_MAX
+        return self.next_offset if fits else header.base_offset
+
+    def follows(self, before: Segment) -> bool:
+        """Return whether an earlier segment ends where this one begins; see `successor_base`."""
+        hole = self.base_offset - before.next_offset
+        return hole == 0 or hole > _RELATIVE_OFFSET_MAX // 2
 
     def append(self, pieces: Sequence[Buffer], header: BatchHeader) -> None:
         """Writes one batch; after an OSError the segment is as before."""
@@ -418,6 +457,16 @@ class Segment:
         if self._offsets.last is not None and self._offsets.last.position >= self.size:
             return "the offset index points past the end"
         return self._offsets.problem() or self._times.problem()
+
+    @property
+    def is_shorter_than_its_index(self) -> bool:
+        """Whether a loaded segment ends before an entry of its time index.
+
+        A crash may keep the truncation of the batches and lose that of the index. The entry would
+        vouch for batches to come, and hide those that are older than its timestamp.
+        """
+        last = self._times.last
+        return last is not None and last.offset >= self.next_offset
 
     def recover(self, durable_below: int = 0, *, rewrite: bool = False) -> int:
         """Checks every batch, cuts from the first bad one, rebuilds the indexes; blocks.

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from raftctl.errors import invariant
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -75,6 +77,11 @@ class AbortedIndex:
 
     def add(self, entry: AbortedTransaction) -> None:
         """Appends a transaction, whose marker is the newest."""
+        last_offset = self._unpacked(len(self) - 1)[3] if len(self) else -1
+        # A read stops at the first marker above it: one out of order would hide the others.
+        invariant(
+            last_offset < entry.last_offset, "aborted transactions are in their markers' order"
+        )
         data = _ENTRY.pack(_VERSION, *entry)
         if self._file is None:
             self._file = self._files.open(self._path, create=True)

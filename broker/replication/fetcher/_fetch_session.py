@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 K = TypeVar("K")
 
@@ -44,6 +44,18 @@ class FollowerSession(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._wanted)
+
+    def invariants(self, following: Collection[K]) -> None:
+        """Check that wants are of partitions that follow, and that differences are remembered."""
+        invariant(self._wanted.keys() <= set(following), "only what follows is wanted")
+        invariant(0 <= self._epoch <= _EPOCH_MAX, "a session's epoch is a number of the protocol")
+        if self._epoch != _FIRST_EPOCH:
+            differ = {
+                key
+                for key in self._wanted.keys() | self._known.keys()
+                if self._wanted.get(key) != self._known.get(key)
+            }
+            invariant(differ <= self._touched.keys(), "what the leader does not know is touched")
 
     def want(self, key: K, fields: dict[str, Any]) -> None:
         """The fields of a partition from now on."""

@@ -19,7 +19,7 @@ from broker.replication.fetcher._connection import BrokerConnection, connect
 from broker.replication.fetcher._following import Following, Followings
 from broker.replication.partition import NO_LEADER, Fetched, HostedPartition
 from broker.types import EARLIEST, LATEST, EpochEndOffset, TopicPartition
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +74,20 @@ class Fetcher:
         self._gathering: asyncio.TimerHandle | None = None
         """Runs while partitions gather for which the Fetch that waits is ended."""
         self._failures = 0
+
+    def invariants(self) -> None:
+        """Check that every partition here follows this fetcher's leader."""
+        self._followings.invariants()
+        for one in self._followings:
+            leader = one.hosted.rules.leader_id
+            invariant(leader == self._leader_id, "a follower copies only from its leader")
+        waits = not self._is_waiting or self._connection is not None or self._interrupted
+        invariant(waits, "a Fetch that waits has a connection")
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that follow this leader here."""
+        return {one.hosted.partition for one in self._followings}
 
     @property
     def is_idle(self) -> bool:
@@ -369,6 +383,20 @@ class Fetchers:
         self._fetchers: dict[_Link, Fetcher] = {}
         self._tasks: dict[_Link, asyncio.Task[None]] = {}
         self._link_of: dict[TopicPartition, _Link] = {}
+
+    def invariants(self) -> None:
+        """Check that each partition has one fetcher, and each fetcher a task and partitions."""
+        invariant(self._fetchers.keys() == self._tasks.keys(), "a fetcher is a task")
+        used = set(self._link_of.values())
+        invariant(used == self._fetchers.keys(), "a fetcher has partitions to copy")
+        for link, fetcher in self._fetchers.items():
+            here = {partition for partition, other in self._link_of.items() if other == link}
+            invariant(fetcher.partitions == here, "a partition has one fetcher")
+            fetcher.invariants()
+
+    def leader_of(self, partition: TopicPartition) -> int:
+        """Return the broker from which a partition is copied, NO_LEADER if from none."""
+        return self._link_of.get(partition, (NO_LEADER, 0))[0]
 
     def follow(self, hosted: HostedPartition, leader_id: int) -> None:
         """Copies the partition from this leader from now on; from nobody if there is none."""

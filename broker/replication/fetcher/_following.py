@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.replication.fetcher._fetch_session import FollowerSession
 from broker.replication.partition import HostedPartition
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,6 +80,21 @@ class Followings:
     def is_current(self, following: Following) -> bool:
         """Whether it still follows this leader, in this leader epoch."""
         return self._all.get(following.hosted.partition) is following
+
+    def invariants(self) -> None:
+        """Check that a partition follows once, and is asked for, waits, or is in the session."""
+        known = set(self._all.values())
+        invariant(known == set(self._by_key.values()), "a partition is known by name and by id")
+        invariant(self._touched.keys() <= known, "what is looked at follows")
+        invariant(self._waiting.keys() <= known, "what waits follows")
+        both = self._touched.keys() & self._waiting.keys()
+        invariant(not both, "what waits is not looked at")
+        for partition, one in self._all.items():
+            invariant(one.hosted.partition == partition, "a partition follows under its own name")
+            invariant(not one.hosted.rules.is_leader, "a leader copies from nobody")
+            current = one.leader_epoch == one.hosted.rules.leader_epoch
+            invariant(current, "a partition follows in its leader epoch")
+        self.session.invariants(self._by_key.keys())
 
     # --- who follows ------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.replication.partition._partition_state import FollowerState, LastFetch
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,6 +48,15 @@ class SessionNews:
     def has_resting(self) -> bool:
         """Whether there is more to wait for than what is in line."""
         return bool(self._resting)
+
+    def invariants(self) -> None:
+        """Check that a partition is in line or rests, and that one that rests knows the session."""
+        invariant(
+            not self._in_line.keys() & self._resting.keys(), "a partition that rests has no news"
+        )
+        for key, one in self._resting.items():
+            invariant((self, key) in one.hosted.resting, "a partition knows who has all of it")
+            invariant(one.wanted.key == key, "a partition rests under its own name")
 
     # --- what the session says --------------------------------------------------------------------
 

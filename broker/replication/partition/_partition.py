@@ -33,7 +33,7 @@ from broker.types import (
     ProducerFacts,
     TopicPartition,
 )
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.runtime.api import Buffer, Piece
 
 if TYPE_CHECKING:
@@ -73,6 +73,24 @@ class HostedPartition:
         self.guards = TransactionGuards()
         self.resting: dict[tuple[SessionNews, FetchKey], None] = {}
         """The fetch sessions whose readers have all that they may see of this partition."""
+
+    def invariants(self) -> None:
+        """Check that state and log agree: both keep the high watermark."""
+        state, log = self.rules, self.log
+        state.invariants()
+        if log.offline is not None:
+            return
+        log.invariants()
+        invariant(
+            state.high_watermark == log.high_watermark, "state and log know what is committed"
+        )
+        ends = (one.log_end_offset for one in state.followers.values())
+        invariant(all(one <= log.log_end_offset for one in ends), "no follower has more")
+        invariant(state.epoch_start_offset <= log.log_end_offset, "a leader does not cut its log")
+        epochs = state.leader_epoch, log.epochs.latest
+        invariant(epochs[1] <= epochs[0], "no record is of a leader epoch to come")
+        leads = not state.is_leader or epochs[0] == epochs[1]
+        invariant(leads, "a leader writes in its own epoch")
 
     def has_news(self) -> None:
         """Something has changed that readers see, or that decides what they may see."""

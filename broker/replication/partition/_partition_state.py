@@ -125,6 +125,26 @@ class Partition:
         """Whether too few replicas are in sync for acks=all."""
         return len(self.isr) < self.effective_min_insync
 
+    def invariants(self) -> None:
+        """Check that ISR, proposal and followers fit the role of this replica."""
+        isr, maximal, replicas = set(self.isr), set(self.maximal_isr), set(self.replicas)
+        invariant(isr <= replicas, "a replica in sync is a replica")
+        invariant(isr <= maximal <= replicas, "the maximal ISR contains the ISR")
+        invariant(len(isr) == len(self.isr), "a replica is in sync once")
+        others = replicas - {self.broker_id} if self.is_leader else set()
+        invariant(set(self.followers) == others, "a leader tracks the other replicas")
+        proposal = self.proposal
+        if proposal is None:
+            invariant(isr == maximal, "without a proposal the ISR is the maximal one")
+        else:
+            invariant(self.is_leader, "only a leader proposes an ISR")
+            current = proposal.leader_epoch, proposal.partition_epoch
+            same = current == (self.leader_epoch, self.partition_epoch)
+            invariant(same, "a proposal is of the current epochs")
+        invariant(not self.is_leader or self.broker_id in isr, "a leader is in sync")
+        if self.is_leader:
+            invariant(self.epoch_start_offset >= 0, "a leader knows where its epoch began")
+
     # --- roles ----------------------------------------------------------------------------------
 
     def become_leader(self, image: PartitionImage, *, log_end_offset: int, now_ms: int) -> bool:
@@ -158,6 +178,9 @@ class Partition:
     def resign(self) -> None:
         """The partition is deleted or has moved away from this broker."""
         self.leader_id = NO_LEADER
+        self.followers = {}
+        self.proposal = None
+        self.maximal_isr = self.isr
 
     def knows(self, replica_id: int) -> bool:
         """Whether this broker leads that follower."""

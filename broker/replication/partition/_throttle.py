@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from broker.types import CONSUMER
+from raftctl.errors import invariant
 from raftctl.metadata.configs.topic import LONG_MAX
 from raftctl.metadata.image import BROKER_RESOURCE
 
@@ -40,6 +41,15 @@ class SampledRate:
         self._samples: deque[tuple[int, int]] = deque()
         """(when it began, bytes), oldest first."""
         self._total = 0
+
+    def invariants(self) -> None:
+        """Check that the total is that of the samples, which are in order and few."""
+        invariant(
+            self._total == sum(size for _, size in self._samples), "the total is the samples'"
+        )
+        begins = [began for began, _ in self._samples]
+        invariant(begins == sorted(begins), "samples are in the order of time")
+        invariant(len(begins) <= self._windows + 1, "a sample is kept while it counts")
 
     def record(self, size: int, now_ms: int) -> None:
         """Counts bytes that pass now."""

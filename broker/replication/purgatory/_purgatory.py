@@ -13,6 +13,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.replication.purgatory._timing_wheel import Timer, TimingWheel
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     import asyncio
@@ -53,6 +54,18 @@ class Purgatory(Generic[R]):
 
     def __len__(self) -> int:
         return len(self._timers)
+
+    def invariants(self) -> None:
+        """Check that each waiting operation has a timer and is found by what it watches."""
+        invariant(self._timers.keys() == self._watched.keys(), "what waits has a deadline")
+        by_key = {(key, one) for key, found in self._watchers.items() for one in found}
+        by_operation = {(key, one) for one, keys in self._watched.items() for key in keys}
+        invariant(by_key == by_operation, "an operation is listed where it watches")
+        invariant(all(self._watchers.values()), "a partition that nothing watches is forgotten")
+        places = (timer.place for timer in self._timers.values())
+        invariant(None not in places, "the timer of what waits has not fired")
+        invariant(self._armed_ms == self._wheel.deadline_ms(), "the loop's timer is the wheel's")
+        self._wheel.invariants()
 
     def wait(
         self, operation: DelayedOperation[R], keys: Iterable[TopicPartition], timeout_ms: int

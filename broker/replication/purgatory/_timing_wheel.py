@@ -75,17 +75,17 @@ class _Level(Generic[V]):
 
     def __init__(self, number: int, tick_ms: int, wheel_size: int) -> None:
         self.tick_ms = tick_ms
-        self._buckets: list[_Bucket[V]] = [_Bucket(number, slot) for slot in range(wheel_size)]
+        self.buckets: list[_Bucket[V]] = [_Bucket(number, slot) for slot in range(wheel_size)]
 
     def reaches(self, now_ms: int, expires_ms: int) -> bool:
         """Whether the wheel has a bucket for that time: less than one turn away."""
-        turn_ms = self.tick_ms * len(self._buckets)
+        turn_ms = self.tick_ms * len(self.buckets)
         return expires_ms < now_ms - now_ms % self.tick_ms + turn_ms
 
     def bucket_for(self, expires_ms: int) -> _Bucket[V]:
         """The bucket, due when its tick begins."""
         ticks = expires_ms // self.tick_ms
-        bucket = self._buckets[ticks % len(self._buckets)]
+        bucket = self.buckets[ticks % len(self.buckets)]
         due_ms = ticks * self.tick_ms
         invariant(bucket.due_ms == due_ms or not bucket.timers, "a bucket is of one turn")
         bucket.due_ms = due_ms
@@ -104,6 +104,23 @@ class TimingWheel(Generic[V]):
         self._wheel_size = wheel_size
         self._levels: list[_Level[V]] = [_Level(1, tick_ms, wheel_size)]
         self._queue: list[tuple[int, int, _Bucket[V]]] = []
+
+    def invariants(self) -> None:
+        """Check that each bucket with timers is in the queue, once, and not overdue."""
+        invariant(
+            self._queue[:1] == sorted(self._queue)[:1], "the queue's first bucket is due first"
+        )
+        queued = [id(bucket) for _, _, bucket in self._queue]
+        invariant(len(queued) == len(set(queued)), "a bucket is in the queue once")
+        for level in self._levels:
+            for bucket in level.buckets:
+                invariant(bucket.queued == (id(bucket) in queued), "a bucket knows of the queue")
+                invariant(bucket.queued or not bucket.timers, "a bucket with timers is queued")
+                for timer in bucket.timers:
+                    in_tick = 0 <= timer.expires_ms - bucket.due_ms < level.tick_ms
+                    invariant(in_tick, "a timer is in the bucket of its tick")
+                    late = timer.expires_ms < bucket.earliest_ms
+                    invariant(not late, "no timer expires before its bucket is looked at")
 
     def add(self, value: V, expires_ms: int) -> Timer[V]:
         """Starts a timer; one that is due already fires a tick from now."""

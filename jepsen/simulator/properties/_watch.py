@@ -263,6 +263,7 @@ class Watcher:
 
     def _look_at_partitions(self, replicas: Any) -> None:
         known_partitions = self._partitions
+        changed: list[Any] = []
         for hosted in replicas.hosted.values():
             rules, log = hosted.rules, hosted.log
             state = (
@@ -273,10 +274,14 @@ class Watcher:
                 rules.isr,
             )
             known = known_partitions.get(hosted)
+            if known is None or known[0] != state:
+                changed.append(hosted)
             if known is None:
                 self._look_at_partition(hosted, state, None)
             elif known[0] != state:
                 self._look_at_partition(hosted, state, known[1])
+        if changed:
+            replicas.invariants(changed)
 
     def _look_at_partition(
         self, hosted: Any, state: _PartitionState, before: PartitionView | None

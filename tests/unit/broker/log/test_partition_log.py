@@ -279,6 +279,31 @@ def test_a_follower_may_start_within_a_batch() -> None:
     assert read(log, 11) == [10]
 
 
+@pytest.mark.req("L4", "L6")
+def test_a_follower_of_a_compacted_log_leaves_no_gap_between_segments() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    for offset in range(0, 400, 20):
+        log.append_as_follower(make_batch([b"x" * 100], base_offset=offset))
+    facts = log.segment_facts()
+    assert len(facts) > 1
+    assert [one.next_offset for one in facts[:-1]] == [one.base_offset for one in facts[1:]]
+    assert read(log, 5) == list(range(20, 400, 20))
+    reopened = reopen(files)
+    assert (reopened.log_end_offset, reopened.recovered.bytes_cut) == (381, 0)
+
+
+@pytest.mark.req("L4", "L6")
+def test_only_a_hole_that_no_segment_spans_is_between_two() -> None:
+    files = FakeFiles()
+    log = new_log(files)
+    far = 2**31 + 5
+    for offset in (0, far):
+        log.append_as_follower(make_batch([b"x"], base_offset=offset))
+    assert [one.base_offset for one in log.segment_facts()] == [0, far]
+    assert read(reopen(files), 0) == [0, far]
+
+
 # --- truncation -----------------------------------------------------------------------------------
 
 
@@ -311,6 +336,19 @@ def test_after_truncation_the_log_is_as_if_the_rest_never_came(
     assert [log.producers.get(p) for p in range(3)] == [model.producers.get(p) for p in range(3)]
     assert read(log, 0) == read(model, 0)
     assert log.first_at_or_after(12) == model.first_at_or_after(12)
+
+
+@pytest.mark.req("R4", "L7")
+@pytest.mark.parametrize(("cut", "start"), [(13, 12), (11, 11)])
+def test_a_log_that_is_cut_within_its_first_batch_begins_no_later_than_before(
+    cut: int, start: int
+) -> None:
+    log = new_log(FakeFiles())
+    log.restart_at(12)
+    log.append_as_follower(make_batch([b"a", b"b", b"c", b"d"], base_offset=10))
+    assert log.truncate_to(cut)
+    bounds = log.log_start_offset, log.high_watermark, log.log_end_offset
+    assert bounds == (start, start, start)
 
 
 def test_truncation_forgets_an_epoch_that_wrote_nothing() -> None:

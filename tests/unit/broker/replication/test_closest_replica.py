@@ -84,7 +84,7 @@ async def test_only_replicas_in_sync_that_have_the_offset_are_named() -> None:
         assert fetch_now(leader, wanted(0), from_rack("b")).preferred_read_replica == -1
         world.fence(3)
         assert fetch_now(leader, wanted(0), from_rack("c")).size == len(BATCH)
-        world.nodes[2].replicas._fetchers.unfollow(leader.hosted().partition)
+        await world.nodes[2].kill()
         leader.append(BATCH)
         assert fetch_now(leader, wanted(2), from_rack("b")).preferred_read_replica == -1
         world.set_isr(1)

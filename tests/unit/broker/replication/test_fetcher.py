@@ -128,8 +128,9 @@ async def test_a_follower_left_behind_starts_where_the_leader_does() -> None:
         world.fence(3)
         world.set_isr(1, 2)
         await produced(one, 10)
-        for node in (one, two):
-            node.hosted().log.advance_log_start(6)
+        await eventually(lambda: one.hosted().rules.high_watermark == 10)
+        one.replicas.delete_records(0, [(P0, 6)])
+        await eventually(lambda: two.hosted().log.log_start_offset == 6)
         await three.start()
         await eventually(lambda: content(three) == content(one)[6:])
         assert three.hosted().log.log_start_offset == 6

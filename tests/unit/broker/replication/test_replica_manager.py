@@ -290,7 +290,9 @@ async def test_who_may_be_deposed_tells_no_consumer_that_its_offset_is_out_of_ra
             ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
         assert fetch_now(leader, wanted(end), unsure).error is ErrorCode.NONE
-        leader.hosted().log.advance_log_start(1)
+        for follower in (2, 3):
+            fetch_now(leader, wanted(end), params(follower))
+        leader.hosted().delete_records(1)
         assert fetch_now(leader, wanted(0), unsure).error is ErrorCode.OFFSET_OUT_OF_RANGE
         of_follower = replace(params(2), may_be_deposed=True)
         beyond = fetch_now(leader, wanted(end + 1), of_follower)
