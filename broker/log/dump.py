@@ -20,7 +20,7 @@ from broker.log.batches.record_batch import (
     shape_problem,
 )
 from broker.log.producers import producer_snapshot
-from broker.log.segments import LateFile, OffsetIndex, TimeIndex, aborted_index, segment_path
+from broker.log.segments import LazyFile, OffsetIndex, TimeIndex, aborted_index, segment_path
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.plugins import LogProblem
 
@@ -282,7 +282,7 @@ def _batch_problem(header: BatchHeader, data: bytes, next_offset: int) -> str | 
 
 def _entries(files: FileSystem, path: str, kind: str) -> list[tuple[int, int]]:
     """All entries; KafkaError(KAFKA_STORAGE_ERROR) if they are not in order."""
-    file = LateFile(files, path, create=False)
+    file = LazyFile(files, path, create=False)
     index_type = OffsetIndex if kind == "index" else TimeIndex
     index = index_type(file, _base_offset(path), _INDEX_BYTES_MAX)
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker.apis.handler.fetch_sessions import SessionRequest
     from broker.log.batches.record_batch import BatchHeader
     from broker.log.partition_log import PartitionLog
-    from broker.log.partition_log._flushing import FlushPlan
+    from broker.log.partition_log._flush import FlushPlan
     from broker.log.producers._producer_state import SentBatch
     from broker.types import TopicPartition
     from raftctl.metadata.image import PartitionImage

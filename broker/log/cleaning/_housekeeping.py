@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from broker.log.cleaning._cleaner import LogCleaner
 from broker.log.directories import Removals
 from broker.log.directories.moving import LogMoves
-from broker.log.partition_log import retention
 from raftctl.errors import KafkaError
 from raftctl.metadata.configs.topic import LONG_MAX
 
@@ -126,7 +125,7 @@ class Housekeeping:
             log.producers.expire(silent_ms)
             start = log.log_start_offset
             try:
-                count = retention.apply(log, now_ms)
+                count = log.expire(now_ms)
             except KafkaError:
                 continue  # The log has taken its directory offline.
             if count:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.log import checkpoints
 from broker.log.directories._log_directory import NO_EPOCH
 from broker.log.directories._removals import NAME_MAX
-from broker.log.partition_log import flush_note, open_log
+from broker.log.partition_log import fsync_marker, open_log
 from broker.types import TopicPartition
 from raftctl.errors import KafkaError
 from raftctl.runtime.api import read_file
@@ -124,7 +124,7 @@ def _look(files: FileSystem, path: str, stray: str) -> _Looked:
             # Without recovery points everything is checked; the others only spare work.
             offsets[name] = {}
             damaged.append(error.message)
-    failed = not flush_note.stands(files, path)
+    failed = not fsync_marker.exists(files, path)
     partitions = _partitions_in(files, path)
     clean_epoch = _clean_epoch(files, path)
     return _Looked(clean_epoch, partitions, offsets, damaged, stray, flush_failed=failed)
@@ -204,7 +204,7 @@ def _open(
 
 def _settle(files: FileSystem, path: str, *, clean: bool) -> None:
     """From here on it is another life; names that a killed process left become durable, too."""
-    flush_note.put_up(files, path)
+    fsync_marker.create(files, path)
     if clean:
         files.remove(f"{path}/{CLEAN_SHUTDOWN}")
     files.sync_directory(path)

@@ -2,8 +2,8 @@
 
 `open_log` recovers a log from its directory and `create_log` makes an empty one; both return
 a `PartitionLog`. `Flusher` is the group commit of one log directory: callers that wait for
-the same log share an fsync. `retention` decides which segments have expired; `flush_note` is
-the marker file that survives until a flush fails.
+the same log share an fsync. `retention` decides which segments have expired; `fsync_marker` is
+the marker file that exists until a flush fails.
 
 Decides at which offset a batch is stored, what a read returns, what a truncation removes,
 what recovery keeps and what a flush must write. Must not know leaders, followers or requests:
@@ -21,13 +21,15 @@ Invariants:
 Nothing here waits for the disk except the calls in a `FlushPlan`, which run on the
 directory's worker in the order in which the plans were made.
 
+`PartitionLog.invariants()` checks this list after each event in tests, and after each step of a
+node in the simulator. Production checks only where a state changes, since it reads every index.
+
 Source: Apache Kafka's UnifiedLog and LogLoader, KIP-101 and KIP-279 (leader epochs), KIP-107.
 """
 
-from broker.log.partition_log._flushing import Flusher
+from broker.log.partition_log._flush import Flusher
 from broker.log.partition_log._opening import create_log, open_log
-from broker.log.partition_log._partition_log import PartitionLog
-from broker.log.partition_log._results import Appended
+from broker.log.partition_log._partition_log import Appended, PartitionLog
 
 __all__ = [
     "Appended",

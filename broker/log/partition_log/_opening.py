@@ -18,8 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log import checkpoints
-from broker.log.partition_log._partition_log import PartitionLog
-from broker.log.partition_log._results import Recovered
+from broker.log.partition_log._partition_log import PartitionLog, Recovered
 from broker.log.producers import producer_snapshot
 from broker.log.segments import DAMAGED, OFFSET_MAX, Segment, swap
 from raftctl.errors import ErrorCode, KafkaError

@@ -10,20 +10,18 @@ disk becomes one of these is `broker.log.partition_log._opening`.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from broker.log.batches import markers, record_batch, records, validation
 from broker.log.batches.record_batch import NO_PRODUCER, BatchHeader
-from broker.log.partition_log._durability import Durability
+from broker.log.partition_log._flush import Durability
 from broker.log.partition_log._leader_epochs import LeaderEpochs
-from broker.log.partition_log._results import Appended, Recovered
-from broker.log.partition_log.retention import SegmentFacts
-from broker.log.producers import ProducerStates, transaction_log
-from broker.log.segments import BatchAt, Segment, bytes_between, find, lookups, swap
+from broker.log.partition_log.retention import SegmentFacts, expired
+from broker.log.producers import ProducerStates
+from broker.log.segments import Segment, SegmentList, swap
 from broker.types import Prepared
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
@@ -33,12 +31,39 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.log.batches.records import Search, TimestampOffset
-    from broker.log.partition_log._flushing import Flusher, FlushPlan
+    from broker.log.partition_log._flush import Flusher, FlushPlan
     from broker.log.segments import Limits, Place
     from broker.log.segments.aborted_index import AbortedTransaction
     from broker.types import EndMarker, EpochEndOffset, TopicPartition
     from raftctl.metadata.configs.topic import TopicConfig
     from raftctl.runtime.api import Buffer, FileSystem, Piece
+
+
+UP_TO_HIGH_WATERMARK = -1
+"""The offset of a DeleteRecords request that stands for the high watermark."""
+
+
+class Appended(NamedTuple):
+    """Where a produced batch stands now, or stood already if it is a repetition."""
+
+    base_offset: int
+    next_offset: int
+    log_append_time_ms: int
+    """-1 unless the broker's time was put in."""
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The findings of opening a log, for the operator."""
+
+    segments_checked: int = 0
+    bytes_cut: int = 0
+    indexes_rebuilt: int = 0
+    batches_noted: int = 0
+    """Batches whose headers were read because no snapshot of the producers covers them."""
+    lost_from: int | None = None
+    """The offset from which on records that had been durable are damaged or gone; None if none."""
 
 
 class PartitionLog:
@@ -50,9 +75,8 @@ class PartitionLog:
         directory: str,
         partition: TopicPartition,
         config: TopicConfig,
-        segments: list[Segment],
+        segments: Sequence[Segment],
     ) -> None:
-        invariant(bool(segments), "a log has a segment")
         self.partition = partition
         self.directory = directory
         self.config = config
@@ -77,15 +101,14 @@ class PartitionLog:
         """How often something was cut off: what was known of the segments may not hold then."""
         self._durability = Durability(files, directory)
         self._retired: list[Callable[[], None]] = []
-        self._segments = segments
-        self._bases = [s.base_offset for s in segments]
+        self._segments = SegmentList(segments)
 
     # --- the log's bounds -----------------------------------------------------------------------
 
     @property
     def log_end_offset(self) -> int:
         """The offset of the next batch."""
-        return self._segments[-1].next_offset
+        return self._segments.active.next_offset
 
     @property
     def broker_time(self) -> bool:
@@ -100,7 +123,7 @@ class PartitionLog:
     @property
     def size(self) -> int:
         """Bytes of batches."""
-        return sum(s.size for s in self._segments)
+        return self._segments.size
 
     @property
     def last_stable_offset(self) -> int:
@@ -110,23 +133,16 @@ class PartitionLog:
 
     def invariants(self) -> None:
         """Check the bounds of the log, its segments, leader epochs and producers."""
-        segments, end = self._segments, self.log_end_offset
-        invariant(bool(segments), "a log has a segment")
-        invariant(self._bases == [one.base_offset for one in segments], "bases are segments'")
-        joined = all(after.follows(one) for one, after in pairwise(segments))
-        invariant(joined, "a segment begins where the one before it ends")
-        begun = self._bases[0] <= self.log_start_offset
+        end, bases = self.log_end_offset, self._segments.bases
+        self._segments.invariants()
+        begun = bases[0] <= self.log_start_offset
         invariant(begun, "the first segment begins at or below the log's start")
-        needed = len(segments) == 1 or self._bases[1] >= self.log_start_offset
+        needed = len(bases) == 1 or bases[1] >= self.log_start_offset
         invariant(needed, "a segment below the log's start is removed")
         committed = self.log_start_offset <= self.high_watermark
         invariant(committed, "what is below the log's start was committed")
         invariant(self.high_watermark <= end, "what is committed is in the log")
         invariant(self.recovery_point <= end, "what is durable is in the log")
-        invariant(all(one.size for one in segments[:-1]), "only the last segment may be empty")
-        invariant(not segments[-1].is_durable, "the active segment still changes")
-        for segment in segments:
-            segment.invariants()
         self.epochs.invariants(end)
         self.producers.invariants(end)
 
@@ -218,11 +234,12 @@ class PartitionLog:
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         try:
-            if self._segments[-1].must_roll(header, self.config, self.wall_ms):
-                self.roll(self._segments[-1].successor_base(header))
-            self._segments[-1].append(pieces, header)
+            active = self._segments.active
+            if active.must_roll(header, self.config, self.wall_ms):
+                self.roll(active.successor_base(header))
+            self._segments.active.append(pieces, header)
             self._note_epoch(header)
-            self._note_producer(header, self._segments[-1], lambda: b"".join(pieces))
+            self._note_producer(header, self._segments.active, lambda: b"".join(pieces))
         except OSError as error:
             raise self._broken(error) from error
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
@@ -245,8 +262,20 @@ class PartitionLog:
             raise self._broken(error) from error
 
     def _note_producer(self, at: BatchHeader, segment: Segment, read: Callable[[], Buffer]) -> None:
-        if transaction_log.note(self.producers, segment, at, read):
-            self._durability.renamed()
+        """Note a batch, whose bytes `read` gives, in the producer states and the aborted index.
+
+        Appending, copying from a leader and recovery all go this way, so that every replica
+        derives the same states.
+        """
+        if not at.is_control:
+            self.producers.note(at)
+            return
+        marker = markers.parse(read(), at)
+        aborted = None if marker is None else self.producers.note_marker(at, marker)
+        if aborted is not None:
+            if not segment.aborted.exists:
+                self._durability.renamed()
+            segment.aborted.add(aborted)
 
     def _note_epoch(self, header: BatchHeader) -> None:
         if header.leader_epoch > self.epochs.latest:
@@ -266,9 +295,9 @@ class PartitionLog:
 
     def _add_segment(self, base_offset: int) -> None:
         self._durability.renamed()
-        self._segments.append(Segment(self._files, self.directory, base_offset, self.config))
-        self._segments[-1].opened_ms = self.wall_ms()
-        self._bases.append(base_offset)
+        segment = Segment(self._files, self.directory, base_offset, self.config)
+        segment.opened_ms = self.wall_ms()
+        self._segments.add(segment)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -279,45 +308,40 @@ class PartitionLog:
         alone is larger. Raises KafkaError(OFFSET_OUT_OF_RANGE) outside the log.
         """
         with self._disk():
-            return [at.segment.read(at.position, at.size) for at in self._find(offset, limits)]
+            at = self._find(offset, limits)
+            return [] if at is None else [at.segment.read(at.position, at.size)]
 
     def to_send(self, offset: int, **limits: Unpack[Limits]) -> list[Piece]:
         """The same bytes, not to be looked at but sent; see `File.region`."""
         with self._disk():
-            return [at.segment.region(at.position, at.size) for at in self._find(offset, limits)]
+            at = self._find(offset, limits)
+            return [] if at is None else [at.segment.region(at.position, at.size)]
 
-    def _find(self, offset: int, limits: Limits) -> list[Place]:
+    def _find(self, offset: int, limits: Limits) -> Place | None:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             text = f"offset {offset} is not in {self.log_start_offset}..{self.log_end_offset}"
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
         if offset >= limits["up_to_offset"]:
-            return []
-        return find(self._segments[self._number_at(offset) :], offset, limits)
+            return None
+        return self._segments.find(offset, limits)
 
     def aborted_between(self, offset: int, up_to_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that may have records from `offset` to below `up_to_offset`."""
-        return transaction_log.collect(
-            self._segments[self._number_at(offset) :], offset, up_to_offset
-        )
+        return self._segments.aborted_between(offset, up_to_offset)
 
     def aborted_in(self, offset: int, **limits: Unpack[Limits]) -> list[AbortedTransaction]:
         """Those that may have records in what a read with these limits returns."""
         with self._disk():
-            return transaction_log.in_read(
-                self._segments[self._number_at(offset) :], offset, limits
-            )
+            return self._segments.aborted_in(offset, limits)
 
     def segment_at(self, offset: int) -> Segment:
         """The segment that holds `offset`, or the first."""
-        return self._segments[self._number_at(offset)]
-
-    def _number_at(self, offset: int) -> int:
-        return max(bisect_right(self._bases, offset) - 1, 0)
+        return self._segments.at(offset)
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
         """Bytes of batches between two offsets; if they lie in two segments, of the first only."""
         try:
-            return bytes_between(self.segment_at(offset), offset, end_offset)
+            return self._segments.bytes_between(offset, end_offset)
         except OSError as error:
             # Who reads them will be told.
             self._broken(error)
@@ -328,26 +352,20 @@ class PartitionLog:
     ) -> TimestampOffset | None:
         """The first record not older than `timestamp` (milliseconds)."""
         with self._disk():
-            start = self.log_start_offset
-            return lookups.first_at_or_after(self._segments, timestamp, start, search)
+            return self._segments.first_at_or_after(timestamp, self.log_start_offset, search)
 
     def newest(self, search: Search = records.first_at_or_after) -> TimestampOffset | None:
         """The first record that has the largest timestamp; None in an empty log."""
         with self._disk():
-            return lookups.newest(self._segments, search)
+            return self._segments.newest(search)
 
     def warm_lookup(self, timestamp: int | None) -> Callable[[], None] | None:
         """What a worker must call before `first_at_or_after`, or with None before `newest`."""
-        return lookups.warm(self._segments, timestamp, self.log_start_offset)
+        return self._segments.warm_time(timestamp, self.log_start_offset)
 
     def headers(self, offset: int = 0) -> Iterator[BatchHeader]:
         """The headers of all batches from the one that holds `offset`."""
-        return (at.header for at, _ in self._batches(offset))
-
-    def _batches(self, offset: int) -> Iterator[tuple[BatchAt, Segment]]:
-        for segment in self._segments[self._number_at(offset) :]:
-            for at in segment.batches(segment.position_of(offset)):
-                yield at, segment
+        return (at.header for at, _ in self._segments.batches(offset))
 
     # --- truncation -----------------------------------------------------------------------------
 
@@ -359,13 +377,13 @@ class PartitionLog:
         """
         shorter = offset < self.log_end_offset
         self.truncations += 1
-        if shorter and offset < self._bases[0]:
+        if shorter and offset < self._segments.bases[0]:
             self.restart_at(offset)
             return True
         if shorter:
             with self._disk():
-                self._retire(max(bisect_right(self._bases, offset), 1))
-                self._segments[-1].truncate_to(offset)
+                self._retire(self._segments.count_up_to(offset))
+                self._segments.active.truncate_to(offset)
                 self._durability.forget_snapshots(above=self.log_end_offset)
                 if not self.producers.truncate_to(self.log_end_offset):
                     self._rebuild(self.log_end_offset)
@@ -398,9 +416,37 @@ class PartitionLog:
         self.high_watermark = max(self.high_watermark, offset)
         self.epochs.advance_start(offset)
         with self._disk():
-            while len(self._segments) > 1 and self._bases[1] <= offset:
+            while len(self._segments) > 1 and self._segments.bases[1] <= offset:
                 self._retire_one(0)
-        self._durability.keep_snapshots_from(self._bases[0])
+        self._durability.keep_snapshots_from(self._segments.bases[0])
+
+    def delete_records(self, offset: int) -> int:
+        """Hide the records below `offset`, -1 for all that are committed; return the log start.
+
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) for an offset that is negative or not committed
+        (row L7), KAFKA_STORAGE_ERROR if the disk refuses. Source: KIP-107.
+        """
+        target = self.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
+        if not 0 <= target <= self.high_watermark:
+            text = f"records can be deleted up to offset {self.high_watermark}, not {offset}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+        self.advance_log_start(target)
+        return self.log_start_offset
+
+    def expire(self, now_ms: int) -> int:
+        """Remove the segments that retention no longer keeps; return how many. Does not block.
+
+        The active segment may go too: a new one begins first, so that the log keeps its end.
+        Raises KafkaError(KAFKA_STORAGE_ERROR) if the disk refuses.
+        """
+        facts = self.segment_facts()
+        count = expired(facts, self.config, self.high_watermark, now_ms)
+        if count == 0:
+            return 0
+        if count == len(facts):
+            self.roll(self.log_end_offset)
+        self.advance_log_start(facts[count - 1].next_offset)
+        return count
 
     def _retire(self, keep: int) -> None:
         # From the newest, so that a crash in between leaves a log without a gap.
@@ -409,7 +455,6 @@ class PartitionLog:
 
     def _retire_one(self, number: int) -> None:
         segment = self._segments.pop(number)
-        self._bases.pop(number)
         self._retire_files([segment], segment.retire())
 
     def _retire_files(self, segments: Sequence[Segment], paths: list[str]) -> None:
@@ -434,18 +479,15 @@ class PartitionLog:
 
     def complete_segments(self, end_offset: int) -> list[Segment]:
         """Those that end at or below an offset and are not appended to any more."""
-        return [s for s in self._segments[:-1] if s.next_offset <= end_offset]
+        return [one for one in self._segments.sealed if one.next_offset <= end_offset]
 
     def has_segments(self, segments: Sequence[Segment]) -> bool:
         """Whether all of these are part of the log."""
-        here = {id(one) for one in self._segments}
-        return all(id(one) in here for one in segments)
+        return self._segments.has_all(segments)
 
     def replace_segments(self, replaced: Sequence[Segment], new: Segment) -> bool:
         """Puts a durable segment in the place of others; False if they are no longer the log's."""
-        first = bisect_left(self._bases, replaced[0].base_offset)
-        here = self._segments[first : first + len(replaced)]
-        if len(here) != len(replaced) or not self.has_segments(replaced):
+        if not self._segments.has_run(replaced):
             return False
         span = new.base_offset, new.next_offset
         whole = span == (replaced[0].base_offset, replaced[-1].next_offset)
@@ -453,8 +495,7 @@ class PartitionLog:
         invariant(whole, "a compacted segment spans those whose place it takes")
         with self._disk():
             paths = swap.perform(replaced, new)
-        self._segments[first : first + len(replaced)] = [new]
-        self._bases[first : first + len(replaced)] = [new.base_offset]
+        self._segments.replace(replaced, new)
         new.is_durable = True
         self._retire_files(replaced, paths)
         return True
@@ -470,8 +511,9 @@ class PartitionLog:
             with self._disk():
                 self.seal()
             self._snapshot(self.log_end_offset)
-        whole = [s for s in self._segments[: None if closing else -1] if not s.is_durable]
-        active = None if rolled_only or closing or not self.is_dirty else self._segments[-1]
+        complete = self._segments if closing else self._segments.sealed
+        whole = [one for one in complete if not one.is_durable]
+        active = None if rolled_only or closing or not self.is_dirty else self._segments.active
         epochs = self.epochs.entries
         rest = self._durability.needs_sync or (closing and not self._durability.knows(epochs))
         if not whole and active is None and not rest:
@@ -487,7 +529,7 @@ class PartitionLog:
             invariant(plan.end_offset <= self.log_end_offset, "what is flushed is in the log")
             plan.done()
             for segment in plan.whole:
-                segment.is_durable = segment is not self._segments[-1]
+                segment.is_durable = segment is not self._segments.active
             self.recovery_point = max(self.recovery_point, plan.end_offset)
 
     def flush_through(self, offset: int) -> Future[None]:
@@ -501,7 +543,7 @@ class PartitionLog:
 
     def seal(self) -> None:
         """Completes the indexes of the last segment."""
-        self._segments[-1].seal()
+        self._segments.active.seal()
 
     def moved_to(self, directory: str) -> None:
         """Its directory has got another name."""
@@ -528,17 +570,17 @@ class PartitionLog:
         self._durability.forget_snapshots(above=self.recovery_point)
         known = [(e, start) for e, start in epochs if start < self.recovery_point]
         self.epochs = LeaderEpochs(known)
-        return self._rebuild(self.recovery_point if known else self._bases[0])
+        return self._rebuild(self.recovery_point if known else self._segments.bases[0])
 
     def _rebuild(self, epochs_from: int) -> int:
         """Finds the producers again, from the newest snapshot on, and the epochs; blocks."""
-        damaged_from = transaction_log.damaged_from(self._segments, self.log_end_offset)
+        damaged_from = self._segments.aborted_damaged_from(self.log_end_offset)
         base_offset, base = self._durability.newest_snapshot(damaged_from)
         for segment in self._segments:
             segment.aborted.truncate(base_offset)
         self.producers.rebuild((), base, base_offset)
         begin, noted = min(base_offset, epochs_from), 0
-        for at, segment in self._batches(begin):
+        for at, segment in self._segments.batches(begin):
             noted += 1
             self._note_epoch(at.header)
             if at.header.base_offset >= base_offset:

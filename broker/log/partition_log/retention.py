@@ -10,17 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.log.segments import NO_TIMESTAMP
-from raftctl.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.log.partition_log._partition_log import PartitionLog
     from raftctl.metadata.configs.topic import TopicConfig
 
 UNLIMITED = -1
-UP_TO_HIGH_WATERMARK = -1
-"""What stands for the high watermark in DeleteRecords."""
 
 
 class SegmentFacts(NamedTuple):
@@ -57,31 +53,3 @@ def _too_old(segment: SegmentFacts, config: TopicConfig, now_ms: int) -> bool:
     if config.retention_ms == UNLIMITED or segment.newest_timestamp == NO_TIMESTAMP:
         return False
     return now_ms - segment.newest_timestamp > config.retention_ms
-
-
-def delete_records(log: PartitionLog, offset: int) -> int:
-    """Hides what is below `offset`, -1 for all that is committed; returns the new log start.
-
-    KafkaError(OFFSET_OUT_OF_RANGE) for what is not committed or not an offset (row L7).
-    """
-    target = log.high_watermark if offset == UP_TO_HIGH_WATERMARK else offset
-    if not 0 <= target <= log.high_watermark:
-        text = f"records can be deleted up to offset {log.high_watermark}, not {offset}"
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-    log.advance_log_start(target)
-    return log.log_start_offset
-
-
-def apply(log: PartitionLog, now_ms: int) -> int:
-    """Removes what is expired from the log; returns how many segments. Does not block.
-
-    KafkaError(KAFKA_STORAGE_ERROR) if the disk refuses.
-    """
-    facts = log.segment_facts()
-    count = expired(facts, log.config, log.high_watermark, now_ms)
-    if count == 0:
-        return 0
-    if count == len(facts):
-        log.roll(log.log_end_offset)
-    log.advance_log_start(facts[count - 1].next_offset)
-    return count

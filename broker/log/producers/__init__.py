@@ -2,8 +2,7 @@
 
 `ProducerStates` recognises repeated batches by their sequence numbers and knows the first
 offset of every open transaction. `producer_snapshot` is its file beside the log, which spares
-recovery the batches below it. `transaction_log` notes each batch in both the states and the
-segment's index of aborted transactions.
+recovery the batches below it.
 
 Decides whether a batch is the next one, a duplicate of one of the last five, or out of order;
 and where the last stable offset is. Must not know the network, the leader or the coordinator:

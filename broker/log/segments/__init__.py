@@ -4,12 +4,15 @@ A segment holds the batches from its base offset, which names its files, to the 
 base offset. Finding an offset is an index lookup and a scan of at most
 `index.interval.bytes`.
 
-Decides when a segment is full and where an offset or a timestamp is found in it. Must not
-know leaders, producers, retention or other segments, except in `swap`, which replaces several
-compacted segments by one so that a crash at any step is harmless.
+`SegmentList` holds the segments of one log and makes look-ups that cross from one to the next.
+`swap` replaces several compacted segments by one, so that a crash at any step is harmless.
+
+Decides when a segment is full and where an offset or a timestamp is found. Must not know
+leaders, producer states, or retention.
 
 Invariants:
 
+- each segment of a log begins where the one before it ends;
 - only the last segment of a log is appended to; after a failed append it is as before;
 - batches are contiguous in the file, and their offsets ascend;
 - index entries ascend in both fields and point at batches of the same segment;
@@ -24,8 +27,7 @@ included.
 """
 
 from broker.log.segments._index import OffsetIndex, TimeIndex
-from broker.log.segments._lazy_file import LateFile
-from broker.log.segments._reading import Limits, Place, bytes_between, find
+from broker.log.segments._lazy_file import LazyFile
 from broker.log.segments._segment import (
     DAMAGED,
     NO_TIMESTAMP,
@@ -34,19 +36,19 @@ from broker.log.segments._segment import (
     Segment,
     segment_path,
 )
+from broker.log.segments._segment_list import Limits, Place, SegmentList
 
 __all__ = [
     "DAMAGED",
     "NO_TIMESTAMP",
     "OFFSET_MAX",
     "BatchAt",
-    "LateFile",
+    "LazyFile",
     "Limits",
     "OffsetIndex",
     "Place",
     "Segment",
+    "SegmentList",
     "TimeIndex",
-    "bytes_between",
-    "find",
     "segment_path",
 ]

@@ -21,7 +21,7 @@ from raftctl.errors import invariant
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.log.segments._lazy_file import LateFile
+    from broker.log.segments._lazy_file import LazyFile
 
 _PENDING_BYTES_MAX = 4096
 
@@ -48,7 +48,7 @@ class _Index(ABC, Generic[E]):
 
     _layout: struct.Struct
 
-    def __init__(self, file: LateFile, base_offset: int, bytes_max: int) -> None:
+    def __init__(self, file: LazyFile, base_offset: int, bytes_max: int) -> None:
         self._file = file
         self._base_offset = base_offset
         self._in_file = self._count = file.size() // self._layout.size

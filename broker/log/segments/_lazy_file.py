@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from raftctl.runtime.api import Buffer, File, FileSystem
 
 
-class LateFile:
+class LazyFile:
     """What an index needs of a file. As long as it is empty it is created, but not open."""
 
     def __init__(self, files: FileSystem, path: str, *, create: bool = True) -> None:

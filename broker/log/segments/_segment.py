@@ -23,7 +23,7 @@ from broker.log.batches.record_batch import (
 from broker.log.batches.records import TimestampOffset
 from broker.log.segments import aborted_index
 from broker.log.segments._index import OffsetIndex, TimeIndex
-from broker.log.segments._lazy_file import LateFile
+from broker.log.segments._lazy_file import LazyFile
 from broker.log.segments.aborted_index import AbortedIndex
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
@@ -98,8 +98,8 @@ class Segment:
         self._interval_bytes = config.index_interval_bytes
         self._log = files.open(log, create=True)
         index_bytes = config.segment_index_bytes
-        self._offsets = OffsetIndex(LateFile(files, offsets), base_offset, index_bytes)
-        self._times = TimeIndex(LateFile(files, times), base_offset, index_bytes)
+        self._offsets = OffsetIndex(LazyFile(files, offsets), base_offset, index_bytes)
+        self._times = TimeIndex(LazyFile(files, times), base_offset, index_bytes)
         self.aborted = AbortedIndex(files, self._aborted_path, base_offset)
         """The aborted transactions whose markers are here."""
         self.size = self._log.size()

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.log.batches import validation
-from broker.log.partition_log import retention
 from broker.log.segments import Limits
 from broker.replication.partition._partition_state import UNKNOWN_EPOCH, UNKNOWN_OFFSET, Partition
 from broker.replication.partition._throttle import names
@@ -195,7 +194,7 @@ class HostedPartition:
             raise KafkaError(error)
         if "delete" not in self.log.config.cleanup_policy:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, "cleanup.policy does not have delete")
-        return retention.delete_records(self.log, offset)
+        return self.log.delete_records(offset)
 
     def low_watermark(self, lives: Callable[[int], bool]) -> tuple[ErrorCode, int]:
         """The least log start of the replicas on brokers that live; -1 while one is not known."""

@@ -19,7 +19,6 @@ from broker.log.batches.record_batch import DELETE_HORIZON, parse_header
 from broker.log.cleaning import _compaction as compaction
 from broker.log.cleaning._cleaner import Cleaning
 from broker.log.cleaning._compaction import OffsetMap
-from broker.log.partition_log import retention
 from broker.log.partition_log.retention import SegmentFacts
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition
@@ -152,7 +151,7 @@ async def test_with_both_policies_what_is_compacted_also_goes_by_its_age() -> No
     assert view(contents(log)) == before, "nothing is old yet"
     active = log.segment_facts()[-1].base_offset
     assert len([one for one in contents(log) if young <= one.offset < active]) <= 3
-    assert retention.apply(log, 6_001) > 0
+    assert log.expire(6_001) > 0
     left = view(contents(log))
     assert {key for key in left if key.startswith(b"key")} == {b"key-0", b"key-1", b"key-2"}
     assert len(left) < len(before)
@@ -383,7 +382,7 @@ async def test_whatever_was_written_the_last_value_of_each_key_is_what_it_was(se
             ]
             append(log, *pairs, codec=chance.randrange(5))
         if chance.random() < 0.3 and log.log_end_offset:
-            retention.delete_records(log, chance.randrange(log.log_end_offset))
+            log.delete_records(chance.randrange(log.log_end_offset))
         start = log.log_start_offset
         before = {k: v for k, v in view(contents(log)).items() if v[0] >= start}
         end = log.log_end_offset

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from broker.log import LogManager
-from broker.log.partition_log import flush_note
+from broker.log.partition_log import fsync_marker
 from broker.types import TopicPartition
 from jepsen.simulator.disk import SimDisk, no_fault
 from jepsen.simulator.network import os_error
@@ -127,12 +127,12 @@ async def test_only_what_a_flush_may_have_lost_is_written_again() -> None:
     await broker.start()
     assert written == [], "a broker that was only killed"
     assert broker.runtime.events == []
-    assert flush_note.stands(broker.disk, "/d")
-    flush_note.take_down(broker.disk, "/d")
+    assert fsync_marker.exists(broker.disk, "/d")
+    fsync_marker.remove(broker.disk, "/d")
     await broker.start()
     assert len(written) == 3 + 1, "the batches above the recovery point, and the length"
     assert broker.runtime.events == [("unflushed_written_again", {"directory": "/d", "logs": 1})]
-    assert flush_note.stands(broker.disk, "/d")
+    assert fsync_marker.exists(broker.disk, "/d")
 
 
 @pytest.mark.req("L8")
@@ -147,7 +147,7 @@ async def test_a_failure_that_cannot_be_noted_is_told_all_the_same() -> None:
 
     broker.disk.fault = fault
     await refused(log)
-    assert flush_note.stands(broker.disk, "/d")
+    assert fsync_marker.exists(broker.disk, "/d")
 
 
 @pytest.mark.req("L8")

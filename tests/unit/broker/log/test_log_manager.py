@@ -13,7 +13,7 @@ import pytest
 from broker.log import LogManager, checkpoints
 from broker.log.directories import CLEAN_SHUTDOWN
 from broker.log.directories._removals import AT_ONCE
-from broker.log.partition_log import flush_note
+from broker.log.partition_log import fsync_marker
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition
 from raftctl.metadata.configs.topic import TopicConfig
@@ -88,8 +88,8 @@ async def test_a_new_log_goes_where_the_fewest_are_and_has_kafkas_files() -> Non
     for partition in (A, B, C):
         manager.create(partition, TOPIC_ID, TopicConfig())
     await settle()
-    assert files.names("/d1") == [flush_note.NAME, "a-0", "b.c-d-10"]
-    assert files.names("/d2") == [flush_note.NAME, "a-1"]
+    assert files.names("/d1") == [fsync_marker.NAME, "a-0", "b.c-d-10"]
+    assert files.names("/d2") == [fsync_marker.NAME, "a-1"]
     assert files.names("/d1/a-0") == [
         "00000000000000000000.index",
         "00000000000000000000.log",
@@ -348,7 +348,7 @@ async def test_a_deleted_log_is_gone_at_once_and_its_name_is_free() -> None:
     manager.create(A, UUID(int=8), TopicConfig())
     await flushing
     await settle()
-    assert files.names("/d1") == [flush_note.NAME, "a-0"]
+    assert files.names("/d1") == [fsync_marker.NAME, "a-0"]
     created = manager.get(A)
     assert created is not None
     assert created.log_end_offset == 0
@@ -399,7 +399,7 @@ async def test_thousands_of_logs_are_removed_over_many_turns_of_the_loop() -> No
         left.append(len(whole(files)))
     assert max(before - after for before, after in itertools.pairwise(left)) == AT_ONCE
     await settle()
-    assert files.names("/d1") == [flush_note.NAME, f"a-{len(many) - 1}"]
+    assert files.names("/d1") == [fsync_marker.NAME, f"a-{len(many) - 1}"]
     await manager.stop()
 
 
@@ -436,7 +436,7 @@ async def test_what_a_crash_left_of_a_deletion_is_removed() -> None:
     files.make_directories("/d1/__cluster_metadata-0")
     manager = await started(files)
     assert manager.partitions == []
-    assert files.names("/d1") == [flush_note.NAME, "__cluster_metadata-0"]
+    assert files.names("/d1") == [fsync_marker.NAME, "__cluster_metadata-0"]
     await manager.stop()
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from broker.log.batches.records import opened
 from broker.log.cleaning import _compaction as compaction
 from broker.log.cleaning._cleaner import Cleaning
-from broker.log.partition_log import retention
 from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker.log.batches import keyed_batch
 from tests.unit.broker.log.fake_files import FakeFiles
@@ -95,10 +94,10 @@ class Model:
         self.sequence = 0
 
     def retain(self) -> None:
-        retention.apply(self.log, self.now_ms)
+        self.log.expire(self.now_ms)
 
     def delete(self) -> None:
-        retention.delete_records(self.log, self.chance.randint(self.start, self.committed))
+        self.log.delete_records(self.chance.randint(self.start, self.committed))
 
     def compact(self) -> None:
         facts = self.log.segment_facts()
@@ -154,7 +153,7 @@ class Model:
     def batch(self, header: BatchHeader) -> bytes:
         offset = min(max(header.base_offset, self.log.log_start_offset), header.last_offset)
         if offset < self.log.log_start_offset:
-            segment = next(s for s in reversed(self.log._segments) if s.base_offset <= offset)
+            segment = next(s for s in reversed(list(self.log._segments)) if s.base_offset <= offset)
             at = segment.find(offset)
             assert at is not None
             return segment.read(at.position, header.size)

@@ -99,10 +99,10 @@ def test_segments_roll_by_time_and_by_a_full_index() -> None:
     log = new_log(FakeFiles(), TopicConfig(segment_ms=1_000))
     for timestamp in (0, 1_000, 1_001, 1_500):
         log.append_as_leader(make_batch([b"a"], timestamps=[timestamp]), 0, 0)
-    assert log._bases == [0, 2]
+    assert log._segments.bases == [0, 2]
     log = new_log(FakeFiles(), TopicConfig(index_interval_bytes=0, segment_index_bytes=24))
     fill(log, 7)
-    assert len(log._bases) > 1
+    assert len(log._segments.bases) > 1
 
 
 @pytest.mark.req("L3", "Q12")
@@ -376,7 +376,7 @@ def test_advancing_the_start_removes_whole_segments() -> None:
     fill(log, 30)
     log.advance_log_start(31)
     assert log.log_start_offset == 31
-    assert log._bases[0] <= 31
+    assert log._segments.bases[0] <= 31
     assert read(log, 31)[0] == 30
     assert log.epochs.entries == [(0, 31)]
 

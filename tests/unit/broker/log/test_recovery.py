@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log.batches.record_batch import BatchHeader, parse_header, placed
-from broker.log.partition_log import _results as results
+from broker.log.partition_log._partition_log import Recovered
 from broker.log.segments import DAMAGED
 from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker.log.batches import make_batch
@@ -37,7 +37,7 @@ def test_a_clean_log_is_not_checked_again() -> None:
     fill(log, 30)
     close_cleanly(log)
     reopened = reopen(files, log.recovery_point, clean=True)
-    assert reopened.recovered == results.Recovered()
+    assert reopened.recovered == Recovered()
     assert read(reopened, 0) == list(range(0, 60, 2))
     fill(reopened, 5)
     assert read(reopened, 50) == [50, 52, 54, 56, 58, 60, 62, 64, 66, 68]
@@ -57,7 +57,7 @@ def test_a_clean_start_reads_no_batches_and_knows_the_last_five_of_each_producer
     newest = max(name for name in files.names(DIRECTORY) if name.endswith(".snapshot"))
     assert newest == f"{40:020d}.snapshot"
     reopened = reopen(files, log.recovery_point, clean=True)
-    assert reopened.recovered == results.Recovered()
+    assert reopened.recovered == Recovered()
     assert reopened.epochs.entries == [(0, 0), (1, 20)]
     assert [reopened.producers.get(p) for p in (0, 1)] == [log.producers.get(p) for p in (0, 1)]
     assert reopened.append_as_leader(sent(0, 15), 1, 0).duplicate
@@ -155,7 +155,7 @@ def test_damage_in_what_was_trusted_has_the_whole_log_checked(clean: bool) -> No
     log = new_log(files)
     fill(log, 30)
     close_cleanly(log)
-    bases = log._bases
+    bases = log._segments.bases
     path = f"{DIRECTORY}/{bases[1]:020d}"
     files.nodes[path + ".log"].data[16] = 9
     files.remove(path + ".index")
@@ -228,11 +228,11 @@ def test_from_a_corrupt_batch_on_everything_unflushed_is_cut() -> None:
     files = FakeFiles()
     log = new_log(files)
     fill(log, 30)
-    base = log._bases[1]
+    base = log._segments.bases[1]
     files.nodes[f"{DIRECTORY}/{base:020d}.log"].data[200] ^= 1
     reopened = reopen(files, recovery_point=base)
-    assert base <= reopened.log_end_offset < log._bases[2]
-    assert reopened._bases == log._bases[:2]
+    assert base <= reopened.log_end_offset < log._segments.bases[2]
+    assert reopened._segments.bases == log._segments.bases[:2]
 
 
 @pytest.mark.req("L4", "T1")

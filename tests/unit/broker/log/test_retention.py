@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 
 from broker.log import LogManager
-from broker.log.partition_log import retention
 from broker.log.settings import LogSettings
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError
@@ -41,8 +40,8 @@ def test_segments_go_when_their_newest_record_is_too_old() -> None:
     log = committed(TopicConfig(segment_bytes=1_000, retention_ms=50))
     bases = kept(log)
     newest = [one.newest_timestamp for one in log.segment_facts()]
-    assert retention.apply(log, newest[1] + 50) == 1
-    assert retention.apply(log, newest[1] + 51) == 1
+    assert log.expire(newest[1] + 50) == 1
+    assert log.expire(newest[1] + 51) == 1
     assert kept(log) == bases[2:]
     assert log.log_start_offset == bases[2]
     assert read(log, bases[2])[0] == bases[2]
@@ -68,13 +67,13 @@ def test_records_without_timestamps_are_as_old_as_their_file() -> None:
     files, log = timeless(config, [10, 20, 30, 40])
     assert kept(log) == [0, 2]
     assert [one.newest_timestamp for one in log.segment_facts()] == [20, 40]
-    assert retention.apply(log, 70) == 0
-    assert retention.apply(log, 71) == 1
+    assert log.expire(70) == 0
+    assert log.expire(71) == 1
     log.close()
     again = reopen(files, log.recovery_point, config=config)
     again.high_watermark = again.log_end_offset
-    assert retention.apply(again, 90) == 0
-    assert retention.apply(again, 91) == 1
+    assert again.expire(90) == 0
+    assert again.expire(91) == 1
 
 
 @pytest.mark.req("L3")
@@ -104,7 +103,7 @@ def test_a_disk_that_does_not_tell_a_files_time_takes_its_directory_offline() ->
     log.failed = failures.append
     files.broken_under = log.directory
     with pytest.raises(KafkaError) as refused:
-        retention.apply(log, 1_000)
+        log.expire(1_000)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert len(failures) == 1
 
@@ -113,27 +112,27 @@ def test_a_disk_that_does_not_tell_a_files_time_takes_its_directory_offline() ->
 def test_segments_go_when_the_rest_is_large_enough() -> None:
     log = committed(TopicConfig(segment_bytes=1_000, retention_ms=-1, retention_bytes=2_500))
     sizes = [one.size for one in log.segment_facts()]
-    retention.apply(log, 0)
+    log.expire(0)
     assert 2_500 <= log.size < 2_500 + max(sizes)
-    assert retention.apply(log, 0) == 0
+    assert log.expire(0) == 0
 
 
 @pytest.mark.req("L5")
 def test_whichever_comes_first_counts() -> None:
     log = committed(TopicConfig(segment_bytes=1_000, retention_ms=100, retention_bytes=2_500))
     by_size = log.segment_facts()
-    retention.apply(log, 0)
+    log.expire(0)
     assert 0 < len(kept(log)) < len(by_size)
     newest = log.segment_facts()[0].newest_timestamp
-    assert retention.apply(log, newest + 101) == 1
+    assert log.expire(newest + 101) == 1
 
 
 @pytest.mark.req("L5")
 def test_an_expired_active_segment_is_rolled_and_deleted_and_the_end_stays() -> None:
     log = committed(TopicConfig(retention_ms=10))
-    assert retention.apply(log, 10**6) == 1
+    assert log.expire(10**6) == 1
     assert (log.log_start_offset, log.log_end_offset, log.size) == (120, 120, 0)
-    assert retention.apply(log, 10**6) == 0
+    assert log.expire(10**6) == 0
     fill(log, 1)
     assert read(log, 120) == [120]
 
@@ -143,16 +142,16 @@ def test_nothing_above_the_high_watermark_goes() -> None:
     log = committed(TopicConfig(segment_bytes=1_000, retention_ms=1))
     bases = kept(log)
     log.high_watermark = bases[2] - 1
-    assert retention.apply(log, 10**6) == 1
+    assert log.expire(10**6) == 1
     log.high_watermark = bases[2]
-    assert retention.apply(log, 10**6) == 1
+    assert log.expire(10**6) == 1
 
 
 @pytest.mark.req("L5")
 def test_a_topic_that_is_only_compacted_keeps_everything() -> None:
     log = committed(KEEP_ALL)
     log.config = TopicConfig(retention_ms=1, retention_bytes=1, cleanup_policy=("compact",))
-    assert retention.apply(log, 10**6) == 0
+    assert log.expire(10**6) == 0
 
 
 @pytest.mark.req("L5")
@@ -161,7 +160,7 @@ def test_after_a_restart_the_log_starts_where_it_did() -> None:
     log = new_log(files, TopicConfig(segment_bytes=1_000, retention_ms=50))
     fill(log, 60)
     log.high_watermark = 120
-    retention.apply(log, 130)
+    log.expire(130)
     start = log.log_start_offset
     assert start > 0
     assert reopen(files).log_start_offset == start
@@ -171,13 +170,13 @@ def test_after_a_restart_the_log_starts_where_it_did() -> None:
 def test_records_are_deleted_up_to_an_offset_or_to_the_high_watermark() -> None:
     log = committed(KEEP_ALL)
     log.high_watermark = 90
-    assert retention.delete_records(log, 31) == 31
-    assert retention.delete_records(log, 10) == 31
+    assert log.delete_records(31) == 31
+    assert log.delete_records(10) == 31
     for offset in (91, -2):
         with pytest.raises(KafkaError) as raised:
-            retention.delete_records(log, offset)
+            log.delete_records(offset)
         assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert retention.delete_records(log, -1) == 90
+    assert log.delete_records(-1) == 90
     assert kept(log)[0] <= 90
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.log.partition_log import create_log
-from broker.log.segments import LateFile
+from broker.log.segments import LazyFile
 from broker.types import TopicPartition
 from raftctl.metadata.configs.topic import TopicConfig
 from raftctl.runtime.real import RealFileSystem
@@ -48,7 +48,7 @@ def test_a_log_that_nothing_was_written_to_holds_one_descriptor(
 
 def test_it_is_opened_where_it_was_moved_to(tmp_path: Path, files: RealFileSystem) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
-    late = LateFile(files, str(before))
+    late = LazyFile(files, str(before))
     assert late.read_at(0, 10) == b""
     late.truncate(0)
     late.sync()
@@ -63,7 +63,7 @@ def test_it_is_opened_where_it_was_moved_to(tmp_path: Path, files: RealFileSyste
 
 
 def test_one_that_was_closed_unopened_is_whole(tmp_path: Path, files: RealFileSystem) -> None:
-    LateFile(files, str(tmp_path / "index")).close()
+    LazyFile(files, str(tmp_path / "index")).close()
     assert (tmp_path / "index").read_bytes() == b""
     with pytest.raises(FileNotFoundError):
-        LateFile(files, str(tmp_path / "other"), create=False)
+        LazyFile(files, str(tmp_path / "other"), create=False)

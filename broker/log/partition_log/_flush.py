@@ -1,26 +1,71 @@
-"""What of a log is on disk besides its batches: names, leader epochs, snapshots of the producers.
+"""Flushes: what of a log is not durable yet, and when it becomes so.
 
-Keeps account of it on the event loop and turns what is missing into a `FlushPlan` for the log
-directory's worker, where plans and removals run in order.
+`Durability` keeps account of what of a log is on disk besides its batches: names, leader epochs,
+snapshots of the producers. The log turns what is missing into a `FlushPlan` on the event loop; the
+worker of the log directory runs plans and removals in order; then the log moves its recovery
+point. `Flusher` is the group commit of one log directory (row L8): all that wait for a log while a
+flush of it is under way share the next one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from broker.log import checkpoints
-from broker.log.partition_log import flush_note
-from broker.log.partition_log._flushing import FlushPlan
+from broker.log.partition_log import fsync_marker
 from broker.log.producers import producer_snapshot
-from broker.log.segments import segment_path
-from raftctl.errors import KafkaError, invariant
+from broker.log.segments import Segment, segment_path
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.log.producers import Producer
-    from broker.log.segments import Segment
-    from raftctl.runtime.api import FileSystem
+    from raftctl.runtime.api import FileSystem, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPlan:
+    """What to make durable: call `run` on the worker, then give it to `PartitionLog.flushed`."""
+
+    end_offset: int
+    truncations: int
+    """How often the log had been truncated when the plan was made."""
+    whole: tuple[Segment, ...]
+    """The segments that are flushed with their indexes."""
+    run: Callable[[], None]
+    done: Callable[[], None]
+    """Notes that it was: for `PartitionLog.flushed`."""
+
+
+class Flushable(Protocol):
+    """The part of a log that a `Flusher` needs."""
+
+    @property
+    def directory(self) -> str:
+        """The path of the log, for messages."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset after the last batch; a truncation lowers it."""
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything is durable."""
+
+    @property
+    def offline(self) -> str | None:
+        """The reason why the log is no longer served, if there is one."""
+
+    def flush_plan(self, *, rolled_only: bool) -> FlushPlan | None:
+        """See `PartitionLog.flush_plan`."""
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """See `PartitionLog.flushed`."""
 
 
 class Durability:
@@ -160,5 +205,97 @@ class Durability:
                 active.sync_batches()
         except OSError:
             # At once: a process that is killed before has not told its successor.
-            flush_note.take_down(self._files, self._directory.rpartition("/")[0])
+            fsync_marker.remove(self._files, self._directory.rpartition("/")[0])
             raise
+
+
+class Flusher:
+    """Makes logs durable up to an offset, one flush at a time for each log."""
+
+    def __init__(self, worker: Worker, failed: Callable[[BaseException], None]) -> None:
+        """`failed` hears of a disk that refused; those who waited get KAFKA_STORAGE_ERROR."""
+        self._worker = worker
+        self._failed = failed
+        self._waiting: dict[Flushable, deque[tuple[int, asyncio.Future[None]]]] = {}
+
+    def through(self, log: Flushable, offset: int) -> asyncio.Future[None]:
+        """Done when all of `log` below `offset` is durable, or was truncated away.
+
+        KafkaError(KAFKA_STORAGE_ERROR) if the disk refuses: what was appended may be lost.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if log.recovery_point >= offset:
+            future.set_result(None)
+            return future
+        queue = self._waiting.get(log)
+        if queue is not None:
+            queue.append((offset, future))
+        else:
+            self._waiting[log] = deque([(offset, future)])
+            self._flush(log)
+        return future
+
+    def invariants(self) -> None:
+        """Check that whoever waits for a log waits for something that is not durable yet."""
+        for log, queue in self._waiting.items():
+            invariant(bool(queue), "a flush that is under way has somebody waiting")
+            undone = any(offset > log.recovery_point for offset, _ in queue)
+            invariant(undone or log.offline is not None, "a flush under way is waited for")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody waits for any log."""
+        return bool(self._waiting)
+
+    def is_flushing(self, log: Flushable) -> bool:
+        """Whether somebody waits for the log."""
+        return log in self._waiting
+
+    def _flush(self, log: Flushable) -> None:
+        plan = log.flush_plan(rolled_only=False)
+        if plan is None:
+            self._settle(log, log.log_end_offset)
+            return
+        try:
+            running = self._worker.submit(plan.run)
+        except KafkaError as error:
+            self._refuse(log, error)
+            return
+        running.add_done_callback(lambda done: self._flushed(log, plan, done))
+
+    def _flushed(self, log: Flushable, plan: FlushPlan, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or error is not None:
+            text = f"cannot flush {log.directory}: {error or 'stopped'}"
+            self._refuse(log, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text))
+            if error is not None:
+                self._failed(error)
+            return
+        if log.offline is not None:
+            # Another flush failed before: what this one synced may have been lost by then.
+            self._refuse(log, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.offline))
+            return
+        log.flushed(plan)
+        self._settle(log, log.recovery_point)
+
+    def _settle(self, log: Flushable, durable: int) -> None:
+        """Answers whose offset is durable; the others wait for the next flush."""
+        queue = self._waiting.pop(log)
+        # A truncation may have taken away what somebody waits for: there is nothing left to flush.
+        reached = min(log.log_end_offset, durable)
+        left = deque[tuple[int, "asyncio.Future[None]"]]()
+        for offset, future in queue:
+            if offset > reached and offset <= log.log_end_offset:
+                left.append((offset, future))
+            elif not future.done():
+                future.set_result(None)
+        if left:
+            self._waiting[log] = left
+            self._flush(log)
+
+    def _refuse(self, log: Flushable, error: KafkaError) -> None:
+        for _, future in self._waiting.pop(log):
+            if not future.done():
+                future.set_exception(error)
+                # Whoever waited may be gone: an exception that nobody fetches is no defect here.
+                future.exception()
