@@ -4,6 +4,7 @@
 <store>/<test>/<time>/history.jsonl   written while it runs
 <store>/<test>/<time>/history.parquet what clients did; only where pyarrow is
 <store>/<test>/<time>/ending.json     how it ended: of itself, interrupted, by a node's failure
+<store>/<test>/<time>/plan.json       the faults that struck, as `jepsen test --plan` takes them
 <store>/<test>/<time>/results.json    the verdicts, once judged
 <store>/<test>/<time>/nodes/          data and logs of a local cluster
 <store>/<test>/latest, <store>/latest  the newest run that has a verdict
@@ -29,11 +30,13 @@ from jepsen.history.parquet import available, write_parquet
 
 if TYPE_CHECKING:
     from jepsen.history import Op
+    from jepsen.nemesis.plan import Plan
 
 DEFAULT_STORE = "store"
 LATEST, CURRENT = "latest", "current"
 TEST_FILE = "test.json"
 HISTORY_FILE = "history.jsonl"
+PLAN_FILE = "plan.json"
 MATRICES = "test-all"
 CRASHED = "crashed"
 ENDING_FILE, WHY_FILE = "ending.json", "why.txt"
@@ -141,6 +144,10 @@ class RunFolder:
         """Keeps what clients did as a table too, where pyarrow is installed."""
         if available():
             write_parquet(self.path / "history.parquet", self.spec.name, self.history())
+
+    def write_plan(self, plan: Plan) -> None:
+        """Keep the faults that struck, as a plan that repeats them."""
+        self._write(PLAN_FILE, [fault.to_json() for fault in plan])
 
     def write_results(self, document: dict[str, Any]) -> None:
         """Keeps the verdicts."""

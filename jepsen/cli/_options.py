@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 import secrets
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,14 +18,15 @@ from jepsen.cli._output import tell
 from jepsen.core.spec import CLIENTS, RunSpec, check_spec
 from jepsen.environments.local import NETWORKS, RELAYS
 from jepsen.errors import InputError
+from jepsen.nemesis.plan import plan_from_json
 from jepsen.runner import ENVIRONMENTS, run_and_judge
 from jepsen.store import RunFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from jepsen.checkers.verdict import Verdict
+    from jepsen.nemesis.plan import Plan
 
 SEED_MAX = 1_000_000
 ACKS = ("all", "1", "0")
@@ -136,6 +139,16 @@ def overrides_of(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def plan_of(text: str) -> Plan:
+    """A plan from the name of a file, or from JSON, which begins with a bracket. InputError."""
+    if not text.startswith("["):
+        text = Path(text).read_text(encoding="utf-8")
+    try:
+        return plan_from_json(json.loads(text))
+    except ValueError as error:
+        raise InputError(f"--plan: no JSON: {error}") from None
+
+
 def run_one(spec: RunSpec, store: Path) -> tuple[RunFolder, dict[str, Verdict]]:
     """Runs and judges a test in a new folder of the store. InputError, and then there is none."""
     check_spec(spec)
@@ -157,7 +170,8 @@ def rerun_command(spec: RunSpec) -> str:
     external = spec.env == "external"
     options = {
         "--env": spec.env,
-        "--nemesis": ",".join(spec.nemesis),
+        "--nemesis": "" if spec.plan else ",".join(spec.nemesis),
+        "--plan": json.dumps([fault.to_json() for fault in spec.plan]) if spec.plan else "",
         **_common(spec),
         "--keys": str(spec.keys),
         "--ops-per-key": str(spec.ops_per_key),

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from jepsen.cli import check, check_servers, convert, replicas, report, spark, test, test_all
+from jepsen.cli import (
+    check,
+    check_servers,
+    convert,
+    replicas,
+    report,
+    shrink,
+    spark,
+    test,
+    test_all,
+)
 
 app = typer.Typer(
     name="jepsen",
@@ -35,6 +45,7 @@ app.command()(convert.convert)
 app.command()(replicas.replicas)
 app.command(name="test")(test.run)
 app.command(name="test-all")(test_all.run)
+app.command()(shrink.shrink)
 app.command()(report.report)
 app.command()(report.serve)
 app.add_typer(spark.app, name="spark")

@@ -23,6 +23,7 @@ from jepsen.cli._output import (
 from jepsen.core import overall, told_faults
 from jepsen.core.spec import RATE_MIN, WORKLOADS, RunSpec
 from jepsen.environments.local import RELAYS
+from jepsen.errors import InputError
 from jepsen.nemesis.faults import PACKAGES
 from jepsen.store import DEFAULT_STORE, RunFolder
 
@@ -33,14 +34,19 @@ MinRateOption = Annotated[
     float,
     typer.Option(min=0, help="Verdict unknown below this many successful operations a second."),
 ]
+NemesisOption = Annotated[
+    str, typer.Option(metavar=",".join(PACKAGES), help="Faults; default: none.")
+]
+PlanOption = Annotated[
+    str, typer.Option(metavar="FILE", help="Faults of this plan instead, as a run's plan.json.")
+]
 
 
 def run(
     workload: Annotated[str, typer.Argument(metavar="|".join(WORKLOADS), help="What clients do.")],
     env: options.EnvOption = "local",
-    nemesis: Annotated[
-        str, typer.Option(metavar=",".join(PACKAGES), help="Faults; default: none.")
-    ] = "",
+    nemesis: NemesisOption = "",
+    plan: PlanOption = "",
     time_limit: options.TimeLimitOption = 30.0,
     rate: options.RateOption = 50.0,
     concurrency: options.ConcurrencyOption = 6,
@@ -103,7 +109,15 @@ def run(
         kafka_home=kafka_home,
         rate_min=min_rate,
     )
+    spec = _planned(spec, plan) if plan else spec
     raise typer.Exit(_several(spec, test_count, Path(store), output))
+
+
+def _planned(spec: RunSpec, plan: str) -> RunSpec:
+    """The test with the faults of a plan. InputError if it has random ones too."""
+    if spec.nemesis:
+        raise InputError("--plan: it has the faults, so leave --nemesis out")
+    return spec.with_plan(options.plan_of(plan))
 
 
 def _several(spec: RunSpec, count: int, store: Path, output: Output) -> int:

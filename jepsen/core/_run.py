@@ -13,6 +13,7 @@ from jepsen.core.spec import LOG_WORKLOADS, workload_of
 from jepsen.generator.combinators import AnyOf, Sleep, Stagger, TimeLimit, clients, phases
 from jepsen.nemesis import Nemesis
 from jepsen.nemesis.faults import FEATURES, healing, package
+from jepsen.nemesis.plan import planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,6 +120,10 @@ class Run:
     def _main(self) -> Generator:
         spec = self._spec
         work = clients(Stagger(1 / spec.rate, self._workload.generator))
+        if spec.plan:
+            members = [*self._environment.controllers, *self._environment.brokers]
+            faults = planned(spec.plan, members)
+            return TimeLimit(spec.time_limit_s, AnyOf((work, faults)))
         roles = spec.workload in LOG_WORKLOADS
         disks = tuple(self._environment.disk_faults)
         features = tuple(self._environment.features)

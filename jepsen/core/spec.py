@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from jepsen.environments import ClusterSpec
 from jepsen.environments.local import NAMESPACES, NETWORKS, RELAYS
 from jepsen.errors import InputError
 from jepsen.nemesis.faults import PACKAGES
+from jepsen.nemesis.plan import Plan, packages_of, plan_from_json
 from jepsen.workloads import Workload, WorkloadOptions
 
 WORKLOADS = {
@@ -79,11 +80,17 @@ class RunSpec:
     """Operations a second that must have succeeded, so that the run shows anything."""
     network: str = RELAYS
     """Of `local`: one of NETWORKS."""
+    plan: Plan = ()
+    """Faults in place of random ones; `nemesis` then names their packages (`with_plan`)."""
 
     @property
     def name(self) -> str:
         """Of the test: workload, environment and faults."""
         return "-".join([self.workload, self.env, *(self.nemesis or ["healthy"])])
+
+    def with_plan(self, plan: Plan) -> RunSpec:
+        """The same test with these faults, and no others."""
+        return replace(self, plan=plan, nemesis=packages_of(plan))
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -95,7 +102,12 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         """What `from_json` reads back."""
-        return {**asdict(self), "nemesis": list(self.nemesis), "overrides": dict(self.overrides)}
+        return {
+            **{one.name: getattr(self, one.name) for one in fields(self)},
+            "nemesis": list(self.nemesis),
+            "overrides": dict(self.overrides),
+            "plan": [fault.to_json() for fault in self.plan],
+        }
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> RunSpec:
@@ -104,7 +116,9 @@ class RunSpec:
         unknown = sorted(set(document) - known)
         if unknown or "workload" not in document:
             raise InputError(f"no test: it has {unknown}, or no workload")
-        return cls(**{**document, "nemesis": tuple(document.get("nemesis", ()))})
+        plan = plan_from_json(document.get("plan", []))
+        nemesis = tuple(document.get("nemesis", ()))
+        return cls(**{**document, "nemesis": nemesis, "plan": plan})
 
 
 FAULTS = {

@@ -389,13 +389,12 @@ def _begun_by(op: Op, at_ms: int) -> Iterator[Fault]:
         return
     match op.f, op.value:
         case "partition", [str(kind), links] if links:
-            nodes = tuple(dict.fromkeys(node for link in links for node in link))
             shape = kind.split("-")[0]
+            nodes = (links[0][0],) if shape == "isolate" else _ends_of(links)
             yield Fault(shape, at_ms, 0, nodes, 0.0, tuple((a, b) for a, b in links))
         case "slow", [quality, links] if links:
             kind, amount = next((k, a) for k, a in zip(QUALITIES, quality, strict=True) if a)
-            nodes = tuple(dict.fromkeys(node for link in links for node in link))
-            yield Fault(kind, at_ms, 0, nodes, amount, tuple((a, b) for a, b in links))
+            yield Fault(kind, at_ms, 0, _ends_of(links), amount, tuple((a, b) for a, b in links))
         case "skew", skewed:
             for node, by_ms in skewed:
                 yield Fault("clock_skew", at_ms, 0, (node,), by_ms)
@@ -407,6 +406,11 @@ def _begun_by(op: Op, at_ms: int) -> Iterator[Fault]:
             yield Fault("feature", at_ms, 0, (feature,), level)
         case f, nodes if f in _OF_NODES:
             yield Fault(_OF_NODES[f], at_ms, 0, tuple(nodes))
+
+
+def _ends_of(links: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The nodes at the ends of links, each once."""
+    return tuple(dict.fromkeys(node for link in links for node in link))
 
 
 _OF_NODES = {

@@ -26,6 +26,7 @@ from jepsen.errors import ClusterError, InputError
 from jepsen.generator.core import NEMESIS, OBSERVER, SECOND_NS
 from jepsen.history import Op, OpType
 from jepsen.nemesis.faults import in_words, kind_struck
+from jepsen.nemesis.plan import performed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -96,6 +97,7 @@ def run_and_judge(folder: RunFolder, tell: Callable[[str], None]) -> dict[str, V
     folder.write_ending(ending.to_json())
     try:
         folder.write_parquet()
+        folder.write_plan(performed(folder.history()))
         verdicts = judge_folder(folder)
     except Exception as error:
         _put_aside(folder, error)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jepsen.cli._options import plan_of, rerun_command
+from jepsen.cli.main import run
+from jepsen.core.spec import RunSpec
 from jepsen.environments import Quality
 from jepsen.errors import InputError
 from jepsen.generator.core import NEMESIS, Context, Processes, Todo
@@ -22,10 +26,15 @@ from jepsen.nemesis.plan import (
     planned,
     smallest,
 )
+from jepsen.runner import shrink
+from jepsen.store import RunFolder
 from tests.unit.jepsen.nemesis.test_nemesis import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
+    from jepsen.checkers.verdict import Valid
 
 pytestmark = pytest.mark.req("J2")
 MEMBERS = [*Cluster.controllers, *Cluster.brokers]
@@ -187,7 +196,7 @@ def test_random_faults_become_a_plan_of_what_struck() -> None:
     )
     assert [str(one) for one in found] == [
         "kill broker-1 at 10 for 90 ms",
-        "isolate broker-1 broker-2 at 30 for 20 ms",
+        "isolate broker-1 at 30 for 20 ms",
         "stop broker-2 at 40 for 0 ms",
         "one_way broker-1 broker-2 at 50 for 50 ms",
         "loss broker-1 broker-2 by 0.25 at 60 for 40 ms",
@@ -208,3 +217,56 @@ def test_the_smallest_part_of_a_plan_that_fails_is_found(guilty: tuple[int, ...]
 
     assert smallest(8, fails) == guilty
     assert len(runs) == len(set(runs)) <= 24
+
+
+# --- plans of tests -------------------------------------------------------------------------------
+
+
+def test_the_specification_of_a_run_has_its_plan(tmp_path: Path) -> None:
+    spec = RunSpec("queue", "sim", topic="jepsen-0").with_plan((KILL, ISOLATE))
+    assert spec.nemesis == ("kill", "partition")
+    assert RunFolder.create(tmp_path, spec, "").spec == spec
+
+
+def test_the_command_of_a_run_has_its_plan(tmp_path: Path) -> None:
+    spec = RunSpec("queue", "sim").with_plan((KILL, ISOLATE))
+    words = shlex.split(rerun_command(spec))
+    text = words[words.index("--plan") + 1]
+    assert plan_of(text) == spec.plan
+    (tmp_path / "plan.json").write_text(text)
+    assert plan_of(str(tmp_path / "plan.json")) == plan_of(text)
+    assert "--nemesis" not in words
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--plan", "[", "--env", "sim"], "no JSON"),
+        (["--plan", "nowhere.json", "--env", "sim"], "nowhere.json"),
+        (["--plan", "[]", "--nemesis", "kill", "--env", "sim"], "leave --nemesis out"),
+    ],
+)
+def test_a_plan_that_cannot_be_used_is_refused(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["test", "queue", *words]) == 254
+    assert why in capsys.readouterr().err
+
+
+def test_a_run_is_made_small_by_leaving_faults_out(tmp_path: Path) -> None:
+    spec = RunSpec("queue", "sim").with_plan((DELAY, KILL, ISOLATE))
+    tried: list[int] = []
+
+    def fails_with_the_kill(some: RunSpec) -> Valid:
+        tried.append(len(some.plan))
+        return KILL not in some.plan
+
+    assert shrink(RunFolder.create(tmp_path, spec, ""), fails_with_the_kill) == (KILL,)
+    assert tried[0] == 3
+
+
+def test_a_run_that_does_not_fail_again_cannot_be_made_small(tmp_path: Path) -> None:
+    spec = RunSpec("queue", "sim").with_plan((KILL,))
+    assert shrink(RunFolder.create(tmp_path, spec, ""), lambda _: "unknown") is None
+    with pytest.raises(InputError, match="no fault struck"):
+        shrink(RunFolder.create(tmp_path, RunSpec("queue", "sim"), ""), lambda _: False)
