@@ -8,7 +8,7 @@ Two clients share one job and differ in what they may repeat:
                              so only a request that certainly was not done is sent again
 
 The package decides which node to ask next and whether to ask again. It must not know what a
-request does; each client's rule is stated once, in its own docstring.
+request does; what may be repeated is stated once for each kind, by a `RetryRule`.
 
 Invariants:
 
@@ -20,8 +20,7 @@ Invariants:
 Source: Kafka's `NodeToControllerChannelManager`; KIP-500, KIP-590.
 """
 
-from raftctl.controller_channel._kv_client import CLIENT_ID, KvClient
-from raftctl.controller_channel._node_client import QuorumControllerClient
+from raftctl.controller_channel._channel import CLIENT_ID, KvClient, QuorumControllerClient
 
 __all__ = [
     "CLIENT_ID",

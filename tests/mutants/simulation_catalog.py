@@ -110,7 +110,7 @@ SIMULATION_MUTANTS = (
         "a broker that got no answer asks again, and tells what is refused then as not done",
         ("refused_operation_never_takes_effect",),
         edited(
-            "controller_channel._node_client:QuorumControllerClient.call",
+            "controller_channel._channel:RepeatInDoubt.check",
             "in_doubt = True",
             "in_doubt = False",
         ),

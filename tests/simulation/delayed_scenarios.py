@@ -17,7 +17,7 @@ from jepsen.simulator.liveness._following import every_node_follows
 from jepsen.simulator.network._network import RETRANSMIT_MAX_S
 from jepsen.simulator.properties import Violation
 from raftctl.controller_channel import CLIENT_ID
-from raftctl.controller_channel._node_client import ATTEMPT_TIMEOUT_MS
+from raftctl.controller_channel._channel import ATTEMPT_TIMEOUT_MS
 from raftctl.errors import ErrorCode
 from raftctl.raft.messages import (
     AddVoterRequest,

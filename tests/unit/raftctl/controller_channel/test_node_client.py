@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from raftctl.controller_channel import QuorumControllerClient
-from raftctl.controller_channel._node_client import ATTEMPT_TIMEOUT_MS
+from raftctl.controller_channel._channel import ATTEMPT_TIMEOUT_MS
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.requests.admin import AdminResponse, Outcome
 from raftctl.metadata.requests.cluster import (
