@@ -259,7 +259,7 @@ class Effects:
         return self._last_request_id
 
     def _reply(self, effect: events.Reply) -> None:
-        self._answer(effect.token, self._peers.with_leader_address(effect.response))
+        self._answer(effect.request_id, self._peers.with_leader_address(effect.response))
 
     def _answer(self, request_id: int, response: Response) -> None:
         self._replies.pop(request_id)(response)
@@ -269,10 +269,10 @@ class Effects:
         # A replica that asked by a bootstrap address may learn only here that this is the leader.
         response = self._peers.with_leader_address(effect.response)
         assert isinstance(response, FetchResponse)
-        self._answer(effect.token, with_batches(response, batches) if batches else response)
+        self._answer(effect.request_id, with_batches(response, batches) if batches else response)
 
     def _reply_snapshot(self, effect: events.ReplyFetchSnapshot) -> None:
-        self._when_done(self._snapshots.fill(effect), partial(self._answer, effect.token))
+        self._when_done(self._snapshots.fill(effect), partial(self._answer, effect.request_id))
 
     # --- reads ------------------------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class Effects:
     def _end_read_of(
         self, effect: events.ReadConfirmed | events.ReadRefused, *, confirmed: bool
     ) -> None:
-        self.end_read(effect.token, confirmed=confirmed)
+        self.end_read(effect.request_id, confirmed=confirmed)
 
     def end_read(self, request_id: int, *, confirmed: bool) -> None:
         """Resolve the read, unless its caller has given up."""

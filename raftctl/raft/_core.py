@@ -190,8 +190,8 @@ class RaftCore:
                 self._roles.start(now_ms)
             case Tick():
                 self._tick(now_ms)
-            case RequestReceived(token, request):
-                self._request(token, request, now_ms)
+            case RequestReceived(request_id, request):
+                self._request(request_id, request, now_ms)
             case ResponseReceived(source, response):
                 self._response(source, response, now_ms)
             case RequestFailed(destination, request):
@@ -200,8 +200,8 @@ class RaftCore:
                 self._propose(event)
             case ResignRequested():
                 self._roles.resign(now_ms)
-            case ReadRequested(token):
-                self._read(token)
+            case ReadRequested(request_id):
+                self._read(request_id)
             case _:
                 self._disk(event, now_ms)
         self._roles.tend(now_ms)
@@ -222,12 +222,12 @@ class RaftCore:
             case SnapshotChunkSaved() | SnapshotSaved() | SnapshotRefused():
                 self._snapshot_written(event, now_ms)
 
-    def _read(self, token: int) -> None:
+    def _read(self, request_id: int) -> None:
         match self._roles.current:
             case Leader() as leader:
-                leader.read(token)
+                leader.read(request_id)
             case _:
-                self._replica.refuse_read(token)
+                self._replica.refuse_read(request_id)
 
     def _announce(self) -> None:
         """Tells the node who leads when that is new; its own leadership only once established."""
@@ -329,27 +329,27 @@ class RaftCore:
 
     # --- requests -------------------------------------------------------------------------------
 
-    def _request(self, token: int, request: Request, now_ms: int) -> None:
+    def _request(self, request_id: int, request: Request, now_ms: int) -> None:
         complaint = complaint_of(request, self.epoch)
         if complaint is not None:
             self._replica.warn(f"{type(request).__name__} refused: {complaint}")
-            self._refuse(token, request)
+            self._refuse(request_id, request)
             return
         match request:
             case FetchRequest() | FetchSnapshotRequest():
-                self._fetch(token, request, now_ms)
+                self._fetch(request_id, request, now_ms)
             case VoteRequest():
-                self._vote(token, request, now_ms)
+                self._vote(request_id, request, now_ms)
             case BeginQuorumEpochRequest():
-                self._begin_quorum_epoch(token, request, now_ms)
+                self._begin_quorum_epoch(request_id, request, now_ms)
             case EndQuorumEpochRequest():
-                self._end_quorum_epoch(token, request, now_ms)
+                self._end_quorum_epoch(request_id, request, now_ms)
             case TransferLeadershipRequest():
-                self._roles.transfer(token, request, now_ms)
+                self._roles.transfer(request_id, request, now_ms)
             case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest():
-                self._roles.change_voters(token, request, now_ms)
+                self._roles.change_voters(request_id, request, now_ms)
 
-    def _refuse(self, token: int, request: Request) -> None:
+    def _refuse(self, request_id: int, request: Request) -> None:
         """Answers what no honest peer sends; nothing has changed."""
         epoch, leader_id, error = self.epoch, self.leader_id, ErrorCode.INVALID_REQUEST
         response: Response
@@ -369,9 +369,9 @@ class RaftCore:
                 response = TransferLeadershipResponse(error, epoch, leader_id)
             case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest():
                 response = ChangeVotersResponse(error, epoch, leader_id)
-        self._replica.reply(token, response)
+        self._replica.reply(request_id, response)
 
-    def _vote(self, token: int, request: VoteRequest, now_ms: int) -> None:
+    def _vote(self, request_id: int, request: VoteRequest, now_ms: int) -> None:
         granted = False
         # Whoever asks is judged by its log alone, and whoever is asked answers, be it a voter here
         # or not: this replica's set may be older than the candidate's, who must not be left
@@ -386,7 +386,7 @@ class RaftCore:
             if isinstance(self._roles.current, Candidate):
                 self._roles.current.meet(request, now_ms)
         self._replica.reply(
-            token,
+            request_id,
             VoteResponse(
                 self.epoch, self.leader_id, granted, request.pre_vote, self._replica.local
             ),
@@ -408,20 +408,22 @@ class RaftCore:
         return True
 
     def _begin_quorum_epoch(
-        self, token: int, request: BeginQuorumEpochRequest, now_ms: int
+        self, request_id: int, request: BeginQuorumEpochRequest, now_ms: int
     ) -> None:
         error = self._judge_leader(request)
         if error is ErrorCode.NONE:
             self._roles.learn(request.epoch, request.leader_id, now_ms)
-        self._replica.reply(token, BeginQuorumEpochResponse(self.epoch, self.leader_id, error))
+        self._replica.reply(request_id, BeginQuorumEpochResponse(self.epoch, self.leader_id, error))
 
-    def _end_quorum_epoch(self, token: int, request: EndQuorumEpochRequest, now_ms: int) -> None:
+    def _end_quorum_epoch(
+        self, request_id: int, request: EndQuorumEpochRequest, now_ms: int
+    ) -> None:
         error = self._judge_leader(request)
         if error is ErrorCode.NONE:
             self._roles.learn(request.epoch, NO_NODE, now_ms)
             if self._replica.may_campaign:
                 self._succeed(request, now_ms)
-        self._replica.reply(token, EndQuorumEpochResponse(self.epoch, self.leader_id, error))
+        self._replica.reply(request_id, EndQuorumEpochResponse(self.epoch, self.leader_id, error))
 
     def _judge_leader(self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> ErrorCode:
         if not self._replica.may_lead(request.leader_id):
@@ -460,19 +462,21 @@ class RaftCore:
             pause_ms = self._replica.config.succession_ms(position, len(successors))
             self._roles.detach(now_ms, now_ms + pause_ms)
 
-    def _fetch(self, token: int, request: FetchRequest | FetchSnapshotRequest, now_ms: int) -> None:
+    def _fetch(
+        self, request_id: int, request: FetchRequest | FetchSnapshotRequest, now_ms: int
+    ) -> None:
         if request.replica == self._replica.local:
             self._replica.warn(f"{type(request).__name__} refused: it says that this node sent it")
-            self._refuse(token, request)
+            self._refuse(request_id, request)
             return
         if request.replica in self._replica.voters:
             self._roles.learn(request.epoch, NO_NODE, now_ms)
         role = self._roles.current
         if request.epoch == self.epoch and isinstance(role, Leader):
             if isinstance(request, FetchRequest):
-                role.fetch(token, request, now_ms)
+                role.fetch(request_id, request, now_ms)
             else:
-                role.fetch_snapshot(token, request, now_ms)
+                role.fetch_snapshot(request_id, request, now_ms)
             return
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if request.epoch < self.epoch:
@@ -483,7 +487,7 @@ class RaftCore:
             refused: Response = fetch_response(self._replica, request, error, self.leader_id)
         else:
             refused = snapshot_response(self._replica, request, error, self.leader_id)
-        self._replica.reply(token, refused)
+        self._replica.reply(request_id, refused)
 
     # --- responses ------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ READS_MAX = 100_000
 
 class _Read(NamedTuple):
     round: int
-    token: int
+    request_id: int
 
 
 class Reads:
@@ -68,24 +68,24 @@ class Reads:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, token: int) -> None:
+    def add(self, request_id: int) -> None:
         """Open a round for a read."""
         self.round += 1
-        self._waiting.append(_Read(self.round, token))
+        self._waiting.append(_Read(self.round, request_id))
 
     def seen(self, by_majority: int) -> list[int]:
         """Remove and return, in order, the reads whose round a majority has seen."""
-        tokens = []
+        request_ids = []
         while self._waiting and self._waiting[0].round <= by_majority:
-            tokens.append(self._waiting.popleft().token)
-        return tokens
+            request_ids.append(self._waiting.popleft().request_id)
+        return request_ids
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """A promise of leadership to a voter, due as soon as it has the whole log."""
 
-    token: int
+    request_id: int
     target: NodeId
     deadline_ms: int
 
@@ -167,7 +167,7 @@ class Leader:
 
     # --- fetches --------------------------------------------------------------------------------
 
-    def fetch(self, token: int, request: FetchRequest, now_ms: int) -> None:
+    def fetch(self, request_id: int, request: FetchRequest, now_ms: int) -> None:
         """Answers a Fetch of this epoch, now or when there is something to answer with."""
         log = self._replica.log
         progress = self._progress(request.replica, now_ms)
@@ -177,16 +177,16 @@ class Leader:
         if log.starts_after(request.fetch_from):
             progress.last_fetch_ms = now_ms
             response = self._response(request)
-            self._replica.reply(token, replace(response, snapshot_id=self._replica.snapshot))
+            self._replica.reply(request_id, replace(response, snapshot_id=self._replica.snapshot))
             return
         diverging = log.divergence(request.fetch_from)
         if diverging is not None:
             progress.last_fetch_ms = now_ms
-            self._reply(token, request, diverging=diverging)
+            self._reply(request_id, request, diverging=diverging)
             return
         progress.fetched(request.fetch_from.offset, log.end_offset, now_ms)
         wait_ms = min(request.max_wait_ms, self._replica.config.fetch_max_wait_ms)
-        progress.waiting = Waiting(token, request, now_ms + wait_ms)
+        progress.waiting = Waiting(request_id, request, now_ms + wait_ms)
         if self._commit():
             self._answer_waiting()
         elif wait_ms <= 0 or self._has_news(request):
@@ -195,12 +195,12 @@ class Leader:
             self._expect(progress.waiting.deadline_ms)
         self._defer_commits(now_ms)
 
-    def fetch_snapshot(self, token: int, request: FetchSnapshotRequest, now_ms: int) -> None:
+    def fetch_snapshot(self, request_id: int, request: FetchSnapshotRequest, now_ms: int) -> None:
         """Answers with a piece of a snapshot; whoever asks for one hears this leader."""
         self._progress(request.replica, now_ms).last_fetch_ms = now_ms
         response = snapshot_response(self._replica, request, ErrorCode.NONE, self._replica.node_id)
         max_bytes = min(request.max_bytes, self._replica.config.snapshot_max_bytes)
-        self._replica.reply_snapshot(token, response, request.snapshot_id, max_bytes)
+        self._replica.reply_snapshot(request_id, response, request.snapshot_id, max_bytes)
 
     def _progress(self, key: ReplicaKey, now_ms: int) -> Progress:
         """Return the replica's progress; a Fetch of it that still waits is answered first."""
@@ -260,23 +260,23 @@ class Leader:
         if waiting is not None:
             max_bytes = min(waiting.request.max_bytes, self._replica.config.fetch_max_bytes)
             response = self._response(waiting.request)
-            self._replica.reply_fetch(waiting.token, response, max_bytes)
+            self._replica.reply_fetch(waiting.request_id, response, max_bytes)
 
     def _answer_empty(self, progress: Progress) -> None:
         """Answers a waiting Fetch without records: its replica has asked again, or is forgotten."""
         waiting, progress.waiting = progress.waiting, None
         if waiting is not None:
-            self._reply(waiting.token, waiting.request)
+            self._reply(waiting.request_id, waiting.request)
 
     def _reply(
         self,
-        token: int,
+        request_id: int,
         request: FetchRequest,
         *,
         error: ErrorCode = ErrorCode.NONE,
         diverging: OffsetAndEpoch | None = None,
     ) -> None:
-        self._replica.reply(token, self._response(request, error=error, diverging=diverging))
+        self._replica.reply(request_id, self._response(request, error=error, diverging=diverging))
 
     def _response(
         self,
@@ -297,12 +297,12 @@ class Leader:
 
     # --- reads ----------------------------------------------------------------------------------
 
-    def read(self, token: int) -> None:
+    def read(self, request_id: int) -> None:
         """Confirms the read as soon as a majority has been heard that sent its word after this."""
         if len(self._reads) >= READS_MAX:
-            self._replica.refuse_read(token)
+            self._replica.refuse_read(request_id)
             return
-        self._reads.add(token)
+        self._reads.add(request_id)
         self._confirm_reads()
         if len(self._reads) > 0:
             self._answer_waiting()
@@ -313,17 +313,19 @@ class Leader:
         seen = [progress.seen_round for progress in self.tracker.voters.values()]
         if self._replica.is_voter:
             seen.append(self._reads.round)
-        for token in self._reads.seen(self._replica.voters.reached_by_majority(seen)):
-            self._replica.confirm_read(token)
+        for request_id in self._reads.seen(self._replica.voters.reached_by_majority(seen)):
+            self._replica.confirm_read(request_id)
 
     def refuse_reads(self) -> None:
         """Leadership is lost: what waits cannot be confirmed any more."""
-        for token in self._reads.seen(self._reads.round):
-            self._replica.refuse_read(token)
+        for request_id in self._reads.seen(self._reads.round):
+            self._replica.refuse_read(request_id)
 
     # --- for the operator -------------------------------------------------------------------------
 
-    def change_voters(self, token: int, request: ChangeVotersRequest, now_ms: int) -> ErrorCode:
+    def change_voters(
+        self, request_id: int, request: ChangeVotersRequest, now_ms: int
+    ) -> ErrorCode:
         """Begin a change of the voters; NONE if its outcome is to be waited for.
 
         Refused until a record of this epoch is committed. Without that, two leaders could each
@@ -331,9 +333,9 @@ class Leader:
         majority (Ongaro, "bug in single-server membership changes", raft-dev, 2015).
         """
         ready = self.established and self.transfer is None
-        return self.membership.begin(token, request, now_ms, ready=ready)
+        return self.membership.begin(request_id, request, now_ms, ready=ready)
 
-    def begin_transfer(self, token: int, target: NodeId, now_ms: int) -> ErrorCode:
+    def begin_transfer(self, request_id: int, target: NodeId, now_ms: int) -> ErrorCode:
         """Promises leadership to a voter; NONE if it is to be waited for."""
         if target not in self.tracker.voters:
             own = target == self._replica.node_id
@@ -341,7 +343,7 @@ class Leader:
         if self.transfer is not None or self.membership.change is not None:
             return ErrorCode.REQUEST_TIMED_OUT  # not "done already": that may be another's transfer
         deadline_ms = now_ms + self._replica.config.fetch_timeout_ms
-        self.transfer = Transfer(token, target, deadline_ms)
+        self.transfer = Transfer(request_id, target, deadline_ms)
         return ErrorCode.NONE
 
     def transfer_ready(self) -> bool:

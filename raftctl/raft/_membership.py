@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class Change:
     """A change under way."""
 
-    token: int
+    request_id: int
     voters: VoterSet
     catching_up: ReplicaKey | None
     deadline_ms: int
@@ -61,7 +61,7 @@ class Membership:
         self.change: Change | None = None
 
     def begin(
-        self, token: int, request: ChangeVotersRequest, now_ms: int, *, ready: bool
+        self, request_id: int, request: ChangeVotersRequest, now_ms: int, *, ready: bool
     ) -> ErrorCode:
         """Begin the change; NONE if its outcome is to be waited for.
 
@@ -92,7 +92,7 @@ class Membership:
         if not self._tracker.is_majority_live(voters, catching_up, now_ms):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         deadline_ms = now_ms + self._replica.config.fetch_timeout_ms
-        self.change = Change(token, voters, catching_up, deadline_ms)
+        self.change = Change(request_id, voters, catching_up, deadline_ms)
         return ErrorCode.NONE
 
     def _is_delayed(self, seen: OffsetAndEpoch | None) -> bool:

@@ -221,27 +221,27 @@ class Replica:
         """Sends a request as soon as epoch and vote are durable."""
         self._message(SendRequest(destination, request))
 
-    def reply(self, token: int, response: Response) -> None:
+    def reply(self, request_id: int, response: Response) -> None:
         """Answers a request as soon as epoch and vote are durable."""
-        self._message(Reply(token, response))
+        self._message(Reply(request_id, response))
 
-    def reply_fetch(self, token: int, response: FetchResponse, max_bytes: int) -> None:
+    def reply_fetch(self, request_id: int, response: FetchResponse, max_bytes: int) -> None:
         """Answers a Fetch with records of the log as it is now, so it cannot wait.
 
         It need not: only a leader does this, and its own vote was durable before it counted.
         """
         invariant(not any(write.binding for write in self._writes), "a leader's vote is durable")
-        self._effects.append(ReplyFetch(token, response, max_bytes))
+        self._effects.append(ReplyFetch(request_id, response, max_bytes))
 
     def reply_snapshot(
         self,
-        token: int,
+        request_id: int,
         response: FetchSnapshotResponse,
         snapshot_id: OffsetAndEpoch,
         max_bytes: int,
     ) -> None:
         """Answers with a piece of a snapshot, which never changes, so this could wait as well."""
-        self._message(ReplyFetchSnapshot(token, response, snapshot_id, max_bytes))
+        self._message(ReplyFetchSnapshot(request_id, response, snapshot_id, max_bytes))
 
     def _message(self, effect: SendRequest | Reply | ReplyFetchSnapshot) -> None:
         for write in reversed(self._writes):
@@ -342,13 +342,13 @@ class Replica:
         self._effects.append(HighWatermarkAdvanced(offset))
         return True
 
-    def confirm_read(self, token: int) -> None:
+    def confirm_read(self, request_id: int) -> None:
         """Whoever reads now sees everything that was committed when it asked."""
-        self._effects.append(ReadConfirmed(token))
+        self._effects.append(ReadConfirmed(request_id))
 
-    def refuse_read(self, token: int) -> None:
+    def refuse_read(self, request_id: int) -> None:
         """This replica cannot tell what is committed."""
-        self._effects.append(ReadRefused(token))
+        self._effects.append(ReadRefused(request_id))
 
     def warn(self, why: str) -> None:
         """Tells the node's log."""

@@ -52,7 +52,7 @@ Role = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 class _Handover:
     """A transfer whose target was told to campaign; whoever asked waits for the outcome."""
 
-    token: int
+    request_id: int
     target: NodeId
     epoch: Epoch
     deadline_ms: int
@@ -200,7 +200,7 @@ class Roles:
         if transfer is not None and leader.transfer_ready():
             leader.transfer = None
             deadline_ms = now_ms + replica.config.fetch_timeout_ms
-            over = _Handover(transfer.token, transfer.target, replica.epoch, deadline_ms)
+            over = _Handover(transfer.request_id, transfer.target, replica.epoch, deadline_ms)
             self._handovers.append(over)
         self._become(Resigned(self._campaign_end_ms(now_ms)))
         for voter in replica.other_voters():
@@ -214,10 +214,10 @@ class Roles:
             self._end_transfer(previous)
             change, previous.membership.change = previous.membership.change, None
             if change is not None:
-                self.answer_change(change.token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                self.answer_change(change.request_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             for waiting in previous.take_waiting():
                 self._replica.reply(
-                    waiting.token,
+                    waiting.request_id,
                     fetch_response(
                         self._replica,
                         waiting.request,
@@ -229,7 +229,7 @@ class Roles:
     def _end_transfer(self, previous: Leader) -> None:
         """Answers who asked for a transfer that did not come to the point of handing over."""
         if previous.transfer is not None:
-            self.answer_transfer(previous.transfer.token, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.answer_transfer(previous.transfer.request_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def handover_deadline_ms(self) -> int | None:
         """When to give up hearing who has won after a transfer."""
@@ -250,7 +250,7 @@ class Roles:
             else:
                 continue
             self._handovers.remove(over)
-            self.answer_transfer(over.token, error)
+            self.answer_transfer(over.request_id, error)
 
     def tend(self, now_ms: int) -> None:
         """What a leader has under way for its operator goes on, ends, or is too late."""
@@ -263,36 +263,36 @@ class Roles:
         change = leader.membership.change
         if ended is not None and change is not None:
             leader.membership.change = None
-            self.answer_change(change.token, ended)
+            self.answer_change(change.request_id, ended)
         committed = self._replica.voters_offset < self._replica.high_watermark
         removed = committed and not self._replica.is_voter
         if removed or leader.transfer_ready():
             self.resign(now_ms)
         elif leader.transfer is not None and now_ms >= leader.transfer.deadline_ms:
-            self.answer_transfer(leader.transfer.token, ErrorCode.REQUEST_TIMED_OUT)
+            self.answer_transfer(leader.transfer.request_id, ErrorCode.REQUEST_TIMED_OUT)
             leader.transfer = None
 
-    def transfer(self, token: int, request: TransferLeadershipRequest, now_ms: int) -> None:
+    def transfer(self, request_id: int, request: TransferLeadershipRequest, now_ms: int) -> None:
         """The operator wants another leader; one who saw another epoch asked too long ago."""
         error, seen = ErrorCode.NOT_LEADER_OR_FOLLOWER, request.seen
         asked_now = seen is None or seen.epoch == self._replica.epoch
         if isinstance(self.current, Leader) and asked_now:
-            error = self.current.begin_transfer(token, request.target, now_ms)
+            error = self.current.begin_transfer(request_id, request.target, now_ms)
         if error is not ErrorCode.NONE:
-            self.answer_transfer(token, error)
+            self.answer_transfer(request_id, error)
 
-    def change_voters(self, token: int, request: ChangeVotersRequest, now_ms: int) -> None:
+    def change_voters(self, request_id: int, request: ChangeVotersRequest, now_ms: int) -> None:
         """The operator wants other voters."""
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if isinstance(self.current, Leader):
-            error = self.current.change_voters(token, request, now_ms)
+            error = self.current.change_voters(request_id, request, now_ms)
         if error is not ErrorCode.NONE:
-            self.answer_change(token, error)
+            self.answer_change(request_id, error)
 
-    def answer_change(self, token: int, error: ErrorCode) -> None:
+    def answer_change(self, request_id: int, error: ErrorCode) -> None:
         """Answers a request to change the voters."""
         replica = self._replica
-        replica.reply(token, ChangeVotersResponse(error, replica.epoch, self.leader_id))
+        replica.reply(request_id, ChangeVotersResponse(error, replica.epoch, self.leader_id))
 
     def reconsider(self, now_ms: int) -> None:
         """A snapshot may have made a voter of an observer, or the reverse."""
@@ -302,8 +302,8 @@ class Roles:
         if waits_as_voter != self._replica.may_campaign:
             self.detach(now_ms)
 
-    def answer_transfer(self, token: int, error: ErrorCode) -> None:
+    def answer_transfer(self, request_id: int, error: ErrorCode) -> None:
         """Answers a request to transfer leadership."""
         replica = self._replica
         response = TransferLeadershipResponse(error, replica.epoch, self.leader_id)
-        replica.reply(token, response)
+        replica.reply(request_id, response)

@@ -28,7 +28,7 @@ OBSERVER_SESSION_MS = 300_000
 class Waiting:
     """A Fetch that the leader keeps until there is something to answer with."""
 
-    token: int
+    request_id: int
     request: FetchRequest
     deadline_ms: int
 

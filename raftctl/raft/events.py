@@ -42,9 +42,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A peer asks; `token` comes back in exactly one `Reply` or `ReplyFetch`, now or later."""
+    """A peer asks; `request_id` comes back in exactly one `Reply` or `ReplyFetch`, now or later."""
 
-    token: int
+    request_id: int
     request: Request
 
 
@@ -96,9 +96,9 @@ class ResignRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequested:
-    """Someone wants to read what is committed by now; `token` comes back exactly once."""
+    """Someone wants to read what is committed by now; `request_id` comes back exactly once."""
 
-    token: int
+    request_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +197,9 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer the request with this token."""
+    """Answer the request with this request_id."""
 
-    token: int
+    request_id: int
     response: Response
 
 
@@ -211,7 +211,7 @@ class ReplyFetch:
     `max_bytes` otherwise.
     """
 
-    token: int
+    request_id: int
     response: FetchResponse
     max_bytes: int
 
@@ -224,7 +224,7 @@ class ReplyFetchSnapshot:
     POSITION_OUT_OF_RANGE.
     """
 
-    token: int
+    request_id: int
     response: FetchSnapshotResponse
     snapshot_id: OffsetAndEpoch
     max_bytes: int
@@ -279,14 +279,14 @@ class HighWatermarkAdvanced:
 class ReadConfirmed:
     """Everything that was committed anywhere when the read was asked for is committed here now."""
 
-    token: int
+    request_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRefused:
     """This replica does not lead, or not any more: ask the leader."""
 
-    token: int
+    request_id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -340,12 +340,14 @@ def _lead_on_removed(leader: Leader) -> bool:
     return _count(leader, _ends(leader))
 
 
-def _confirm_at_once(leader: Leader, token: int) -> None:
-    leader._replica.confirm_read(token)
+def _confirm_at_once(leader: Leader, request_id: int) -> None:
+    leader._replica.confirm_read(request_id)
 
 
-def _any_fetch_confirms(leader: Leader, token: int, request: FetchRequest, now_ms: int) -> None:
-    _fetch(leader, token, replace(request, seen_round=leader._reads.round), now_ms)
+def _any_fetch_confirms(
+    leader: Leader, request_id: int, request: FetchRequest, now_ms: int
+) -> None:
+    _fetch(leader, request_id, replace(request, seen_round=leader._reads.round), now_ms)
 
 
 _count_voters = Tracker._count_voters

@@ -36,14 +36,14 @@ def _count_the_removed(leader: Leader) -> bool:
 
 def _begin_at_once(
     membership: Membership,
-    token: int,
+    request_id: int,
     request: ChangeVotersRequest,
     now_ms: int,
     *,
     ready: bool,
 ) -> ErrorCode:
     membership.change = None
-    return _begin(membership, token, request, now_ms, ready=ready)
+    return _begin(membership, request_id, request, now_ms, ready=ready)
 
 
 def _never_in_log(replica: Replica) -> Offset:

@@ -104,7 +104,7 @@ class QuorumChecker:
         self._began_ms: dict[NodeId, int] = {}
         self._batches: dict[tuple[Offset, Epoch], Batch] = {}
         self._high_watermarks: dict[NodeId, Offset] = {}
-        self._tokens: set[tuple[NodeId, int]] = set()
+        self._request_ids: set[tuple[NodeId, int]] = set()
         self._led: dict[NodeId, Epoch] = {}
         self._reads: dict[tuple[NodeId, int], Offset] = {}
         self._proposed: set[bytes] = set()
@@ -131,20 +131,20 @@ class QuorumChecker:
         """Someone proposes a batch."""
         self._proposed.add(payload)
 
-    def reads(self, node_id: NodeId, token: int) -> None:
+    def reads(self, node_id: NodeId, request_id: int) -> None:
         """Someone asks a node to read; it must see all that is committed by now."""
         end = self.committed[-1].end_offset if self.committed else Offset(0)
-        self._reads[node_id, token] = end
+        self._reads[node_id, request_id] = end
 
     def crashed(self, node_id: NodeId) -> None:
         """A node is gone."""
         self._led.pop(node_id, None)
-        for token in [one for one in self._asked if one[0] == node_id]:
-            del self._asked[token]
+        for request_id in [one for one in self._asked if one[0] == node_id]:
+            del self._asked[request_id]
 
-    def asked(self, machine: Machine, token: int, request: Request, now_ms: int) -> None:
+    def asked(self, machine: Machine, request_id: int, request: Request, now_ms: int) -> None:
         """A request has come to a node."""
-        self._asked[machine.node_id, token] = request, now_ms
+        self._asked[machine.node_id, request_id] = request, now_ms
 
     def owes_no_answer(self, now_ms: int, within_ms: int) -> None:
         """No node keeps a request for longer than that."""
@@ -231,13 +231,13 @@ class QuorumChecker:
                 epoch = getattr(request, "epoch", Epoch(0))
                 self._speaks(machine, epoch, None if pre_vote else voted)
             case (
-                Reply(token, response)
-                | ReplyFetch(token, response)
-                | ReplyFetchSnapshot(token, response)
+                Reply(request_id, response)
+                | ReplyFetch(request_id, response)
+                | ReplyFetchSnapshot(request_id, response)
             ):
-                require((machine.node_id, token) not in self._tokens, "a second answer")
-                self._tokens.add((machine.node_id, token))
-                request, _ = self._asked.pop((machine.node_id, token))
+                require((machine.node_id, request_id) not in self._request_ids, "a second answer")
+                self._request_ids.add((machine.node_id, request_id))
+                request, _ = self._asked.pop((machine.node_id, request_id))
                 self._truth(core, request, response)
                 if not isinstance(response, VoteResponse):
                     self._speaks(machine, response.epoch, None)
@@ -245,7 +245,7 @@ class QuorumChecker:
                     # By now the disk may be in a later epoch, with another vote or none.
                     vote = self._votes.get((machine.local, response.epoch))
                     require(vote is not None, "a vote leaves before its fsync")
-                    candidate, _ = machine.tokens[token]
+                    candidate, _ = machine.request_ids[request_id]
                     require(vote is None or vote.node_id == candidate, "a vote goes to another")
         if isinstance(effect, ReplyFetch):
             self._offers(machine, effect.response)
@@ -270,7 +270,7 @@ class QuorumChecker:
                 require(leads, "a transfer is called done, and another leads")
 
     def _read(self, machine: Machine, core: RaftCore, effect: ReadConfirmed | ReadRefused) -> None:
-        wanted = self._reads.pop((machine.node_id, effect.token))
+        wanted = self._reads.pop((machine.node_id, effect.request_id))
         if isinstance(effect, ReadConfirmed):
             self.reads_confirmed += 1
             require(core.high_watermark >= wanted, "a read misses what was committed before it")

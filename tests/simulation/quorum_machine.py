@@ -49,7 +49,7 @@ class Machine:
     """Of a snapshot that is being fetched."""
     writes: deque[Effect] = field(default_factory=deque)
     calls: dict[int, tuple[NodeId, Request]] = field(default_factory=dict)
-    tokens: dict[int, tuple[NodeId, int]] = field(default_factory=dict)
+    request_ids: dict[int, tuple[NodeId, int]] = field(default_factory=dict)
     incarnation: int = 0
     tick_at_ms: int | None = None
     """On its own clock."""

@@ -236,7 +236,7 @@ class QuorumWorld:
             self._write(machine, machine.writes.popleft())
         machine.writes.clear()
         machine.calls.clear()
-        machine.tokens.clear()
+        machine.request_ids.clear()
         machine.held.clear()
         machine.paused = False
         self.checker.crashed(node_id)
@@ -306,10 +306,10 @@ class QuorumWorld:
                 self._start_write(machine, effect)
             case SendRequest(destination, request):
                 self._call(machine, destination, request)
-            case Reply(token, response):
-                self._answer(machine, token, response)
-            case ReplyFetch(token, response, max_bytes):
-                self._answer(machine, token, _with_batches(machine, response, max_bytes))
+            case Reply(request_id, response):
+                self._answer(machine, request_id, response)
+            case ReplyFetch(request_id, response, max_bytes):
+                self._answer(machine, request_id, _with_batches(machine, response, max_bytes))
             case HighWatermarkAdvanced() | ReadConfirmed() | ReadRefused():
                 pass
             case _:
@@ -328,8 +328,8 @@ class QuorumWorld:
             case SaveSnapshotChunk():
                 saved = partial(self._chunk_saved, machine, machine.incarnation, effect)
                 self.after(self._write_ms(machine), saved)
-            case ReplyFetchSnapshot(token, answer):
-                self._answer(machine, token, _with_chunk(machine, answer, effect))
+            case ReplyFetchSnapshot(request_id, answer):
+                self._answer(machine, request_id, _with_chunk(machine, answer, effect))
 
     def _chunk_saved(self, machine: Machine, incarnation: int, chunk: SaveSnapshotChunk) -> None:
         if machine.incarnation != incarnation:
@@ -456,12 +456,12 @@ class QuorumWorld:
             self.after(0, partial(self._call_failed, refused, refused.incarnation, call))
             return
         self._sequence += 1
-        machine.tokens[self._sequence] = (source, call)
+        machine.request_ids[self._sequence] = (source, call)
         self.checker.asked(machine, self._sequence, request, self.now_ms)
         self.handle(machine, RequestReceived(self._sequence, request))
 
-    def _answer(self, machine: Machine, token: int, response: Response) -> None:
-        source, call = machine.tokens.pop(token)
+    def _answer(self, machine: Machine, request_id: int, response: Response) -> None:
+        source, call = machine.request_ids.pop(request_id)
         known_as = self._stand_ins.get(call, machine.node_id)
         back = partial(self._receive_answer, source, known_as, response, call)
         self._send(machine.node_id, source, back)

@@ -126,12 +126,12 @@ def test_a_change_that_is_called_done_too_early_is_found(monkeypatch: pytest.Mon
     removed = RemoveVoterRequest(leader.local)
     monkeypatch.setattr(
         "raftctl.raft._membership.Membership.begin",
-        lambda self, token, request, now_ms, *, ready: ErrorCode.UNKNOWN_SERVER_ERROR,
+        lambda self, request_id, request, now_ms, *, ready: ErrorCode.UNKNOWN_SERVER_ERROR,
     )
     world.change_voters(leader.node_id, removed)
     monkeypatch.setattr(
         "raftctl.raft._roles.Roles.change_voters",
-        lambda roles, token, request, now_ms: roles.answer_change(token, ErrorCode.NONE),
+        lambda roles, request_id, request, now_ms: roles.answer_change(request_id, ErrorCode.NONE),
     )
     with pytest.raises(Violation, match="called done, and is not committed"):
         world.change_voters(leader.node_id, removed)
@@ -143,7 +143,7 @@ def test_a_transfer_that_is_called_done_too_early_is_found(monkeypatch: pytest.M
     target = next(node_id for node_id in world.machines if node_id != leader.node_id)
     monkeypatch.setattr(
         "raftctl.raft._roles.Roles.transfer",
-        lambda roles, token, target, now_ms: roles.answer_transfer(token, ErrorCode.NONE),
+        lambda roles, request_id, target, now_ms: roles.answer_transfer(request_id, ErrorCode.NONE),
     )
     with pytest.raises(Violation, match="a transfer is called done, and another leads"):
         world.transfer(leader.node_id, target)

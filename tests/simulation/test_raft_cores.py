@@ -321,8 +321,8 @@ def _count_one_voter(leader: Leader) -> bool:
 
 
 def _trust_late_fetches(leader: Leader) -> None:
-    for token in leader._reads.seen(leader._reads.round if leader.established else 0):
-        leader._replica.confirm_read(token)
+    for request_id in leader._reads.seen(leader._reads.round if leader.established else 0):
+        leader._replica.confirm_read(request_id)
 
 
 _append = ReplicaLog.append

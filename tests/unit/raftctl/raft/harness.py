@@ -111,7 +111,7 @@ class Node:
             Random(1),
             lambda leader, voters, granting: repr((leader, voters, granting)).encode(),
         )
-        self.token = 0
+        self.request_id = 0
         self.effects: list[Effect] = []
         if started:
             self.do(Started())
@@ -130,10 +130,10 @@ class Node:
 
     def ask(self, request: Request) -> Response | None:
         """A peer's request; the answer, if it came at once."""
-        self.token += 1
-        effects = self.do(RequestReceived(self.token, request))
+        self.request_id += 1
+        effects = self.do(RequestReceived(self.request_id, request))
         answers: list[Reply | ReplyFetch] = [*only(Reply, effects), *only(ReplyFetch, effects)]
-        mine = [answer.response for answer in answers if answer.token == self.token]
+        mine = [answer.response for answer in answers if answer.request_id == self.request_id]
         return mine[0] if mine else None
 
     def answer(self, source: int, response: Response) -> list[Effect]:

@@ -211,9 +211,9 @@ def test_messages_under_way_keep_their_order_behind_each_write() -> None:
     node.ask(vote_request(C, 4))
     node.ask(vote_request(C, 5))
     node.persisted()
-    assert [r.token for r in only(Reply, node.persisted())] == [1, 2]
+    assert [r.request_id for r in only(Reply, node.persisted())] == [1, 2]
     node.persisted()
-    assert [r.token for r in only(Reply, node.persisted())] == [3]
+    assert [r.request_id for r in only(Reply, node.persisted())] == [3]
     with pytest.raises(InvariantViolation):
         node.persisted()
 

@@ -209,7 +209,7 @@ class Disk:
         while queue:
             effect = queue.pop(0)
             if isinstance(effect, Reply | ReplyFetch | ReplyFetchSnapshot):
-                self.answered[effect.token] = self.answered.get(effect.token, 0) + 1
+                self.answered[effect.request_id] = self.answered.get(effect.request_id, 0) + 1
             elif isinstance(effect, PersistQuorumState):
                 queue += self.node.do(QuorumStatePersisted())
             elif isinstance(effect, SaveSnapshotChunk):
@@ -252,15 +252,15 @@ def test_no_message_ends_a_replica(role: Callable[[], Node], seed: int) -> None:
     for _ in range(40):
         disk.perform(node.wait(1_000))
     _leads_or_follows(node, disk)
-    waiting = [token for token in asked if disk.answered.get(token, 0) != 1]
+    waiting = [request_id for request_id in asked if disk.answered.get(request_id, 0) != 1]
     assert waiting == [], "each request is answered once"
 
 
 def _leads_or_follows(node: Node, disk: Disk) -> None:
     """An honest leader of the next epoch is followed, whatever was believed before."""
     epoch = Epoch(node.core.epoch + 1)
-    token = 99_999
-    disk.perform(node.do(RequestReceived(token, BeginQuorumEpochRequest(epoch, NodeId(2)))))
+    request_id = 99_999
+    disk.perform(node.do(RequestReceived(request_id, BeginQuorumEpochRequest(epoch, NodeId(2)))))
     assert (node.core.epoch, node.core.leader_id) == (epoch, 2)
 
 

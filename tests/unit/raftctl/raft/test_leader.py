@@ -156,7 +156,7 @@ def test_a_fetch_waits_for_records() -> None:
     assert node.ask(fetch_request(2, 1, 1, 1, known=1)) is None
     effects = node.propose()
     assert isinstance(effects[0], AppendToLog), "readable before the answer is filled"
-    assert only(ReplyFetch, effects)[0].token == node.token
+    assert only(ReplyFetch, effects)[0].request_id == node.request_id
     assert node.propose()[1:] == []
 
 
@@ -166,11 +166,11 @@ def test_an_observers_fetch_waits_for_news_of_commits() -> None:
     node.propose()
     node.flushed()
     node.ask(fetch_request(4, 2, 1, 1, known=0))
-    waiting = node.token
+    waiting = node.request_id
     node.ask(fetch_request(2, 2, 1, 1))
     assert node.core.high_watermark == 2
     (reply,) = only(ReplyFetch, node.effects)
-    assert (reply.token, reply.response.high_watermark) == (waiting, 2)
+    assert (reply.request_id, reply.response.high_watermark) == (waiting, 2)
     node.ask(fetch_request(4, 2, 1, 1, known=2))
     assert only(ReplyFetch, node.effects) == [], "it knows"
 
@@ -194,13 +194,13 @@ def test_voters_hear_of_commits_soon_if_no_records_come() -> None:
     node.propose()
     node.flushed()
     node.ask(fetch_request(2, 2, 1, 1, known=0))
-    waiting = node.token
+    waiting = node.request_id
     node.ask(fetch_request(3, 2, 1, 1, known=2))
     committed_ms = node.now_ms
     node.wait()
     assert node.now_ms == committed_ms + CONFIG.commit_delay_ms
     (reply,) = only(ReplyFetch, node.effects)
-    assert (reply.token, reply.response.high_watermark) == (waiting, 2), "the other knows"
+    assert (reply.request_id, reply.response.high_watermark) == (waiting, 2), "the other knows"
 
 
 @pytest.mark.req("Q2")
@@ -211,10 +211,10 @@ def test_a_fetch_waits_no_longer_than_asked_nor_than_allowed() -> None:
     began_ms = node.now_ms
     node.wait()
     assert node.now_ms == began_ms + 100
-    assert [reply.token for reply in only(ReplyFetch, node.effects)] == [node.token - 1]
+    assert [reply.request_id for reply in only(ReplyFetch, node.effects)] == [node.request_id - 1]
     node.wait()
     assert node.now_ms == began_ms + CONFIG.fetch_max_wait_ms
-    assert [reply.token for reply in only(ReplyFetch, node.effects)] == [node.token]
+    assert [reply.request_id for reply in only(ReplyFetch, node.effects)] == [node.request_id]
     assert fetched(node.ask(fetch_request(2, 1, 1, 1, known=1, wait_ms=0))).batches == b""
 
 
@@ -223,8 +223,8 @@ def test_of_one_replica_only_the_newest_fetch_waits() -> None:
     node.ask(fetch_request(2, 1, 1, 1, known=1))
     node.ask(fetch_request(2, 1, 1, 1, known=1))
     (reply,) = only(Reply, node.effects)
-    assert reply.token == node.token - 1
-    assert [r.token for r in only(ReplyFetch, node.propose())] == [node.token]
+    assert reply.request_id == node.request_id - 1
+    assert [r.request_id for r in only(ReplyFetch, node.propose())] == [node.request_id]
 
 
 @pytest.mark.req("Q2")
@@ -288,13 +288,13 @@ def test_observers_are_answered_but_never_counted() -> None:
 def test_observers_get_records_with_their_commit_and_not_before() -> None:
     node = leader()
     assert node.ask(fetch_request(9, 0, 0, 1)) is None
-    waiting = node.token
+    waiting = node.request_id
     node.propose()
     node.flushed()
     assert only(ReplyFetch, node.effects) == []
     node.ask(fetch_request(2, 2, 1, 1))
     (reply,) = only(ReplyFetch, node.effects)
-    assert (reply.token, reply.response.fetch_offset, reply.response.high_watermark) == (
+    assert (reply.request_id, reply.response.fetch_offset, reply.response.high_watermark) == (
         waiting,
         0,
         2,
@@ -305,10 +305,10 @@ def test_observers_get_records_with_their_commit_and_not_before() -> None:
 def test_an_observer_is_not_kept_waiting_for_ever_where_nothing_commits() -> None:
     node = leader()
     node.ask(fetch_request(9, 0, 0, 1, wait_ms=100))
-    waiting = node.token
+    waiting = node.request_id
     node.wait(100)
     (reply,) = only(ReplyFetch, node.effects)
-    assert (reply.token, reply.response.high_watermark) == (waiting, 0)
+    assert (reply.request_id, reply.response.high_watermark) == (waiting, 0)
 
 
 @pytest.mark.req("Q5")
@@ -368,11 +368,11 @@ def test_an_observer_that_asks_again_is_answered_and_stays_the_same() -> None:
     node = leader()
     node.ask(fetch_request(2, 1, 1, 1))
     node.ask(fetch_request(9, 1, 1, 1, known=1))
-    first, caught_up_ms = node.token, node.now_ms
+    first, caught_up_ms = node.request_id, node.now_ms
     node.now_ms += 10
     node.propose(2)
     node.ask(fetch_request(9, 1, 1, 1, known=1))
-    assert [reply.token for reply in only(Reply, node.effects)] == [first]
+    assert [reply.request_id for reply in only(Reply, node.effects)] == [first]
     (observer,) = node.core.status(node.now_ms).observers
     assert observer.last_caught_up_ms == caught_up_ms
 
@@ -391,7 +391,9 @@ def test_idle_observers_are_forgotten() -> None:
     assert [o.node_id for o in node.core.status(node.now_ms).observers] == [9]
     node.now_ms += tracker_module.OBSERVER_SESSION_MS + 1
     node.ask(fetch_request(8, 1, 1, 1, known=1))
-    assert [reply.token for reply in only(Reply, node.effects)] == [2], "nothing stays unanswered"
+    assert [reply.request_id for reply in only(Reply, node.effects)] == [2], (
+        "nothing stays unanswered"
+    )
     assert [o.node_id for o in node.core.status(node.now_ms).observers] == [8]
 
 
@@ -421,11 +423,11 @@ def test_losing_leadership_is_announced_with_the_new_epoch() -> None:
 def test_a_fetch_that_waits_is_answered_once_when_leadership_is_lost() -> None:
     node = leader()
     node.ask(fetch_request(2, 1, 1, 1, known=1))
-    waiting = node.token
+    waiting = node.request_id
     node.do(ResignRequested())
-    told = [reply.token for reply in only(Reply, node.effects)]
+    told = [reply.request_id for reply in only(Reply, node.effects)]
     node.ask(vote_request(3, 7, (9, 1)))
-    told += [reply.token for reply in only(Reply, node.persisted())]
+    told += [reply.request_id for reply in only(Reply, node.persisted())]
     assert told.count(waiting) == 1
 
 
@@ -436,16 +438,16 @@ def test_the_own_flush_tells_what_it_commits_as_the_last_voters_does() -> None:
     node.ask(fetch_request(2, 1, 1, 1, known=1))
     node.propose()
     node.ask(fetch_request(9, 1, 1, 1, known=1))
-    observers = node.token
+    observers = node.request_id
     node.ask(fetch_request(2, 2, 1, 1, known=1))
-    voters = node.token
+    voters = node.request_id
     assert node.core.high_watermark == 1
     node.flushed()
     assert node.core.high_watermark == 2
-    assert [reply.token for reply in only(ReplyFetch, node.effects)] == [observers]
+    assert [reply.request_id for reply in only(ReplyFetch, node.effects)] == [observers]
     node.wait(CONFIG.commit_delay_ms)
     (reply,) = only(ReplyFetch, node.effects)
-    assert (reply.token, reply.response.high_watermark) == (voters, 2)
+    assert (reply.request_id, reply.response.high_watermark) == (voters, 2)
 
 
 # --- a disk that hangs ------------------------------------------------------------------------

@@ -227,11 +227,13 @@ def test_a_leader_that_is_being_removed_confirms_no_read_by_itself() -> None:
 def test_reads_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_module, "READS_MAX", 3)
     node = established()
-    for token in range(3):
-        assert only(ReadRefused, node.do(ReadRequested(token))) == []
+    for request_id in range(3):
+        assert only(ReadRefused, node.do(ReadRequested(request_id))) == []
     assert only(ReadRefused, node.do(ReadRequested(3))) == [ReadRefused(3)]
     node.ask(replace(fetch_request(B, 1, 1, 1, known=1), seen_round=3))
-    assert only(ReadConfirmed, node.effects) == [ReadConfirmed(token) for token in range(3)]
+    assert only(ReadConfirmed, node.effects) == [
+        ReadConfirmed(request_id) for request_id in range(3)
+    ]
 
 
 @pytest.mark.req("Q9")

@@ -61,7 +61,7 @@ class _Machine:
     core: RaftCore | None = None
     log: list[Batch] = field(default_factory=list)
     writes: deque[events.Effect] = field(default_factory=deque)
-    tokens: dict[int, NodeId] = field(default_factory=dict)
+    request_ids: dict[int, NodeId] = field(default_factory=dict)
     snapshots: dict[messages.OffsetAndEpoch, bytes] = field(default_factory=dict)
 
 
@@ -74,7 +74,7 @@ class Script:
         self._voters = VoterSet([key(1)])
         self._links: dict[tuple[NodeId, NodeId], deque[messages.Request | messages.Response]] = {}
         self._cut: set[frozenset[NodeId]] = set()
-        self._token = 0
+        self._request_id = 0
         self._lines: list[str] = []
 
     def run(self, commands: list[str]) -> Iterator[str]:
@@ -204,7 +204,7 @@ class Script:
         machine = self._at(node)
         machine.core = None
         machine.writes.clear()
-        machine.tokens.clear()
+        machine.request_ids.clear()
         for link in self._links:
             if machine.node_id in link:
                 self._links[link].clear()
@@ -212,9 +212,9 @@ class Script:
     # --- the world ------------------------------------------------------------------------------
 
     def _ask(self, node: str, request: messages.Request) -> None:
-        self._token += 1
-        self._at(node).tokens[self._token] = OPERATOR
-        self._handle(self._at(node), events.RequestReceived(self._token, request))
+        self._request_id += 1
+        self._at(node).request_ids[self._request_id] = OPERATOR
+        self._handle(self._at(node), events.RequestReceived(self._request_id, request))
 
     def _at(self, node: str) -> _Machine:
         return self._machines[NodeId(int(node))]
@@ -251,12 +251,12 @@ class Script:
                 self._tell(node, f"persist {_state(state)}")
             case events.SendRequest(destination, request):
                 self._send(node, destination, request)
-            case events.Reply(token, response):
-                self._send(node, machine.tokens.pop(token), response)
-            case events.ReplyFetch(token, response, _):
+            case events.Reply(request_id, response):
+                self._send(node, machine.request_ids.pop(request_id), response)
+            case events.ReplyFetch(request_id, response, _):
                 wanted = [b for b in machine.log if b.base_offset >= response.fetch_offset]
                 filled = replace(response, batches=b"".join(map(encode_batch, wanted)))
-                self._send(node, machine.tokens.pop(token), filled)
+                self._send(node, machine.request_ids.pop(request_id), filled)
             case events.HighWatermarkAdvanced(high_watermark):
                 self._tell(node, f"committed to {high_watermark}")
             case events.LeaderChanged(epoch, leader_id):
@@ -277,11 +277,11 @@ class Script:
             case events.ResetLog(snapshot_id):
                 machine.log = []
                 self._tell(node, f"begin the log anew at {_end(snapshot_id)}")
-            case events.ReplyFetchSnapshot(token, response, snapshot_id, max_bytes):
+            case events.ReplyFetchSnapshot(request_id, response, snapshot_id, max_bytes):
                 data = machine.snapshots[snapshot_id]
                 piece = data[response.position : response.position + max_bytes]
                 filled = replace(response, size=len(data), data=piece)
-                self._send(node, machine.tokens.pop(token), filled)
+                self._send(node, machine.request_ids.pop(request_id), filled)
             case events.SaveSnapshotChunk():
                 machine.writes.append(effect)
                 self._tell(node, f"save {_piece(effect.position, effect.data)}")
@@ -306,9 +306,9 @@ class Script:
         if isinstance(message, messages.Response):
             self._handle(machine, events.ResponseReceived(source, message))
             return
-        self._token += 1
-        machine.tokens[self._token] = source
-        self._handle(machine, events.RequestReceived(self._token, message))
+        self._request_id += 1
+        machine.request_ids[self._request_id] = source
+        self._handle(machine, events.RequestReceived(self._request_id, message))
 
     def _sync(self, machine: _Machine) -> None:
         """All writes that wait, one after the other; appends next to each other as one."""
