@@ -42,6 +42,7 @@ NOT_COMMANDS = re.compile(
 NOT_RUN: dict[str, dict[str, str]] = {
     "README.md": {
         "make demo": "half a minute: test_local_cluster.py runs the demo on fewer lines",
+        ".venv/bin/jepsen spark check": "needs Java: test_harness_pages.py runs it",
     },
     "check-histories.md": {
         "pip install": "changes the environment that runs it, which has Spark",

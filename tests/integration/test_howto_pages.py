@@ -233,6 +233,7 @@ def test_administration_coordination_and_measurement(tmp_path: Path) -> None:
             do(reader, step)
 
 
+@pytest.mark.timeout(240)
 def test_the_readme(tmp_path: Path) -> None:
     reader = Reader(tmp_path, {".venv/bin/": ""})
     try:
