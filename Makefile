@@ -49,13 +49,14 @@ test-peers: setup
 sim: setup
 	$(BIN)/python -m jepsen.simulator $(if $(SEED),run $(SCENARIO) --seed $(SEED),many $(SCENARIO) --seeds $(or $(SEEDS),20) --coverage tests/simulation/cluster_coverage.txt)
 
-# The generated pages.
+# The generated pages, and the table of words that were given up, which only shrinks.
 docs: setup
 	$(BIN)/python -m raftctl.cli.reference
 	$(BIN)/python -m tests.jepsen_reference
 	$(BIN)/python -m tests.checkers_reference
 	$(BIN)/python -m tests.requirements
 	$(BIN)/python -m tests.peers.differential.page
+	$(BIN)/python -m tests.words
 
 clean:
 	rm -rf .venv build dist out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import words
+from tests.prose import long_sentences
 from tests.unit.conftest import SLOW
 
 if TYPE_CHECKING:
@@ -194,6 +196,29 @@ def test_one_title_a_page(page: str) -> None:
     path = next(ROOT.glob(f"docs/**/{page}"))
     outside_code = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
     assert len(re.findall(r"^# ", outside_code, flags=re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("word", words.INSTEAD)
+def test_a_word_that_was_given_up_does_not_come_back(word: str) -> None:
+    """`tests/words.txt` has the packages where it still is; that list only shrinks."""
+    back = sorted(words.found(word) - words.allowed().get(word, set()))
+    assert back == [], f"say instead: {words.INSTEAD[word]}"
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "CONTRIBUTING.md", "docs/tutorial.md", "docs/architecture.md"],
+)
+def test_sentences_are_short(page: str) -> None:
+    assert long_sentences((ROOT / page).read_text()) == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_a_page_names_files_that_are_there(page: str) -> None:
+    named = re.findall(
+        r"`((?:raftctl|broker|jepsen|tests|docs)/[\w./-]+)`", (ROOT / page).read_text()
+    )
+    assert [one for one in named if "NAME" not in one and not (ROOT / one).exists()] == []
 
 
 def test_decisions_are_numbered_without_holes() -> None:

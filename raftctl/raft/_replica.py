@@ -132,7 +132,7 @@ class Replica:
 
         Also one that is no voter here: the record that lets it vote may be on its way (Raft §4.1
         of the thesis), also where the set is still the one of the configuration. What makes it
-        safe is its own majority, see `docs/decisions/0015-leaders-nobody-told-of.md`.
+        safe is its own majority, see `docs/decisions/0015-leaders-outside-the-voter-set.md`.
         """
         return node_id >= 0 and node_id != self.node_id
 
