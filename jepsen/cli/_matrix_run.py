@@ -1,14 +1,19 @@
-"""One test of a matrix and what comes of it, whatever that is.
+"""Tests of a matrix: one in this process, or several side by side.
 
-`python -m jepsen.cli._matrix_run STORE` is a process for one: it reads the test as `Cell.to_json`
-writes it, tells on stderr how it goes, and writes it again with what came of it; `not run` where
-somebody wanted an end before.
+`python -m jepsen.cli._matrix_run STORE` is the process of one test: it has an event loop, signals
+and a block of ports of its own. It reads the test as `Cell.to_json` writes it, reports progress on
+stderr, and writes it again with the outcome; `not run` if it was interrupted before the start. The
+parent alone writes the matrix.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import logging
+import shutil
+import signal
 import sys
 import time
 from collections import Counter
@@ -19,14 +24,16 @@ from jepsen.cli import _options as options
 from jepsen.cli._output import say, tell
 from jepsen.core import overall, told_faults
 from jepsen.errors import ClusterError, InputError
-from jepsen.runner.matrix import Cell, Outcome
+from jepsen.runner.matrix import Cell, Outcome, progress
 from jepsen.store import put_aside
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from asyncio.subprocess import Process
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jepsen.checkers.verdict import Verdict
     from jepsen.core.spec import RunSpec
+
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +95,163 @@ def main() -> None:
     """Runs the test of this process."""
     cell = Cell.from_json(json.load(sys.stdin))
     say(json.dumps((run_cell(cell, Path(sys.argv[1])) or cell).to_json()))
+
+
+PROGRAM = (sys.executable, "-m", "jepsen.cli._matrix_run")
+CHUNK = 65_536
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Board:
+    """Tells of several runs at once: on a terminal a line for each, else each line as it comes."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._lines: dict[str, str] = {}
+        self._drawn = 0
+
+    def show(self, name: str, line: str) -> None:
+        """How that run stands now."""
+        if not self._live:
+            tell(f"{name}: {line}")
+            return
+        with self.aside():
+            self._lines[name] = line
+
+    def remove(self, name: str) -> None:
+        """The run is over."""
+        with self.aside():
+            self._lines.pop(name, None)
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is printed inside stays above the lines."""
+        if self._drawn:
+            sys.stderr.write(f"\x1b[{self._drawn}A\x1b[J")
+            sys.stderr.flush()
+        yield
+        # A line that the terminal broke in two could not be written over.
+        width = shutil.get_terminal_size().columns - 1
+        for name, line in self._lines.items():
+            tell(f"{name}: {line}"[:width])
+        self._drawn = len(self._lines)
+
+
+class SideBySide:
+    """Runs what has no verdict yet, some at a time."""
+
+    def __init__(
+        self, cells: Sequence[Cell], store: Path, keep: Callable[[int, Cell], None]
+    ) -> None:
+        """`keep` is told what came of the test of that number, as soon as it is over."""
+        self._cells = cells
+        self._store = store
+        self._keep = keep
+        self._board = Board()
+        self._running: set[Process] = set()
+        self._stopped = False
+
+    async def run(self, jobs: int) -> bool:
+        """False if somebody wants an end: what runs is then healed, and none begins."""
+        loop = asyncio.get_running_loop()
+        for number in ENDINGS:
+            loop.add_signal_handler(number, self._stop)
+        waiting = iter([number for number, cell in enumerate(self._cells) if not cell.judged])
+        workers = [self._one_by_one(waiting, jobs) for _ in range(jobs)]
+        for ended in await asyncio.gather(*workers, return_exceptions=True):
+            if ended is not None:
+                raise ended
+        return not self._stopped
+
+    def _stop(self) -> None:
+        """Told again, it ends also those that are judging what there is."""
+        self._stopped = True
+        for process in self._running:
+            _interrupt(process)
+
+    async def _one_by_one(self, waiting: Iterator[int], jobs: int) -> None:
+        try:
+            for number in waiting:
+                if self._stopped:
+                    break
+                await self._run(number, jobs)
+        except BaseException:
+            # No run, and no cluster of one, outlives this process.
+            self._stop()
+            raise
+
+    async def _run(self, number: int, jobs: int) -> None:
+        with self._board.aside():
+            tell(progress(self._cells, number, jobs))
+        ran = await self._one(self._cells[number])
+        if ran.outcome is None:
+            self._stop()
+            return
+        with self._board.aside():
+            self._keep(number, ran)
+
+    async def _one(self, cell: Cell) -> Cell:
+        """The test with what came of it, if anything did before the end."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *PROGRAM,
+            str(self._store),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            # Ctrl-C is for this process, which hands it on.
+            start_new_session=True,
+        )
+        self._running.add(process)
+        if self._stopped:
+            _interrupt(process)
+        try:
+            return await self._outcome(cell, process)
+        finally:
+            self._running.discard(process)
+            self._board.remove(cell.spec.name)
+
+    async def _outcome(self, cell: Cell, process: Process) -> Cell:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        with contextlib.suppress(ConnectionError):
+            process.stdin.write(json.dumps(cell.to_json()).encode())
+            process.stdin.close()
+        told, last = await asyncio.gather(
+            process.stdout.read(), self._tell_all(cell.spec.name, process.stderr)
+        )
+        status = await process.wait()
+        try:
+            return Cell.from_json(json.loads(told))
+        except (ValueError, KeyError, TypeError):
+            if self._stopped:
+                return cell
+            why = f"its process ended with status {status}: {last}"
+            return Cell(cell.spec, crashed(cell.spec, self._store, why))
+
+    async def _tell_all(self, name: str, stream: asyncio.StreamReader) -> str:
+        """Shows each line as it comes; the last one."""
+        last, rest = "", b""
+        # Not by the stream's lines, which raise if one is longer than its buffer.
+        while piece := await stream.read(CHUNK):
+            *lines, rest = (rest[-CHUNK:] + piece).split(b"\n")
+            for line in lines:
+                last = line.decode(errors="replace").removeprefix(f"{name}: ")
+                self._board.show(name, last)
+        return last
+
+
+def _interrupt(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+
+
+def side_by_side(
+    cells: Sequence[Cell], store: Path, keep: Callable[[int, Cell], None], jobs: int
+) -> bool:
+    """Runs what has no verdict yet, `jobs` at a time; False if somebody wants an end."""
+    return asyncio.run(SideBySide(cells, store, keep).run(jobs))
 
 
 if __name__ == "__main__":

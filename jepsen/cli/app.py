@@ -7,17 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jepsen.cli import (
-    check,
-    check_servers,
-    convert,
-    replicas,
-    report,
-    shrink,
-    spark,
-    test,
-    test_all,
-)
+from jepsen.cli import check, convert, report, shrink, spark, test, test_all
 
 app = typer.Typer(
     name="jepsen",
@@ -40,9 +30,9 @@ def _commands(
 
 
 app.command()(check.check)
-app.command()(check_servers.check_servers)
+app.command()(check.check_servers)
 app.command()(convert.convert)
-app.command()(replicas.replicas)
+app.command()(check.replicas)
 app.command(name="test")(test.run)
 app.command(name="test-all")(test_all.run)
 app.command()(shrink.shrink)

@@ -1,4 +1,4 @@
-"""`jepsen check`: judges histories that are there already; needs no cluster."""
+"""`jepsen check`, `check-servers` and `replicas`: verdicts on histories, disks and dumps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 
 from jepsen.checkers.linearizable import Budget
 from jepsen.checkers.registry import CHECKER_NAMES, LINEARIZABLE, MODELS, checker_named, model_named
+from jepsen.checkers.replication import check_replicas
 from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import WORDS, Verdict, merge_valid, verdict_document
 from jepsen.cli._output import Output, OutputOption, anomaly_lines, exit_status, say, say_json, tell
@@ -21,6 +22,8 @@ from jepsen.errors import InputError
 from jepsen.history import HistoryError, edn
 from jepsen.history.formats import Format, detect, read_text
 from jepsen.history.parquet import is_parquet, read_parquet
+from jepsen.log_files import read_dump
+from jepsen.runner import judge_servers_of
 from jepsen.store import HISTORY_FILE, TEST_FILE, RunFolder
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
     from jepsen.checkers.verdict import Checker
     from jepsen.history import Op
+
 
 FAILURES = ("auto", "observe", "ignore")
 MIB = 1 << 20
@@ -265,3 +269,73 @@ def one_of(option: str, given: str, known: Any) -> None:
     """Raises InputError unless the option's value is one of those known."""
     if given not in known:
         raise InputError(f"{option} {given}: choose one of {', '.join(known)}")
+
+
+def check_servers(
+    target: Annotated[
+        str, typer.Argument(metavar="DIR", help="Directory of a run or of a local cluster.")
+    ],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Judges what the nodes of a stopped local cluster have left on their disks.
+
+    `metadata`: the logs of all nodes are equal; an epoch has one active controller, a partition's
+    leader is in its ISR, epochs never go back. `replicas`: the replicas of each partition are
+    equal, byte for byte. `jepsen test --env local` does the same at its end; below what was
+    committed a run whose cluster had settled is judged more strictly than a folder with no run.
+    Exit status as for `jepsen check`.
+    """
+    path = Path(target)
+    verdicts = _of_run(path) if (path / TEST_FILE).is_file() else _of_cluster(path)
+    if output is Output.JSON:
+        say_json({name: verdict_document(verdict) for name, verdict in verdicts.items()})
+    else:
+        for name, verdict in verdicts.items():
+            show(name, verdict)
+    raise typer.Exit(exit_status(merge_valid(one.valid for one in verdicts.values())))
+
+
+def _of_run(path: Path) -> dict[str, Verdict]:
+    folder = RunFolder.open(path)
+    verdicts = judge_servers_of(folder, folder.history())
+    if not verdicts:
+        raise InputError(f"{path}: no nodes' disks there: name a run with --env local")
+    return verdicts
+
+
+def _of_cluster(path: Path) -> dict[str, Verdict]:
+    from jepsen.environments.local.servers import judge_servers
+
+    return judge_servers(path, None)
+
+
+DumpsArgument = Annotated[
+    list[str], typer.Argument(metavar="DUMP...", help="Dumps of the replicas, one file each.")
+]
+
+
+def replicas(dumps: DumpsArgument, output: OutputOption = Output.TABLE) -> None:
+    """Compares what replicas hold: the same record at the same offset of each partition.
+
+    A DUMP is what `raftctl log dump --output json LOG_DIR` prints for a broker, or Kafka's
+    `kafka-dump-log --print-data-log` for segments. Dump when all replicas have caught up. Prints
+    `N replicas valid`, `invalid`, or `unknown` where no two hold the same offset. Exit status as
+    for `jepsen check`.
+    """
+    refuse_doubles(dumps)
+    show_replicas(check_replicas({dump: read_dump(Path(dump)) for dump in dumps}), output)
+
+
+def refuse_doubles(dumps: list[str]) -> None:
+    """Raises InputError if there is nothing to be compared."""
+    if len(set(dumps)) < max(2, len(dumps)):
+        raise InputError("DUMP: name a file for each replica, two at least and none twice")
+
+
+def show_replicas(verdict: Verdict, output: Output) -> None:
+    """Prints the verdict, and exits with the status that tells it."""
+    if output is Output.JSON:
+        say_json(verdict_document(verdict))
+    else:
+        show(f"{verdict.statistics['replicas']} replicas", verdict)
+    raise typer.Exit(exit_status(verdict.valid))

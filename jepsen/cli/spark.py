@@ -16,8 +16,16 @@ from jepsen.checkers.registry import LINEARIZABLE, MODELS, TRACE
 from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import WORDS, merge_valid, verdict_document
 from jepsen.cli._output import Output, OutputOption, exit_status, say, say_json
-from jepsen.cli.check import FAILURES, MIB, model_option, one_of, show
-from jepsen.cli.replicas import DumpsArgument, refuse_doubles, show_replicas
+from jepsen.cli.check import (
+    FAILURES,
+    MIB,
+    DumpsArgument,
+    model_option,
+    one_of,
+    refuse_doubles,
+    show,
+    show_replicas,
+)
 from jepsen.errors import InputError
 from jepsen.spark.generate.recipe import WORKLOADS, Recipe
 from jepsen.spark.preflight import progress, refuse_files, refuse_other_workloads

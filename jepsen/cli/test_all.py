@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from jepsen.cli import _options as options
-from jepsen.cli._matrix_run import run_cell
+from jepsen.cli._matrix_run import run_cell, side_by_side
 from jepsen.cli._output import INTERRUPTED, Output, OutputOption, exit_status, say, say_json, tell
-from jepsen.cli._side_by_side import side_by_side
 from jepsen.core.spec import RunSpec, check_spec, faults_ready, workloads_in
 from jepsen.environments.local import RELAYS
 from jepsen.errors import InputError

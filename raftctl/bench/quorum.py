@@ -18,14 +18,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
-from raftctl.bench._etcd import EtcdVoters, missing
-from raftctl.bench._voters import ELECTION_TIMEOUT_MS, VOTERS, Load, RaftctlVoters
+from raftctl.bench._quorums import (
+    ELECTION_TIMEOUT_MS,
+    VOTERS,
+    EtcdVoters,
+    Load,
+    RaftctlVoters,
+    missing,
+)
 from raftctl.bench.figures import figure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from raftctl.bench._voters import Format, Voters
+    from raftctl.bench._quorums import Format, Voters
 
 WARMUP_S = 1.0
 REJOIN_S = 1.5

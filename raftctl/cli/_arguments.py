@@ -9,7 +9,6 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from raftctl.cli._completion import VARIABLE
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ _UNKNOWN_CONFIG = re.compile(r"Unknown topic config name: (\S+)")
 """Apache Kafka's words."""
 DEFAULT_DIRECTORY = "raftctl-cluster"
 """Where `raftctl up` makes a cluster, and where others look for one."""
+COMPLETION_VARIABLE = "_RAFTCTL_COMPLETE"
+"""Set by a shell that asks `raftctl` for completions instead of running a command."""
 BOOTSTRAP_VARIABLE = "RAFTCTL_BOOTSTRAP_SERVER"
 CONTROLLERS_VARIABLE = "RAFTCTL_CONTROLLERS"
 ADDRESSES_DEFAULT = f"those of ./{DEFAULT_DIRECTORY}"
@@ -89,7 +90,7 @@ def _local_addresses(role: str) -> str:
     """ConfigError if there is a cluster, but none of these nodes runs."""
     directory = Path(DEFAULT_DIRECTORY)
     # Who completes a line looks at no cluster.
-    if VARIABLE in os.environ or not (directory / "cluster.json").is_file():
+    if COMPLETION_VARIABLE in os.environ or not (directory / "cluster.json").is_file():
         return ""
     from raftctl.localcluster.cluster import LocalCluster
 

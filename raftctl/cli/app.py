@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from raftctl.cli._completion import VARIABLE
-from raftctl.cli._kafka_names import translate
+from raftctl.cli._arguments import COMPLETION_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
 
 GROUPS = {
     "storage": "offline.storage",
@@ -33,8 +33,8 @@ GROUPS = {
     "features": "kafka.features",
     "groups": "kafka.groups",
     "transactions": "kafka.transactions",
-    "quorum": "quorum.commands",
-    "kv": "kv.commands",
+    "quorum": "quorum",
+    "kv": "kv",
     "log": "offline.log",
     "metadata": "offline.metadata",
 }
@@ -47,16 +47,16 @@ COMMANDS = {
     "start": "local.start",
     "up": "local.cluster",
     "down": "local.cluster",
-    "restart": "local.restart",
+    "restart": "local.cluster",
     "status": "local.cluster",
     "offsets": "kafka.offsets",
     "demo": "local.demo.command",
     "cluster-id": "kafka.cluster_id",
     "verifiable-producer": "clients.verifiable_producer",
     "verifiable-consumer": "clients.verifiable_consumer",
-    "completion": "_completion",
-    "plugins": "_version",
-    "version": "_version",
+    "completion": "_program",
+    "plugins": "_program",
+    "version": "_program",
 }
 """Name -> the module that has it as a function."""
 
@@ -107,7 +107,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Prints the versions.")] = False,
 ) -> None:
     if version:
-        import_module("raftctl.cli._version").version()
+        import_module("raftctl.cli._program").version()
         raise typer.Exit
 
 
@@ -139,9 +139,51 @@ def run_app(arguments: Sequence[str]) -> int:
     arguments = translate(arguments)
     named = arguments[0] if arguments else None
     is_known = named in GROUPS or named in COMMANDS
-    app = make_app([named]) if named and is_known and VARIABLE not in os.environ else make_app()
+    app = (
+        make_app([named])
+        if named and is_known and COMPLETION_VARIABLE not in os.environ
+        else make_app()
+    )
     try:
         app(args=arguments, prog_name="raftctl")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     return 0
+
+
+OPTIONS = {
+    ("topics", "create"): "--topic",
+    ("topics", "describe"): "--topic",
+    ("topics", "alter"): "--topic",
+    ("topics", "delete"): "--topic",
+    ("partitions", "add"): "--topic",
+    ("groups", "describe"): "--group",
+    ("groups", "delete"): "--group",
+    ("groups", "reset-offsets"): "--group",
+    ("transactions", "describe"): "--transactional-id",
+    ("brokers", "unregister"): "--id",
+}
+"""Command -> the option whose value is its argument."""
+TOOLS = {
+    "consumer-groups": ("groups",),
+    "console-producer": ("console", "produce"),
+    "console-consumer": ("console", "consume"),
+    "get-offsets": ("offsets",),
+    "leader-election": ("elect-leaders",),
+    "log-dirs": ("brokers", "log-dirs"),
+}
+"""Name of a tool, without `kafka-` -> the command."""
+
+
+def translate(arguments: Sequence[str]) -> list[str]:
+    """The command line as it is written here; what is written so already stays as it is."""
+    if not arguments:
+        return []
+    first = arguments[0].removeprefix("kafka-").removesuffix(".sh")
+    written = [*TOOLS.get(first, (first,)), *arguments[1:]]
+    option = next((o for command, o in OPTIONS.items() if list(command) == written[:2]), None)
+    if option is None:
+        return written
+    end = written.index("--") if "--" in written else len(written)
+    kept = [one.removeprefix(f"{option}=") for one in written[:end] if one != option]
+    return [*kept, *written[end:]]

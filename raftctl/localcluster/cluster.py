@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ConfigError
-from raftctl.localcluster._end_reason import end_reason
 from raftctl.localcluster.layout import (
     HOST,
     ClusterLayout,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     FormatStorage = Callable[[NodeConfig, str, str | None], object]
     """Formats the directories of a node for a cluster id; and the first voters, if it is one."""
+
 
 Launcher = Callable[[Path, Path], ProcessRef]
 """Starts the node of a properties file and appends what it writes to a log file."""
@@ -364,3 +364,57 @@ def _progress_sentence(status: ClusterStatus, active: int, wanted: int) -> str:
         answering = sum(answer is not None for answer in status.answers.values())
         return f"{answering} of {len(status.answers)} controllers answer, no leader yet"
     return f"controller {status.leader['node_id']} leads, {active} of {wanted} brokers are active"
+
+
+_TAIL_BYTES = 64 * 1024
+_SENTENCE_MAX = 300
+_SAID_BY_COMMANDS = "raftctl: "
+
+
+def end_reason(log: Path) -> str:
+    """What the log says of the end of its node: one line, also if it says nothing."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+    except OSError as error:
+        return f"its log cannot be read: {error.strerror}"
+    return _reason_in(lines)[:_SENTENCE_MAX]
+
+
+def _reason_in(lines: list[str]) -> str:
+    """The reason in the last lines of a node's log, which ends with the node.
+
+    A node that fails writes an error, or lines that are no JSON, such as a traceback; one that is
+    killed writes nothing more.
+    """
+    if not lines:
+        return "it wrote nothing"
+    last = _event(lines[-1])
+    if last is None:
+        return lines[-1].removeprefix(_SAID_BY_COMMANDS)
+    if last.get("event") == "node_stopped":
+        return f"stopped as asked at {last.get('timestamp')}"
+    failed = next(
+        (one for one in reversed(_last_run(lines)) if one["event"] == "node_failed"), None
+    )
+    if failed is not None:
+        told = str(failed.get("exception") or "").strip().splitlines()
+        return told[-1] if told else "it failed"
+    return f"killed: its log ends with {last.get('event')} at {last.get('timestamp')}"
+
+
+def _last_run(lines: list[str]) -> list[dict[str, Any]]:
+    """The events since the node started last."""
+    events = [event for line in lines if (event := _event(line)) is not None]
+    starts = [at for at, event in enumerate(events) if event["event"] == "log_recovered"]
+    return events[starts[-1] :] if starts else events
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None

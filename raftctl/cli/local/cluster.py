@@ -1,11 +1,11 @@
-"""`raftctl up`, `down` and `status`: a local cluster in a directory."""
+"""`raftctl up`, `down`, `status` and `restart`: a local cluster in a directory (row A5)."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from raftctl.cli._output import (
     say,
     say_progress,
     show,
+    table,
 )
 from raftctl.cli.files import parse_overrides
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from raftctl.localcluster.cluster import LocalCluster
+    from raftctl.localcluster.layout import LocalNode
+    from raftctl.localcluster.status import ClusterStatus
+
 
 _CLEAR_SCREEN = "\x1b[2J\x1b[H"
 
@@ -110,7 +114,6 @@ def status(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Shows quorum, brokers and the health of topics. Exit status 1 if no controller leads."""
-    from raftctl.cli.local._status_view import status_document, status_text
     from raftctl.localcluster.cluster import LocalCluster
     from raftctl.localcluster.status import ask_controllers
 
@@ -141,3 +144,165 @@ def _controller_addresses(cluster: LocalCluster | None, controllers: str) -> dic
     if cluster is not None:
         return {node.name: node.address for node in cluster.layout.controllers}
     return {address: address for address in parse_addresses(controllers, "--controllers")}
+
+
+_QUORUM = ("cluster_id", "leader_id", "epoch", "high_watermark", "log_end_offset")
+_HEALTH = ("topics", "partitions", "offline_partitions", "under_replicated_partitions")
+
+
+def status_document(
+    addresses: Mapping[str, str], status: ClusterStatus, stopped: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The JSON form. `quorum` and `health` are null when no controller answers.
+
+    `stopped`: the nodes of a local cluster that do not run, and why; None if nobody can tell.
+    """
+    best = status.best
+    return {
+        "has_leader": status.leader is not None,
+        "quorum": best and {name: best.get(name) for name in _QUORUM},
+        "controllers": [
+            _controller(name, address, status.answers.get(address))
+            for name, address in addresses.items()
+        ],
+        "voters": best["voters"] if best else [],
+        "observers": best["observers"] if best else [],
+        "brokers": best["brokers"] if best else [],
+        "health": best and {name: best.get(name) for name in _HEALTH},
+        "stopped": None if stopped is None else dict(stopped),
+    }
+
+
+def status_text(addresses: Mapping[str, str], status: ClusterStatus) -> str:
+    """The form for people: a verdict, then controllers, brokers."""
+    best = status.best
+    parts = [_verdict(status), "", _controllers_table(addresses, status)]
+    if best is not None:
+        parts += [_brokers_table(best)]
+    return "\n".join(parts)
+
+
+def _verdict(status: ClusterStatus) -> str:
+    best = status.best
+    answering = sum(answer is not None for answer in status.answers.values())
+    reach = f"{answering}/{len(status.answers)} controllers answer"
+    if best is None:
+        return f"no leader, {reach}"
+    leader = f"leader {best['leader_id']}" if status.leader else "no leader"
+    health = (
+        f"{counted(best['topics'], 'topic')}, {counted(best['partitions'], 'partition')}, "
+        f"{best['offline_partitions']} offline, "
+        f"{best['under_replicated_partitions']} under-replicated"
+    )
+    return f"{leader}, epoch {best['epoch']}, {reach}, {health}"
+
+
+def _controller(name: str, address: str, answer: dict[str, Any] | None) -> dict[str, Any]:
+    told = answer or {}
+    keys = ("node_id", "role", "leader_id", "epoch", "high_watermark", "log_end_offset")
+    return {"name": name, "address": address, **{key: told.get(key) for key in keys}}
+
+
+def _controllers_table(addresses: Mapping[str, str], status: ClusterStatus) -> str:
+    best = status.best or {}
+    replicas = {replica["node_id"]: replica for replica in best.get("voters", ())}
+    rows = []
+    for name, address in addresses.items():
+        answer = status.answers.get(address)
+        if answer is None:
+            rows.append([name, address, "down", *[None] * 6])
+            continue
+        seen = replicas.get(answer["node_id"], {})
+        rows.append(
+            [
+                name,
+                address,
+                answer["role"],
+                answer["epoch"],
+                answer["high_watermark"],
+                answer["log_end_offset"],
+                seen.get("lag"),
+                seen.get("last_fetch_age_ms"),
+                seen.get("last_caught_up_age_ms"),
+            ]
+        )
+    heads = ("CONTROLLER", "ADDRESS", "ROLE", "EPOCH", "HIGH-WATERMARK", "LOG-END", "LAG")
+    ages = ("FETCHED-MS-AGO", "CAUGHT-UP-MS-AGO")
+    return table((*heads, *ages), rows, optional=ages)
+
+
+def _brokers_table(best: dict[str, Any]) -> str:
+    lags = {replica["node_id"]: replica["lag"] for replica in best["observers"]}
+    rows = [
+        [
+            broker["broker_id"],
+            ",".join(broker["endpoints"]),
+            _broker_state(broker),
+            broker["leaders"],
+            broker["replicas"],
+            lags.get(broker["broker_id"]),
+        ]
+        for broker in best["brokers"]
+    ]
+    return table(("BROKER", "ENDPOINTS", "STATE", "LEADERS", "REPLICAS", "METADATA-LAG"), rows)
+
+
+def _broker_state(broker: dict[str, Any]) -> str:
+    if broker["fenced"]:
+        return "fenced"
+    return "shutting down" if broker["in_controlled_shutdown"] else "active"
+
+
+def restart(
+    directory: DirectoryOption = DEFAULT_DIRECTORY,
+    rolling: Annotated[
+        bool,
+        typer.Option("--rolling", help="One by one, each when all replicas are in sync."),
+    ] = False,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this node; may be repeated. Default: all."),
+    ] = None,
+    grace: Annotated[float, typer.Option(help="Seconds before a node is killed.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait until all is in sync, for each node.")
+    ] = 120.0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Restarts nodes of a local cluster, all or some. They read their files anew.
+
+    With --rolling clients go on meanwhile. Controllers go first, the active one last of them, then
+    brokers; each waits until all voters have caught up, all brokers are active and all replicas
+    are in sync. If this does not happen within --timeout, the remaining nodes are not restarted,
+    and the exit status is 1.
+    """
+    from raftctl.localcluster.cluster import LocalCluster
+    from raftctl.localcluster.fork_server import NodeLauncher
+
+    rows: list[tuple[str, float | None, bool]]
+    with NodeLauncher() as launcher:
+        cluster = LocalCluster.load(Path(directory), launcher.launch)
+        nodes = _chosen(cluster, node or ())
+        if rolling:
+            from raftctl.localcluster.rolling import RollingRestart
+
+            done = RollingRestart(cluster, grace, timeout, say_progress).run(nodes)
+            rows = [(one.node.name, round(one.seconds, 1), one.killed) for one in done]
+        else:
+            killed = cluster.stop_all(grace, nodes)
+            cluster.start_all()
+            cluster.wait_ready(timeout, say_progress)
+            rows = [(one.name, None, one in killed) for one in nodes]
+    document = [dict(zip(("node", "seconds", "killed"), row, strict=True)) for row in rows]
+    ends = [(name, seconds, "killed" if killed else "cleanly") for name, seconds, killed in rows]
+    text = table(("NODE", "SECONDS", "STOPPED"), ends)
+    if not rolling:
+        # Together they take one time, which is nobody's own.
+        text = table(("NODE", "STOPPED"), [(name, how) for name, _, how in ends])
+    show(output, document, text)
+
+
+def _chosen(cluster: LocalCluster, names: list[str] | tuple[()]) -> list[LocalNode]:
+    """The nodes of these names, or all; ConfigError for a name that is none."""
+    named = [cluster.layout.node(name) for name in dict.fromkeys(names)]
+    return named or list(cluster.layout.nodes)

@@ -8,12 +8,14 @@ or says `exit`.
 
 from __future__ import annotations
 
+import http.client
 import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from raftctl.admin import METADATA_PATH, PROVENANCE_HEADER
 from raftctl.cli._controllers import TIMEOUT_S, TimeoutOption, ask, parse_controllers
 from raftctl.cli._output import Output, OutputOption, say, say_progress
 from raftctl.cli.offline import _metadata_tree as tree
@@ -29,6 +31,7 @@ from raftctl.cli.offline.verify import replayed
 from raftctl.codec import CodecError
 from raftctl.errors import ConfigError, DiskError, ErrorCode, KafkaError
 from raftctl.loader import image_of
+from raftctl.metadata.codec import RECORD_CODEC
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
 from raftctl.runtime.real import RealFileSystem
 from raftctl.storage.snapshots import SnapshotStore
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from raftctl.metadata.image import MetadataImage
+
 
 app = typer.Typer(help="Opens a shell on a cluster's metadata.", no_args_is_help=True)
 
@@ -138,7 +142,6 @@ class Shell:
 
 def load_live(controllers: str, timeout_s: float) -> MetadataImage:
     """The newest committed image of the controller to believe most."""
-    from raftctl.cli.offline._controller_image import fetch_image
 
     status = ask(controllers, timeout_s)
     for address in parse_controllers(controllers):
@@ -184,3 +187,23 @@ def load_log(directory: str) -> MetadataImage:
         text = f"--directory {directory}: no metadata log, or one of a newer release: {error}"
         raise DiskError(text) from None
     return delta.image
+
+
+def fetch_image(address: str, timeout_s: float) -> MetadataImage | None:
+    """One controller's newest committed image; None if it does not answer with one in time."""
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+    try:
+        connection.request("GET", METADATA_PATH)
+        response = connection.getresponse()
+        if response.status != 200:
+            return None
+        offset, epoch, timestamp_ms = map(int, response.headers[PROVENANCE_HEADER].split())
+        delta = MetadataDelta(EMPTY_IMAGE)
+        for record in RECORD_CODEC.unpack_all(response.read()):
+            delta.replay(record, offset)
+        return delta.apply(offset, epoch, timestamp_ms)
+    except (OSError, ValueError, CodecError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()

@@ -34,8 +34,7 @@ def demo(
     from raftctl.cli._termination import terminate_as_interrupt, uninterrupted
     from raftctl.cli.local._demo_folders import mark_as_own, new_folder, warn_of_left_over
     from raftctl.cli.local.demo._progress import show_progress
-    from raftctl.cli.local.demo._report import result_document, result_text
-    from raftctl.cli.local.demo._run import DemoRun
+    from raftctl.cli.local.demo._run import DemoRun, result_document, result_text
     from raftctl.cli.local.demo._source import one_file, standard_library
     from raftctl.cli.offline.storage import format_storage, random_uuid_text
     from raftctl.localcluster.cluster import ClusterSpec, LocalCluster

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.checkers.verdict import Verdict
-from jepsen.cli import _matrix_run as cell
+from jepsen.cli import _matrix_run as matrix_run
 from jepsen.cli import _options as options
-from jepsen.cli import _side_by_side as side_by_side
 from jepsen.cli._output import tell
 from jepsen.cli.main import run
 from jepsen.core.spec import RunSpec
@@ -101,7 +100,7 @@ def desk_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Desk]]:
         def make(answers: dict[str, str], together: int = 2) -> Desk:
             desk = desks.enter_context(contextlib.closing(Desk(together, answers)))
             command = (sys.executable, "-S", "-c", STAND_IN, str(desk.port))
-            monkeypatch.setattr(side_by_side, "PROGRAM", command)
+            monkeypatch.setattr(matrix_run, "PROGRAM", command)
             return desk
 
         yield make
@@ -202,7 +201,7 @@ def test_a_process_of_a_test_tells_what_came_of_it(
     monkeypatch.setattr(options, "run_one", run_one)
     monkeypatch.setattr(sys, "argv", ["cell", str(tmp_path)])
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked.to_json())))
-    cell.main()
+    matrix_run.main()
     told = Cell.from_json(json.loads(capsys.readouterr().out))
     assert (told.spec, told.word) == (asked.spec, verdict)
 
@@ -212,7 +211,7 @@ def test_what_hinders_a_test_in_its_process_is_told(
 ) -> None:
     cells = [Cell(RunSpec("queue", replication=4)), Cell(RunSpec("set"), Outcome(True, ""))]
     ran: list[tuple[int, str]] = []
-    assert side_by_side.side_by_side(
+    assert matrix_run.side_by_side(
         cells, tmp_path, lambda number, one: ran.append((number, one.word)), 2
     )
     assert ran == [(0, "crashed")]
@@ -224,7 +223,7 @@ def test_a_terminal_has_a_line_for_each_run_below_what_is_over(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "20")
-    board = side_by_side.Board()
+    board = matrix_run.Board()
     board.show("set", "1 operation")
     board.show("lock", "12 operations, and many more")
     with board.aside():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftctl.bench._latencies import Latencies
+from raftctl.bench.records import Latencies
 
 
 def of(*seconds: float) -> Latencies:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from raftctl.cli._completion import VARIABLE
+from raftctl.cli._arguments import COMPLETION_VARIABLE
 from raftctl.cli.main import run
 
 
@@ -16,10 +16,10 @@ from raftctl.cli.main import run
 def test_the_script_asks_raftctl(
     shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(COMPLETION_VARIABLE, "")
     assert run(["completion", shell]) == 0
     script = capsys.readouterr().out
-    assert f"{VARIABLE}=complete_{shell}" in script
+    assert f"{COMPLETION_VARIABLE}=complete_{shell}" in script
     if shutil.which(shell):
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
@@ -29,7 +29,7 @@ def test_bash_completes_commands_and_options(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def completed(words: str, at: int) -> list[str]:
-        monkeypatch.setenv(VARIABLE, "complete_bash")
+        monkeypatch.setenv(COMPLETION_VARIABLE, "complete_bash")
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(at))
         assert run([]) == 0

@@ -6,8 +6,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from raftctl.cli._kafka_names import OPTIONS, TOOLS, translate
-from raftctl.cli.app import make_app
+from raftctl.cli.app import OPTIONS, TOOLS, make_app, translate
 
 pytestmark = pytest.mark.req("A1")
 

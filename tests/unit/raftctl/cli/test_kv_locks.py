@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from raftctl.cli import kv
 from raftctl.cli._output import Output
-from raftctl.cli.kv import commands as kv_locks
 from raftctl.cli.main import run
 from raftctl.client import Client, Event, Holder
 from raftctl.errors import ConfigError, KafkaError
@@ -50,16 +50,14 @@ def test_addresses_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_lines_for_people_and_programs() -> None:
     put, removed = Event("k", b"\xff", 7), Event("k", None, 8)
-    assert kv_locks._event_line(put, Output.TABLE) == "7 put k \\xff"
-    assert kv_locks._event_line(removed, Output.TABLE) == "8 delete k"
-    assert kv_locks._event_line(put, Output.JSON) == (
+    assert kv._event_line(put, Output.TABLE) == "7 put k \\xff"
+    assert kv._event_line(removed, Output.TABLE) == "8 delete k"
+    assert kv._event_line(put, Output.JSON) == (
         '{"type": "put", "key": "k", "version": 7, "value_base64": "/w=="}'
     )
-    assert kv_locks._event_line(removed, Output.JSON) == (
-        '{"type": "delete", "key": "k", "version": 8}'
-    )
-    assert kv_locks._holder_line(Holder(7, "s", b"me"), Output.TABLE) == "7 me"
-    assert kv_locks._holder_line(None, Output.JSON) == "{}"
+    assert kv._event_line(removed, Output.JSON) == ('{"type": "delete", "key": "k", "version": 8}')
+    assert kv._holder_line(Holder(7, "s", b"me"), Output.TABLE) == "7 me"
+    assert kv._holder_line(None, Output.JSON) == "{}"
 
 
 class FakeLock:
@@ -74,7 +72,7 @@ class FakeLock:
 
     async def run(self, *command: str) -> int:
         lock: Any = self
-        return await kv_locks._run_command(lock, command)
+        return await kv._run_command(lock, command)
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[FakeLock]:
             lock.released = True
 
     monkeypatch.setattr(Client, "lock", hold)
-    monkeypatch.setattr(kv_locks, "ask", lambda *_: None)
+    monkeypatch.setattr(kv, "ask", lambda *_: None)
     return made
 
 
@@ -112,7 +110,7 @@ async def test_a_command_is_stopped_when_the_lock_is_lost(
     ignored: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By force if it does not listen."""
-    monkeypatch.setattr(kv_locks, "STOP_GRACE_S", 0.2 if ignored else 60)
+    monkeypatch.setattr(kv, "STOP_GRACE_S", 0.2 if ignored else 60)
     lock = FakeLock()
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
     command = (sys.executable, "-c", code) if ignored else ("sleep", "600")
@@ -135,7 +133,7 @@ def test_a_command_that_is_told_to_end_gives_the_lock_back(
     def show(output: Output, document: object, text: str) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(kv_locks, "show", show)
+    monkeypatch.setattr(kv, "show", show)
     assert run(["kv", "lock", "l", *AT]) == 130
     assert held[0].released
 
@@ -149,7 +147,7 @@ def test_a_lock_that_is_lost_ends_the_command_that_holds_it(
         said.append(document)
         held[-1].lost.set()
 
-    monkeypatch.setattr(kv_locks, "show", show)
+    monkeypatch.setattr(kv, "show", show)
     assert run(["kv", "lock", "l", *AT]) == 1
     assert said == [{"lock": "l", "token": 7}]
     assert "UNKNOWN_MEMBER_ID: l is lost" in capsys.readouterr().err

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from raftctl.cli import quorum
 from raftctl.cli._controllers import parse_controllers
 from raftctl.cli.main import run
-from raftctl.cli.quorum import _changes as quorum_changes
-from raftctl.cli.quorum.commands import replication_rows, status_document, status_text
+from raftctl.cli.quorum import replication_rows, status_document, status_text
 from raftctl.errors import ConfigError, ErrorCode
 from raftctl.raft.messages import Epoch, Offset, OffsetAndEpoch
 
@@ -94,8 +94,8 @@ def test_each_change_says_what_was_seen_of_the_quorum_as_it_was_asked(
         seen.append(request.seen)
         return answers.pop(0)
 
-    monkeypatch.setattr(quorum_changes, "find_leader", lambda *_: ("h:1", looked.pop(0)))
-    monkeypatch.setattr(quorum_changes, "_call", call)
+    monkeypatch.setattr(quorum, "find_leader", lambda *_: ("h:1", looked.pop(0)))
+    monkeypatch.setattr(quorum, "_call", call)
     assert run(["quorum", *change, "--controllers", "h:1"]) == 0
     assert seen == [OffsetAndEpoch(Offset(7), Epoch(4)), OffsetAndEpoch(Offset(9), Epoch(5))]
 

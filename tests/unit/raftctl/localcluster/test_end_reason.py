@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from raftctl.localcluster._end_reason import end_reason
+from raftctl.localcluster.cluster import end_reason
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from raftctl.cli.local._status_view import status_document, status_text
+from raftctl.cli.local.cluster import status_document, status_text
 from raftctl.cli.main import run
 from raftctl.localcluster.status import ClusterStatus, ask_controller, ask_controllers
 from tests.unit.raftctl.localcluster.stub_controller import answer, broker, controller

@@ -12,7 +12,7 @@ import pytest
 from jepsen.simulator.cluster import SimCluster
 from jepsen.simulator.world import World
 from raftctl.admin import METADATA_PATH
-from raftctl.cli.quorum.commands import replication_rows
+from raftctl.cli.quorum import replication_rows
 from raftctl.controller import QuorumController
 from raftctl.errors import ErrorCode, InvariantViolation
 from raftctl.metadata.codec import RECORD_CODEC

@@ -8,7 +8,7 @@ from raftctl.cli.local.demo._clients import GapMeter
 from raftctl.cli.local.demo._faults import FaultTimes
 from raftctl.cli.local.demo._ledger import Verdict
 from raftctl.cli.local.demo._progress import PlainProgress
-from raftctl.cli.local.demo._report import DemoResult, result_document, result_text
+from raftctl.cli.local.demo._run import DemoResult, result_document, result_text
 
 GOOD = DemoResult(
     source="a text",

@@ -1,7 +1,12 @@
-"""`raftctl kv list`, `watch`, `lock` and `elect`: what goes through `raftctl.client` (row Q10).
+"""`raftctl kv`: keys, locks and elections on the metadata log (row Q10).
 
-`lock` and `elect` run a command while the lock is held, and end with its exit status; if the lock
-is lost the command is stopped and the status is 1. Without a command they hold until interrupted.
+Reads are linearizable. Writes may be guarded by the version of the key or by the fencing token of
+a lock; status 1 then also means that the key is not as expected and nothing was changed. A write
+that ends in REQUEST_TIMED_OUT has an unknown outcome; a later `get` shows it.
+
+`lock` and `elect` run a command while the lock is held and end with its exit status. If the lock
+is lost, the command is stopped and the status is 1. Without a command they hold the lock until
+they are interrupted.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import contextlib
 import json
 import os
 import signal
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 
 import typer
 
@@ -21,18 +26,155 @@ from raftctl.cli._controllers import (
     TimeoutOption,
     ask,
     parse_controllers,
+    with_kv_client,
 )
 from raftctl.cli._output import Output, OutputOption, say, say_progress, show, table
 from raftctl.cli._termination import terminate_as_interrupt
-from raftctl.cli.kv._keys import app, utf8
-from raftctl.controller.kv import SESSION_TIMEOUT_MAX_MS, SESSION_TIMEOUT_MIN_MS
+from raftctl.controller.kv import SESSION_TIMEOUT_MAX_MS, SESSION_TIMEOUT_MIN_MS, unguarded
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.json_values import value_fields
+from raftctl.metadata.requests.cluster import KvGetRequest
+from raftctl.metadata.requests.kv import ANY_VERSION, NO_TOKEN, NO_VERSION, KvGuardedWriteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from raftctl.client import Client, Entry, Event, Holder, Lock
+    from raftctl.metadata.requests.cluster import KvWriteResponse
+
+
+class _Guard(TypedDict):
+    lock: str | None
+    token: int
+
+
+app = typer.Typer(help="Keys and values, linearizable, with fencing tokens.", no_args_is_help=True)
+
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY")]
+LockOption = Annotated[
+    str | None, typer.Option("--lock", metavar="LOCK", help="Only if this lock is held ...")
+]
+FenceOption = Annotated[
+    int | None, typer.Option("--fence", metavar="TOKEN", min=0, help="... with this token.")
+]
+ValueArgument = Annotated[str, typer.Argument(metavar="VALUE")]
+
+
+@app.command()
+def get(
+    key: KeyArgument,
+    controllers: ControllersOption,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Prints the value of a key. It is no older than any write that was answered before."""
+    request = KvGetRequest(utf8(key))
+    timeout_ms = int(timeout * 1000)
+    found = with_kv_client(controllers, timeout, lambda client: client.read(request, timeout_ms))
+    if found.value is None:
+        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"no key {key}")
+    document = {"key": key, **value_fields(found.value), "version": found.version}
+    show(output, document, found.value.decode(errors="backslashreplace"))
+
+
+@app.command()
+def put(
+    key: KeyArgument,
+    value: ValueArgument,
+    controllers: ControllersOption,
+    lock: LockOption = None,
+    fence: FenceOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Sets a key, whatever it was. The version it gets grows over all keys."""
+    request = KvGuardedWriteRequest(utf8(key), utf8(value).encode(), **_guard(lock, fence))
+    _write(request, controllers, timeout, output)
+
+
+@app.command()
+def cas(
+    key: KeyArgument,
+    value: ValueArgument,
+    controllers: ControllersOption,
+    expect_version: Annotated[
+        int | None, typer.Option(metavar="N", help="The version that the key must have.")
+    ] = None,
+    expect_value: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="The value that the key must have.")
+    ] = None,
+    expect_absent: Annotated[
+        bool, typer.Option("--expect-absent", help="The key must not exist.")
+    ] = False,
+    lock: LockOption = None,
+    fence: FenceOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Sets a key if it is as expected: atomic compare-and-set."""
+    if expect_absent and (expect_version, expect_value) != (None, None):
+        raise ConfigError("--expect-absent goes with no other expectation")
+    if not expect_absent and (expect_version, expect_value) == (None, None):
+        raise ConfigError("give --expect-version, --expect-value or --expect-absent")
+    version = NO_VERSION if expect_absent else ANY_VERSION
+    if expect_version is not None:
+        if expect_version < 0:
+            raise ConfigError("--expect-version: a version is at least 0")
+        version = expect_version
+    expected = None if expect_value is None else utf8(expect_value).encode()
+    guard = _guard(lock, fence)
+    request = KvGuardedWriteRequest(utf8(key), utf8(value).encode(), version, expected, **guard)
+    _write(request, controllers, timeout, output)
+
+
+@app.command()
+def delete(
+    key: KeyArgument,
+    controllers: ControllersOption,
+    lock: LockOption = None,
+    fence: FenceOption = None,
+    timeout: TimeoutOption = TIMEOUT_S,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Removes a key, whatever its value is."""
+    request = KvGuardedWriteRequest(utf8(key), None, **_guard(lock, fence))
+    _write(request, controllers, timeout, output)
+
+
+def _guard(lock: str | None, fence: int | None) -> _Guard:
+    if (lock is None) != (fence is None):
+        raise ConfigError("--lock and --fence go together")
+    return {"lock": lock, "token": NO_TOKEN if fence is None else fence}
+
+
+def _write(
+    request: KvGuardedWriteRequest, controllers: str, timeout: float, output: Output
+) -> None:
+    asked = request if request.lock is not None else unguarded(request)
+    timeout_ms = int(timeout * 1000)
+    answer = with_kv_client(controllers, timeout, lambda client: client.write(asked, timeout_ms))
+    if answer.error != ErrorCode.NONE:
+        raise KafkaError(answer.error, _why(request, answer))
+    show(output, {"key": request.key, "version": answer.version}, f"version {answer.version}")
+
+
+def _why(request: KvGuardedWriteRequest, answer: KvWriteResponse) -> str:
+    if answer.error is ErrorCode.FENCED_MEMBER_EPOCH:
+        by = "nobody" if answer.version == NO_TOKEN else f"token {answer.version}"
+        return f"{request.lock} is held by {by}, not {request.token}; nothing was changed"
+    key = request.key
+    found = "does not exist" if answer.version == NO_VERSION else f"has version {answer.version}"
+    return f"{key} {found}; nothing was changed"
+
+
+def utf8(text: str) -> str:
+    """The argument; ConfigError if the shell gave bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("keys and values on the command line are UTF-8") from None
+    return text
+
 
 T = TypeVar("T")
 
