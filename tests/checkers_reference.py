@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "checkers.md"
-LISTS = ROOT / "tests" / "unit" / "jepsen" / "cases" / "list_append.json"
+LISTS = ROOT / "tests" / "unit" / "jepsen" / "checkers" / "cases" / "list_append.json"
 RULES = (
     ("internal", "A read shows what the transaction itself read and appended before.", "Elle"),
     ("future-read", "No read shows what its transaction appends later.", "Elle's tests"),
