@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from raftctl.errors import invariant
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
@@ -36,6 +38,7 @@ class Chores:
 
     def go_on(self, now_ms: int) -> None:
         """Makes one step. To be called when the timer is due."""
+        invariant(bool(self._under_way), "a step is due only while something is under way")
         name, steps = next(iter(self._under_way.items()))
         del self._under_way[name]
         with contextlib.suppress(StopIteration):

@@ -15,7 +15,7 @@ from broker.coordinator._shard import Shard
 from broker.coordinator._turns import Turns
 from broker.coordinator.internal_topics import partition_of
 from broker.types import TopicPartition
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     import asyncio
@@ -74,6 +74,9 @@ class Coordinator:
         for number, leader_epoch in led.items():
             if number not in self._shards:
                 self._open(number, leader_epoch)
+        epochs = {number: shard.leader_epoch for number, shard in self._shards.items()}
+        invariant(epochs == led, "a shard serves the leader epoch that this broker has")
+        invariant(self._loads.keys() == led.keys(), "a shard is loaded while it is led")
 
     async def stop(self) -> None:
         """Lets go of every partition."""

@@ -15,7 +15,7 @@ from broker.coordinator._batches import batch_of
 from broker.coordinator._loading import LoadError, LogReader, is_committed, replay_log
 from broker.coordinator.core import NOBODY, Answer, Errand, Now
 from broker.types import ALL_IN_SYNC, OwnBatch
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -271,6 +271,7 @@ class Shard:
         """Part of `Journal`, for the core."""
         if self._closed is not None:
             raise self._closed
+        invariant(self.is_loaded, "a core writes once it knows what the log says")
         timeout_ms = self._settings.offsets_commit_timeout_ms
         batch = OwnBatch(batch_of(records, self._wall_ms(), producer))
         done = self._replicas.append(ALL_IN_SYNC, timeout_ms, [(self.partition, batch)])
@@ -297,6 +298,7 @@ class Shard:
             self._doubt(number, result.base_offset)
 
     def _settle(self, number: int) -> None:
+        invariant(number <= self._written, "what is committed was written")
         self._committed = max(self._committed, number)
         while self._unsettled and self._unsettled[0][0] <= self._committed:
             self._release(self._unsettled.popleft()[1])
@@ -324,6 +326,8 @@ class Shard:
         if self._doubts and isinstance(effect, Answer):
             self._refuse(effect.ticket, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
+            in_order = not self._unsettled or self._unsettled[-1][0] <= required
+            invariant(in_order, "effects leave in the order of what they rest on")
             self._unsettled.append((required, effect))
 
     def _replay(

@@ -107,3 +107,10 @@ class Core(Protocol):
 
     def tick(self, now: Now) -> list[Effect]:
         """Does what is due."""
+
+    def invariants(self) -> None:
+        """Stop the program with InvariantViolation if the state is one that cannot be.
+
+        Looks at everything, so it is for tests: after each event. What is cheap is checked where
+        the state changes.
+        """

@@ -48,7 +48,7 @@ from broker.groups.requests import (
     Sync,
 )
 from broker.log.batches.record_batch import NO_PRODUCER
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.timers import Timers
 
 if TYPE_CHECKING:
@@ -112,6 +112,8 @@ class GroupCore:
         self._mixed = ClassicMembers(self._consumers, self._timers, new_uuid)
         self._chores = Chores(self._timers)
         self._upkeep = GroupUpkeep(self._directory, self._offsets)
+        self._changed: dict[tuple[str, str], None] = {}
+        """Group and member id of the records of KIP-848 groups that this event has written."""
         self._going: dict[str, int] = {}
         """Groups that are being deleted, each with the ticket of who asked for it."""
 
@@ -126,6 +128,8 @@ class GroupCore:
         about = key_of(key)
         if isinstance(about, ConsumerKey):
             self._consumers.replay(about, value)
+            if self._is_loaded:
+                self._changed[about.group, about.part] = None
             if about.group in self._consumers.groups:
                 self._groups.pop(about.group, None)
         elif isinstance(about, GroupKey) and not self._is_loaded:
@@ -257,8 +261,39 @@ class GroupCore:
         self._members.effects.append(Answer(ticket, response, settled))
 
     def _taken(self) -> list[Effect]:
+        self._check_changed()
         effects, self._members.effects = self._members.effects, []
         return effects
+
+    def _check_changed(self) -> None:
+        """Check what the event has changed. It costs no more than the event: a classic group as it
+        changes its state, or one member of a KIP-848 group.
+        """
+        entered, self._members.entered = self._members.entered, []
+        for group in entered:
+            group.invariants()
+        changed, self._changed = self._changed, {}
+        for group_id, member_id in changed:
+            consumers = self._consumers.groups.get(group_id)
+            if consumers is not None:
+                invariant(group_id not in self._groups, "a group is of one protocol")
+                consumers.check_member(member_id)
+
+    def invariants(self) -> None:
+        """See `core.Core`."""
+        consumers = self._consumers.groups
+        invariant(self._groups.keys().isdisjoint(consumers), "a group is of one protocol")
+        for group_id, group in self._groups.items():
+            invariant(group.group_id == group_id, "a group is found by its id")
+            group.invariants()
+        for group_id, consumer_group in consumers.items():
+            invariant(consumer_group.group_id == group_id, "a group is found by its id")
+            consumer_group.invariants()
+        for group_id in self._going:
+            found = self._directory.find(group_id)
+            gone = found is None or not found.members
+            invariant(gone, "a group that is being deleted takes no members")
+        self._offsets.invariants()
 
     # --- of which kind a group is ---------------------------------------------------------------
 

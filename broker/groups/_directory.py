@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups._records import group_record
 from broker.groups.classic import CONSUMER_PROTOCOL, Group, State
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -83,6 +83,7 @@ class GroupDirectory:
     ) -> None:
         """Writes tombstones for offsets, and for the group last."""
         group_id = group.group_id
+        invariant(not (with_group and group.members), "a group with members stays")
         last: list[KeyValue] = []
         if with_group and isinstance(group, Group):
             last = [group_record(group_id, None)]

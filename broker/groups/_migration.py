@@ -26,6 +26,7 @@ from broker.groups.consumer.consumer_group import (
     MemberState,
 )
 from broker.types import TopicPartition
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,6 +82,8 @@ def upgraded(group: Group, topics: TopicsImage) -> list[KeyValue]:
         owned = slots_in(said[one.member_id].owned, topics) - taken
         taken |= owned
         members.append(_member(group, one, said[one.member_id], assigned[one.member_id], owned))
+    seen = all(one.epoch <= group.generation for one in members)
+    invariant(seen, "a member goes on in an epoch that the group has seen")
     return _records(group, members)
 
 
@@ -156,6 +159,8 @@ def downgraded(group: ConsumerGroup, topics: TopicsImage, wall_ms: int) -> Group
             epochs=range(one.epoch, one.epoch + 1),
         )
         found.add(member)
+    seen = all(one.epoch <= found.generation for one in group.members.values())
+    invariant(seen, "the next generation is above all epochs of members")
     if not found.candidates():
         return None
     found.protocol = found.selected_protocol()

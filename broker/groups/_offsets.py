@@ -21,7 +21,7 @@ from broker.groups._records import (
     owner_of,
 )
 from broker.log.batches.record_batch import NO_PRODUCER
-from raftctl.errors import ErrorCode, KafkaError
+from raftctl.errors import ErrorCode, KafkaError, invariant
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -48,6 +48,15 @@ class GroupOffsets:
         self._places: dict[Owner, int] = {}
         """Where offsets stand in the log that may be overtaken by pending ones."""
         self._replayed = 0
+
+    def invariants(self) -> None:
+        """Stop the program if the indexes of offsets contradict each other."""
+        invariant(all(self._groups.values()), "a group without offsets is not listed")
+        invariant(all(self._pending.values()), "a producer without offsets is not waited for")
+        invariant(bool(self._pending) or not self._places, "places are kept for open transactions")
+        places = [*self._places.values()]
+        places += [place for one in self._pending.values() for place, _ in one.values()]
+        invariant(max(places, default=0) <= self._replayed, "a place is one that was replayed")
 
     def replay(self, key: bytes, value: bytes | None, producer_id: int) -> None:
         """Takes a record of the log; ValueError if it is none of an offset."""

@@ -21,6 +21,7 @@ from broker.transactions._state import (
     TRANSACTION_V2,
     Transaction,
     TransactionState,
+    check_succession,
 )
 from broker.transactions._upkeep import TransactionUpkeep
 from broker.types import TopicPartition
@@ -187,6 +188,19 @@ class TransactionCore:
             return found is None or found.is_exhausted
         is_v2 = isinstance(request, EndTransaction) and request.client_version >= TRANSACTION_V2
         return is_v2 and found is not None and found.is_exhausted
+
+    def invariants(self) -> None:
+        """See `core.Core`."""
+        self._ids.invariants()
+        for name, one in self._waiting.items():
+            found = self._known.get(name)
+            decided = found is not None and found.state.is_prepared
+            invariant(decided, "a request waits only for markers that are on their way")
+            invariant(one.request.transactional_id == name, "a request waits under its own id")
+        for name in self._renewals:
+            found = self._known.get(name)
+            empty = found is not None and found.state is TransactionState.EMPTY
+            invariant(empty, "a renewal is remembered until the next record of its id")
 
     # --- Core -----------------------------------------------------------------------------------
 
@@ -458,7 +472,8 @@ class TransactionCore:
             return None, self._go_on(request.transactional_id, now)
         return None, []
 
-    def _write(self, name: str, found: Transaction | None) -> None:
+    def _write(self, name: str, found: Transaction) -> None:
+        check_succession(self._known.get(name), found)
         self._journal.append([written(name, found)])
         invariant(self._known.get(name) == found, "a record says what it was made from")
 

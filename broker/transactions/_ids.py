@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.transactions import _records as transaction_records
 from broker.transactions._state import TransactionState
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from broker.transactions._state import Transaction
@@ -20,6 +21,13 @@ class TransactionIds:
         """Whose transaction is ongoing, in the order in which they were seen."""
         self.prepared: dict[str, None] = {}
         """Whose transaction is decided, and whose markers are on their way."""
+
+    def invariants(self) -> None:
+        """Stop the program unless the indexes say what the transactions do."""
+        ongoing = {n for n, one in self.known.items() if one.state is TransactionState.ONGOING}
+        invariant(self.ongoing.keys() == ongoing, "what is ongoing is found when it is late")
+        prepared = {n for n, one in self.known.items() if one.state.is_prepared}
+        invariant(self.prepared.keys() == prepared, "what is decided is found for its markers")
 
     def replay(self, key: bytes, value: bytes | None) -> str:
         """Takes a record, and returns whose it is; ValueError if it cannot be understood."""

@@ -14,6 +14,7 @@ import enum
 from dataclasses import dataclass, replace
 
 from broker.types import TopicPartition
+from raftctl.errors import invariant
 
 NO_ID = -1
 NO_TIME = -1
@@ -51,6 +52,35 @@ class TransactionState(enum.IntEnum):
     def is_commit(self) -> bool:
         """Whether the outcome is, or is to be, a commit."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+
+_SUCCESSORS = {
+    TransactionState.EMPTY: {
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_ABORT,
+    },
+    TransactionState.ONGOING: {
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_COMMIT,
+        TransactionState.PREPARE_ABORT,
+    },
+    TransactionState.PREPARE_COMMIT: {TransactionState.COMPLETE_COMMIT},
+    TransactionState.PREPARE_ABORT: {TransactionState.COMPLETE_ABORT},
+    TransactionState.COMPLETE_COMMIT: {
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_ABORT,
+    },
+    TransactionState.COMPLETE_ABORT: {
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_ABORT,
+    },
+}
+"""The states that may follow each state. PREPARE_ABORT may follow one without a transaction: a
+client of version 2 aborts what it has not begun, to get the next epoch (KIP-890).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +199,38 @@ class Transaction:
             previous_producer_id=self.producer_id if moved else self.previous_producer_id,
             next_producer_id=NO_ID,
         )
+
+
+def check_succession(before: Transaction | None, after: Transaction) -> None:
+    """Stop the program unless `after` may follow `before`, the newest record of the same id.
+
+    None: the id is new. Cheap, so it is checked at each write, before a record is in the log that
+    no later coordinator could take back.
+    """
+    invariant(0 <= after.producer_epoch <= EPOCH_MAX, "a producer epoch is within its bounds")
+    if before is None:
+        invariant(after.state is TransactionState.EMPTY, "a new id begins without a transaction")
+        invariant(after.producer_epoch == 0, "a new id begins with epoch 0")
+        return
+    invariant(after.state in _SUCCESSORS[before.state], "a transaction takes a step there is")
+    if after.producer_id == before.producer_id:
+        step = after.producer_epoch - before.producer_epoch
+        invariant(step in (0, 1), "the epoch of a producer grows by one at most")
+        fences = after.state is TransactionState.EMPTY
+        invariant(not fences or step == 1, "a producer that begins anew fences the one before")
+    else:
+        moves = after.state is TransactionState.EMPTY or after.state.is_complete
+        invariant(moves, "a producer gets another id between transactions only")
+        invariant(after.producer_epoch == 0, "another id begins with epoch 0")
+        invariant(before.is_exhausted or before.next_producer_id != NO_ID, "an id is used up")
+        invariant(after.previous_producer_id == before.producer_id, "the id before is kept")
+    if before.state is TransactionState.ONGOING:
+        invariant(before.started_ms == after.started_ms, "a transaction keeps the time it began")
+        kept = before.partitions <= after.partitions
+        invariant(kept, "a partition stays in its transaction until it has its marker")
+    if after.state.is_prepared:
+        open_ = before.partitions if before.state is TransactionState.ONGOING else frozenset()
+        invariant(after.partitions == open_, "markers go to the partitions of the transaction")
+    if after.state.is_complete:
+        invariant(not after.partitions, "a complete transaction waits for no marker")
+        invariant(after.next_producer_id == NO_ID, "the id that was to come has come")

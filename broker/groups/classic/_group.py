@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.groups.classic._embedded_protocol import subscription_of
+from raftctl.errors import invariant
 
 if TYPE_CHECKING:
     from broker.groups._records import GroupMemberValue, GroupValue
@@ -94,6 +95,33 @@ class Group:
     delaying: bool = False
     """Whether the first member still waits for others."""
     delay_left_ms: int = 0
+
+    def invariants(self) -> None:
+        """Stop the program if the group is in a state that no sequence of requests leads to.
+
+        Costs as much as the group has members, so it is called when a rebalance begins or ends.
+        """
+        members, empty = self.members, self.state is State.EMPTY
+        invariant(self.generation >= 0, "generations count from 0")
+        invariant(not empty or not members, "an empty group has no members")
+        waits = members or self.is_in(State.PREPARING, State.EMPTY)
+        invariant(bool(waits), "a generation has members")
+        invariant((self.leader is None) or self.leader in members, "the leader is a member")
+        invariant(not members or self.protocol_type is not None, "members are of one kind")
+        agreed = self.protocol is not None or self.is_in(State.PREPARING, State.EMPTY)
+        invariant(agreed, "a generation has a protocol")
+        invariant(self.pending.keys().isdisjoint(members), "a member has joined")
+        invariant(self.unsynced.keys() <= members.keys(), "only members are waited for")
+        synced = not self.unsynced or self.is_in(State.COMPLETING, State.STABLE)
+        invariant(synced, "members sync within a generation")
+        statics = {m.instance_id: name for name, m in members.items() if m.is_static}
+        invariant(self.statics == statics, "an instance id names its member, and only it")
+        for name, member in members.items():
+            invariant(member.member_id == name, "a member is found by its id")
+            joins = member.joining is None or self.state is State.PREPARING
+            invariant(joins, "a join is answered with the generation")
+            syncs = member.syncing is None or self.state is State.COMPLETING
+            invariant(syncs, "a sync is answered with the assignment")
 
     def is_in(self, *states: State) -> bool:
         """Whether it is in one of these states."""
@@ -228,11 +256,13 @@ class Group:
 
     @classmethod
     def of_record(cls, group_id: str, fields: GroupValue) -> Group:
-        """The group as it was when the record was written: its generation goes on.
+        """The group as it was when the record was written: its generation goes on. ValueError if
+        the record contradicts itself.
 
         Without a leader nobody has assigned its partitions: it was of KIP-848 a moment before, and
         its members are to join.
         """
+        _check_record(fields)
         members = [_member_of(one, fields["protocol"] or NO_PROTOCOL) for one in fields["members"]]
         group = cls(
             group_id,
@@ -270,6 +300,17 @@ class Group:
                 for one in self.members.values()
             ],
         }
+
+
+def _check_record(fields: GroupValue) -> None:
+    ids = [one["member_id"] for one in fields["members"]]
+    instances = [i for one in fields["members"] if (i := one.get("group_instance_id")) is not None]
+    named_once = len(set(ids)) == len(ids) and len(set(instances)) == len(instances)
+    led = fields["leader"] in (None, *ids)
+    typed = not ids or bool(fields["protocol_type"])
+    agreed = not ids or fields["leader"] is None or fields["protocol"] is not None
+    if not (named_once and led and typed and agreed and fields["generation"] >= 0):
+        raise ValueError("GroupMetadataValue: the members contradict the rest")
 
 
 def _state_of_record(fields: GroupValue) -> State:

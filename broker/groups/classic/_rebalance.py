@@ -47,6 +47,8 @@ class Rebalancer:
         self.now = Now(0, 0)
         """To be set before each call."""
         self.effects: list[Effect] = []
+        self.entered: list[Group] = []
+        """Groups that have changed their state in this event."""
         """For the caller to take."""
         self._groups = groups
         self._journal = journal
@@ -306,6 +308,7 @@ class Rebalancer:
             raise
 
     def _enter(self, group: Group, state: State) -> None:
+        self.entered.append(group)
         group.state = state
         group.state_wall_ms = self.now.wall_ms
 

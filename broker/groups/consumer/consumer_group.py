@@ -22,6 +22,7 @@ from broker.groups._consumer_records import (
     topic_partitions,
     value_of,
 )
+from raftctl.errors import invariant
 from raftctl.metadata.image import TopicsImage
 
 if TYPE_CHECKING:
@@ -144,6 +145,39 @@ class ConsumerGroup:
     """The topics for which the regular expressions were looked at last."""
     resolve_again_ms: int = 0
     """When they may be looked at again."""
+
+    # --- invariants -----------------------------------------------------------------------------
+
+    def invariants(self) -> None:
+        """Stop the program if the records say what the rules never write.
+
+        Costs as much as the group has partitions. `check_member` looks at one member.
+        """
+        invariant(0 <= self.assignment_epoch <= self.epoch, "targets are of an epoch there was")
+        held = [slot for one in self.members.values() for slot in one.holds]
+        invariant(len(held) == len(set(held)), "a partition is held by one member")
+        invariant(self.owners.keys() == set(held), "a partition that nobody holds is free")
+        for name in self.members:
+            self.check_member(name)
+        invariant(self.targets.keys() <= self.members.keys(), "only members have targets")
+        wanted = [slot for target in self.targets.values() for slot in target]
+        invariant(len(wanted) == len(set(wanted)), "a partition is the target of one member")
+        statics = {m.instance_id: name for name, m in self.members.items() if m.instance_id}
+        invariant(self.statics == statics, "an instance id names its member, and only it")
+
+    def check_member(self, member_id: str) -> None:
+        """Stop the program if the records of one member contradict each other or the group's."""
+        member = self.members.get(member_id)
+        if member is None:
+            return
+        invariant(member.member_id == member_id, "a member is found by its id")
+        invariant(member.epoch >= LEFT_FOR_A_WHILE, "a member has left at most for a while")
+        invariant(member.epoch <= self.epoch, "a member is in an epoch that the group has seen")
+        invariant(member.assigned.isdisjoint(member.revoking), "what is revoked is not assigned")
+        revokes = member.state is MemberState.UNREVOKED_PARTITIONS
+        invariant(revokes == bool(member.revoking), "a member waits for what it is to revoke")
+        owned = all(self.owners.get(slot) == member_id for slot in member.holds)
+        invariant(owned, "what a member holds is given to no other")
 
     # --- records --------------------------------------------------------------------------------
 

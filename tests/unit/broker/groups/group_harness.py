@@ -111,6 +111,7 @@ class Bench:
             self._take(self.core.handle(self._ticket, request, self.now))
         except KafkaError as error:
             self.told[self._ticket] = error.code
+            self.core.invariants()
         return self._ticket
 
     def begin_all(self, requests: Sequence[Commit]) -> list[Any]:
@@ -137,6 +138,7 @@ class Bench:
         self.ms = until
 
     def _take(self, effects: list[Effect]) -> None:
+        self.core.invariants()
         for effect in effects:
             assert isinstance(effect, Answer)
             assert effect.ticket not in self.told

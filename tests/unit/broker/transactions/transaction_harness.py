@@ -71,6 +71,7 @@ class Rig:
         """What was asked just before is told."""
         answers = {one.ticket: one.response for one in effects if isinstance(one, Answer)}
         self.errands += [one.what for one in effects if isinstance(one, Errand)]
+        self.core.invariants()
         response = answers.pop(_TICKET, None)
         self.later |= answers
         return response
