@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from raftctl.errors import invariant
 from raftctl.raft._fetcher import Fetcher
 from raftctl.raft._replica import Replica
 from raftctl.raft.messages import NodeId, VoteRequest
@@ -23,6 +24,13 @@ class Unattached:
     election_deadline_ms: int | None
     fetcher: Fetcher | None = None
 
+    def invariants(self) -> None:
+        """Check that a voter waits for its time-out, and an observer asks for the leader."""
+        voter = self.election_deadline_ms is not None
+        invariant(voter == (self.fetcher is None), "either a voter waits or an observer asks")
+        if self.fetcher is not None:
+            self.fetcher.invariants()
+
     def deadline_ms(self) -> int | None:
         """When to campaign, or to ask the next voter."""
         return self.fetcher.deadline_ms() if self.fetcher else self.election_deadline_ms
@@ -33,6 +41,9 @@ class Resigned:
     """Waits for a successor, and campaigns like anyone else if there is none."""
 
     election_deadline_ms: int
+
+    def invariants(self) -> None:
+        """Nothing: a replica that gave leadership up holds no state of its own."""
 
     def deadline_ms(self) -> int:
         """When to campaign."""
@@ -49,6 +60,19 @@ class Campaign:
     granting: set[NodeId] = field(default_factory=set)
     _retry_at_ms: dict[NodeId, int] = field(default_factory=dict)
     _failures: dict[NodeId, int] = field(default_factory=dict)
+
+    def invariants(self) -> None:
+        """Check that the votes counted are for what this replica asks now."""
+        replica = self.replica
+        invariant(self.request.epoch == replica.epoch, "a campaign is for the current epoch")
+        invariant(self.request.candidate == replica.local, "a replica campaigns for itself")
+        # Not: it is the same log. A snapshot fetched before may be saved meanwhile and take the
+        # log's place; then the votes are for less than there is, which harms nobody.
+        asked, end = self.request.log_end, replica.log.end
+        grown = (asked.epoch, asked.offset) <= (end.epoch, end.offset)
+        invariant(grown, "votes are for no more than the log holds")
+        voted = self.request.pre_vote or replica.state.voted == replica.local
+        invariant(voted, "a candidate has voted for itself")
 
     def start(self) -> None:
         """Asks every other voter."""

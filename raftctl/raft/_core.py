@@ -9,7 +9,7 @@ Sources: Raft §5, §8, §9.6; KIP-595, KIP-853 (replica keys), KIP-996 (pre-vot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from raftctl.errors import ErrorCode, invariant
 from raftctl.raft._campaign import Campaign, Candidate, Prospective, Resigned, Unattached
@@ -81,6 +81,14 @@ if TYPE_CHECKING:
 __all__ = ["RaftConfig", "RaftCore"]
 
 
+class _Checked(NamedTuple):
+    """What must not go back, as `invariants` found it last."""
+
+    epoch: Epoch
+    voted: ReplicaKey | None
+    high_watermark: Offset
+
+
 class RaftCore:
     """One replica of the quorum's log, voter or observer."""
 
@@ -105,6 +113,7 @@ class RaftCore:
         self._replica.recover_voters(control_batches)
         self._roles = Roles(self._replica, leader_change_payload)
         self._announced = (quorum_state.epoch, NO_NODE)
+        self._checked = _Checked(quorum_state.epoch, quorum_state.voted, self.high_watermark)
 
     # --- what others may know -------------------------------------------------------------------
 
@@ -180,6 +189,22 @@ class RaftCore:
         """When to send `Tick`; None if only another event can change anything."""
         at_ms = (self._roles.current.deadline_ms(), self._roles.handover_deadline_ms())
         return min((one for one in at_ms if one is not None), default=None)
+
+    def invariants(self) -> None:
+        """Check the whole state, and that nothing has gone back since the last call.
+
+        For tests and the simulation, after each event: it costs more than most events do.
+        """
+        replica, checked = self._replica, self._checked
+        replica.invariants()
+        self._roles.invariants()
+        invariant(self.epoch >= checked.epoch, "epochs only grow")
+        same = self.epoch == checked.epoch
+        # A vote that is forgotten could be given twice, and two candidates would win the epoch.
+        kept = not same or checked.voted in (None, replica.state.voted)
+        invariant(kept, "a vote is never taken back")
+        invariant(self.high_watermark >= checked.high_watermark, "what is committed stays so")
+        self._checked = _Checked(self.epoch, replica.state.voted, self.high_watermark)
 
     # --- events ---------------------------------------------------------------------------------
 

@@ -38,6 +38,16 @@ class Fetcher:
     seen_round: int = 0
     """The newest round of reads that this source has told."""
 
+    def invariants(self) -> None:
+        """Check that one Fetch at most is under way, and that it asks for what is missing here."""
+        request = self.in_flight
+        invariant(request is None or self.retry_at_ms is None, "one Fetch at most is under way")
+        invariant(request is None or request.epoch == self.replica.epoch, "it is of this epoch")
+        # Its end was durable when it left, and nothing is appended or cut before its answer.
+        fetching = isinstance(request, FetchRequest)
+        ends = not fetching or request is None or self.replica.log.durable
+        invariant(ends, "what a Fetch under way says is on this disk")
+
     def deadline_ms(self) -> int | None:
         """When to call `fetch` again after a failure. A log being flushed is waited for first."""
         return self.retry_at_ms if self.replica.settled else None
@@ -111,6 +121,13 @@ class Follower:
     def leader_id(self) -> NodeId:
         """The leader."""
         return self.fetcher.source
+
+    def invariants(self) -> None:
+        """Check that this replica follows the one leader of its epoch."""
+        self.fetcher.invariants()
+        recorded = self.replica.state.leader_id
+        invariant(self.leader_id == recorded, "a follower follows the leader it has recorded")
+        invariant(self.leader_id != self.replica.node_id, "nobody follows itself")
 
     def deadline_ms(self) -> int | None:
         """When to fetch again after a failure, or to give the leader up.

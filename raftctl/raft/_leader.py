@@ -115,6 +115,23 @@ class Leader:
         """Whether a record of this epoch is committed, and so everything before it."""
         return self._replica.high_watermark > self.epoch_start_offset
 
+    def invariants(self) -> None:
+        """Check what makes this replica the leader of its epoch."""
+        replica = self._replica
+        self.tracker.invariants()
+        invariant(replica.state.leader_id == replica.node_id, "a leader knows that it leads")
+        # Else it could have told two candidates yes, or lead again after a crash.
+        invariant(replica.vote_is_durable, "a leader's vote is durable")
+        invariant(replica.log.last_epoch == replica.epoch, "a leader's epoch has a record at once")
+        begun = replica.log.start_offset <= self.epoch_start_offset < replica.log.end_offset
+        invariant(begun or self.established, "the first record is in the log until committed")
+        change = self.membership.change
+        invariant(change is None or self.transfer is None, "no voters change during a transfer")
+        appended = change is None or change.offset is None or change.offset == replica.voters_offset
+        invariant(appended, "the change under way is that of the newest voters' record")
+        rounds = all(p.seen_round <= self._reads.round for p in self.tracker.all())
+        invariant(rounds, "nobody has seen a round of reads that has not begun")
+
     # --- records --------------------------------------------------------------------------------
 
     def propose(self, payload: bytes, count: int, timestamp_ms: int, *, control: bool) -> None:

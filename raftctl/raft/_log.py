@@ -8,6 +8,7 @@ names is a batch boundary. Raft §5.3; KIP-101 and KIP-595 for truncation by epo
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import lt
 from typing import TYPE_CHECKING
 
 from raftctl.errors import invariant
@@ -84,6 +85,20 @@ class ReplicaLog:
     def durable(self) -> bool:
         """Whether all of it is on disk."""
         return self.durable_end_offset == self.end_offset
+
+    def invariants(self) -> None:
+        """Check that offsets are in order, and that epochs and their starts grow along the log."""
+        # Not: the start is durable. A leader whose disk is slow commits by the others' disks, takes
+        # a snapshot of that, and may drop records before its own log has them on disk.
+        invariant(self.start_offset <= self.end_offset, "a log ends after its start")
+        invariant(self.durable_end_offset <= self.end_offset, "only what was appended is durable")
+        empty = self.start_offset == self.end_offset
+        invariant(empty == (not self._starts), "a log with records knows their epochs")
+        invariant(empty or self._starts[0] == self.start_offset, "its first epoch is the start's")
+        invariant(empty or self._starts[-1] < self.end_offset, "its last epoch has a record")
+        grows = all(map(lt, self._starts, self._starts[1:]))
+        grows = grows and all(map(lt, self._epochs, self._epochs[1:]))
+        invariant(grows, "epochs and their start offsets grow along the log")
 
     def append(self, batch: Batch) -> None:
         """Adds the batch at the end; it is not durable yet."""

@@ -127,6 +127,29 @@ class Replica:
         for batch in batches:
             self._voters.appended(batch)
 
+    def invariants(self) -> None:
+        """Check what must hold in every role, after every event."""
+        self.log.invariants()
+        self._voters.invariants(self.log.end_offset)
+        invariant(self.log.last_epoch <= self.epoch, "no record is of an epoch unknown here")
+        invariant(self.high_watermark <= self.log.end_offset, "what is committed is in the log")
+        # The snapshot may end above the high watermark: one that was fetched is committed, though
+        # this replica has not been told so by a Fetch yet.
+        held = self.high_watermark if self.snapshot is None else self.snapshot.offset
+        in_snapshot = self.log.start_offset <= max(held, self.high_watermark)
+        invariant(in_snapshot, "what stands before the log is in a snapshot")
+        newest = self._writes[-1].state if self._writes else self.state
+        invariant(newest == self.state, "epoch and vote are on their way to the disk")
+        bound = all(write.binding or not write.held for write in self._writes)
+        invariant(bound, "messages wait only for an epoch or a vote")
+        saving = self.saving is None or (self._part is not None and self._part[0] == self.saving)
+        invariant(saving, "the piece that is being written belongs to the snapshot here in part")
+
+    @property
+    def vote_is_durable(self) -> bool:
+        """Whether no epoch and no vote is still on its way to the disk."""
+        return not any(write.binding for write in self._writes)
+
     def may_lead(self, node_id: NodeId) -> bool:
         """Whether to believe that this node leads: anybody but this replica may.
 
@@ -230,7 +253,7 @@ class Replica:
 
         It need not: only a leader does this, and its own vote was durable before it counted.
         """
-        invariant(not any(write.binding for write in self._writes), "a leader's vote is durable")
+        invariant(self.vote_is_durable, "a leader's vote is durable")
         self._effects.append(ReplyFetch(request_id, response, max_bytes))
 
     def reply_snapshot(

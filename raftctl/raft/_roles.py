@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from raftctl.errors import ErrorCode
+from raftctl.errors import ErrorCode, invariant
 from raftctl.raft._campaign import Candidate, Prospective, Resigned, Unattached
 from raftctl.raft._fetcher import Fetcher, Follower, random_source
 from raftctl.raft._leader import NO_TIMESTAMP_MS, Leader, fetch_response
@@ -74,6 +74,12 @@ class Roles:
         if isinstance(self.current, Follower):
             return self.current.leader_id
         return self._replica.node_id if isinstance(self.current, Leader) else NO_NODE
+
+    def invariants(self) -> None:
+        """Check the role's own invariants, and that transfers under way are of epochs past."""
+        self.current.invariants()
+        known = all(over.epoch <= self._replica.epoch for over in self._handovers)
+        invariant(known, "a transfer was begun in an epoch that this replica has been in")
 
     def start(self, now_ms: int) -> None:
         """Takes the first role, from what was on disk."""

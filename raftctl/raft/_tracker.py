@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from raftctl.errors import invariant
 from raftctl.raft._status import ReplicaStatus
 from raftctl.raft.messages import FetchRequest, NodeId, Offset, ReplicaKey
 
@@ -85,6 +86,17 @@ class Tracker:
         self.observers: dict[ReplicaKey, Progress] = {}
         """Everybody else, in order of the last Fetch."""
         self._count_voters()
+
+    def invariants(self) -> None:
+        """Check that each other voter is followed once, and none beyond the leader's log."""
+        replica = self._replica
+        followed = tuple(self.voters) == replica.other_voters()
+        invariant(followed, "the voters followed are those in effect")
+        own = {progress.replica for progress in self.voters.values()}
+        invariant(own.isdisjoint(self.observers), "no replica is followed twice")
+        # A follower's end is taken only if its log is a prefix of the leader's.
+        within = all(p.end_offset <= replica.log.end_offset for p in self.all())
+        invariant(within, "nobody follows beyond the leader's log")
 
     def all(self) -> list[Progress]:
         """Return the progress of every other replica, voters first."""

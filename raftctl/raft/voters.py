@@ -9,6 +9,7 @@ Raft §5.2, §5.4.2 and §4.1 of the thesis.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import lt
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from raftctl.codec import Codec, CodecError
@@ -163,6 +164,13 @@ class VoterHistory:
     def newest_offset(self) -> Offset:
         """Where its record stands; `NOT_IN_LOG` if it is older than the log."""
         return self._entries[-1][0]
+
+    def invariants(self, end_offset: Offset) -> None:
+        """Check that the sets stand in the order of a log that ends there."""
+        offsets = [offset for offset, _ in self._entries]
+        invariant(offsets[0] == NOT_IN_LOG, "the first set is that of the start of the log")
+        invariant(all(map(lt, offsets, offsets[1:])), "voters' records stand one after the other")
+        invariant(offsets[-1] < end_offset, "the record of the voters in effect is in the log")
 
     def at(self, end_offset: Offset) -> VoterSet:
         """The set that the records below `end_offset` make."""

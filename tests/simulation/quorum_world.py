@@ -272,6 +272,7 @@ class QuorumWorld:
         if isinstance(event, RequestReceived):
             self.checker.hears(machine, core, event.request, own_ms)
         effects = core.handle(event, own_ms)
+        core.invariants()
         self.events += 1
         self.coverage[before, event_kind(event), core.role] += 1
         if self.tracing:

@@ -202,6 +202,7 @@ class Watcher:
         suspect = self._disk.failed_syncs > 0 and flushed != self._flushed_end
         if state == self._quorum_state and not suspect:
             return
+        core.invariants()
         self._quorum_state = state
         self._flushed_end = flushed
         before = self._quorum_view

@@ -119,6 +119,7 @@ class Node:
     def do(self, event: Event) -> list[Effect]:
         """Feeds an event; the effects are kept in `effects`, too."""
         self.effects = self.core.handle(event, self.now_ms)
+        self.core.invariants()
         if isinstance(event, Tick):
             due_ms = self.core.deadline_ms()
             assert due_ms is None or due_ms > self.now_ms, "it would go round at full speed"

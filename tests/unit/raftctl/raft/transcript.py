@@ -230,6 +230,7 @@ class Script:
             return
         before = machine.core.role
         effects = machine.core.handle(event, self._now_ms)
+        machine.core.invariants()
         if machine.core.role != before:
             self._lines.append(f"{machine.node_id} {before} -> {machine.core.role}")
         for effect in effects:
