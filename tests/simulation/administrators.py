@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
 from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, node_id
-from jepsen.simulator.properties._outcomes import Register
+from jepsen.simulator.properties import Register
 from raftctl.client import OutcomeUnknownError, connect
 from raftctl.errors import ErrorCode, KafkaError
 from tests.simulation.chaos_clients import TOPIC, new_topic

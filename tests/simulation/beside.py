@@ -21,7 +21,7 @@ from tests.simulation.lock_scenarios import GUARDED, Judge, client_of, everythin
 
 if TYPE_CHECKING:
     from jepsen.simulator.cluster import SimCluster
-    from jepsen.simulator.properties._invariants import ImageView
+    from jepsen.simulator.properties import ImageView
     from jepsen.simulator.world import SimRuntime
 
 LATE = 5

@@ -27,8 +27,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jepsen.simulator.cluster import DATA, FIRST_CONTROLLER_ID, SimCluster, node_id
-from jepsen.simulator.faults import Fault
-from jepsen.simulator.faults._faults import (
+from jepsen.simulator.faults import (
+    Fault,
+    Nemesis,
+    plan_directory_faults,
+    plan_faults,
+    plan_filling_disks,
+    plan_power_cuts,
+)
+from jepsen.simulator.faults._plan import (
     BURST_MS,
     EVERYTHING,
     LINK_KINDS,
@@ -37,14 +44,8 @@ from jepsen.simulator.faults._faults import (
     PROCESS_KINDS,
     SLOW_DISK_TIMES_MAX,
     WAIT_KINDS,
-    Nemesis,
-    plan_directory_faults,
-    plan_faults,
-    plan_filling_disks,
-    plan_power_cuts,
 )
-from jepsen.simulator.liveness._following import every_node_follows
-from jepsen.simulator.liveness._progress import Progress
+from jepsen.simulator.liveness import Progress, every_node_follows
 from jepsen.simulator.swarm import BESIDE, BROKERS, draw
 from jepsen.simulator.world import stream
 from raftctl.metadata.features import ELR_FEATURE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
 from jepsen.simulator.cluster import BROKER_PORT, CONTROLLER_PORT, SimCluster
-from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.liveness import every_node_follows
 from jepsen.simulator.network._network import RETRANSMIT_MAX_S
 from jepsen.simulator.properties import Violation
 from raftctl.controller_channel import CLIENT_ID

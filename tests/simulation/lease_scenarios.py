@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.protocol.versions import ApiKey
 from jepsen.simulator.cluster import BROKER_PORT, node_id
-from jepsen.simulator.liveness._leases import Leases
+from jepsen.simulator.liveness import Leases
 from raftctl.errors import ErrorCode
 from tests.simulation.chaos_clients import TOPIC
 from tests.simulation.kv_scenarios import LATE_MS

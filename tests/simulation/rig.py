@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jepsen.simulator.cluster import DATA, Observer, SimCluster, node_id
-from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.liveness import every_node_follows
 from jepsen.simulator.network import Link
 from tests.simulation.chaos_clients import TOPIC, Ledger, Writer, create_topic, follow, read_all
 

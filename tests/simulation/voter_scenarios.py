@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from jepsen.simulator.cluster import CONTROLLER_PORT, SimCluster
-from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.liveness import every_node_follows
 from raftctl.controller_channel import CLIENT_ID, KvClient
 from raftctl.rpc import RpcClient
 from tests.kv_load import Recorder, use_keys

@@ -15,9 +15,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jepsen.simulator._errno import os_error
 from jepsen.simulator.disk._content import Content, Write
-from jepsen.simulator.kernel.process import current_process
-from jepsen.simulator.network import os_error
 from raftctl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -143,8 +142,7 @@ class SimFile:
         return self._read(position, size)
 
     def _read(self, position: int, size: int) -> bytes:
-        # Who watches runs in no process, and is to know what was written.
-        by_program = current_process.get() is not None
+        by_program = self._disk.is_program()
         return self._content.read(position, size, by_program=by_program)
 
     def write_at(self, position: int, data: Buffer) -> None:
@@ -221,6 +219,11 @@ def endless_room(path: str, size: int) -> int:
     return size
 
 
+def no_program() -> bool:
+    """A disk outside a world, which only observers read."""
+    return False
+
+
 def no_wait(seconds: float) -> None:
     """Where nobody runs whose event loop could wait."""
 
@@ -241,6 +244,9 @@ class SimDisk:
         """`wall_ms`: the clock of the machine that the disk is in."""
         self.wall_ms = wall_ms
         self.fault: Callable[[str, str], None] = no_fault
+        self.is_program: Callable[[], bool] = no_program
+        """Whether a program is reading. An observer is not, and reads bytes as they were written:
+        only programs see flipped bits."""
         self.room: Callable[[str, int], int] = endless_room
         """How many bytes are left for so many more of a file."""
         self._random = random

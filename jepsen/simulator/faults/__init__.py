@@ -8,7 +8,7 @@ that the scenario's guard refuses, is skipped.
 Kinds: processes (kill, stop, pause, stall), machines (power_off, power_cut, suspend, wipe),
 links (block, isolate, halves, ring, reset, half_open, narrow, slow), clocks (clock, clock_rate)
 and disks (errors, full disks, hanging and slow calls, flipped bits). The table of kinds with
-their meaning is in `_faults`.
+their meaning is in `_plan`.
 
 What nodes owe in return is checked here only for disks. A node stops on a disk error; a node
 whose metadata is damaged refuses to start and names the file; a broker outlives its second log
@@ -21,7 +21,18 @@ Invariants:
 """
 
 from jepsen.simulator.faults._disk_faults import DiskFaults
-from jepsen.simulator.faults._faults import ALL_KINDS, FAULT_MS_MAX, FILLING, Draws, Fault
+from jepsen.simulator.faults._nemesis import Nemesis
+from jepsen.simulator.faults._plan import (
+    ALL_KINDS,
+    FAULT_MS_MAX,
+    FILLING,
+    Draws,
+    Fault,
+    plan_directory_faults,
+    plan_faults,
+    plan_filling_disks,
+    plan_power_cuts,
+)
 
 __all__ = [
     "ALL_KINDS",
@@ -30,4 +41,9 @@ __all__ = [
     "DiskFaults",
     "Draws",
     "Fault",
+    "Nemesis",
+    "plan_directory_faults",
+    "plan_faults",
+    "plan_filling_disks",
+    "plan_power_cuts",
 ]

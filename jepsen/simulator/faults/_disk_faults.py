@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from jepsen.simulator._errno import os_error
 from jepsen.simulator.disk import endless_room, no_fault
-from jepsen.simulator.faults._faults import ON_DIRECTORIES
-from jepsen.simulator.network import os_error
+from jepsen.simulator.faults._plan import ON_DIRECTORIES
 from raftctl.errors import KafkaError
 from raftctl.storage import METADATA_LOG_NAME
 from raftctl.storage.log import CorruptLogError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jepsen.simulator.disk import SimDisk
-    from jepsen.simulator.faults._faults import Fault
+    from jepsen.simulator.faults._plan import Fault
     from jepsen.simulator.kernel.process import Process, SimNode
     from jepsen.simulator.world import World
 

@@ -17,7 +17,7 @@ import itertools
 import math
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from jepsen.simulator.kernel.process import Process, ProcessState, ThreadCall, current_process
 from raftctl.failures import Outcome, outcome_of
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from jepsen.simulator.kernel.process import SimNode
-    from jepsen.simulator.network import Network, SimServer
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -39,6 +38,28 @@ HANDLES_PER_INSTANT_MAX = 200_000
 HANDLES_PER_LOOK = 200_000
 CANCELLED_TIMERS_MIN = 1_000
 EXECUTOR_DELAY_MAX_S = 0.002
+
+
+class Net(Protocol):
+    """The network as an event loop uses it, always for the process that runs."""
+
+    def resolve(self, host: str | None, process: Process | None) -> str:
+        """Return the address of a host name; `socket.gaierror` if there is none."""
+
+    def listen(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str | Sequence[str] | None,
+        port: int,
+        *,
+        start: bool,
+    ) -> asyncio.Server:
+        """Return a server on addresses of the process's node."""
+
+    async def connect(
+        self, protocol_factory: Callable[[], ProtocolT], host: str | None, port: int | None
+    ) -> tuple[asyncio.Transport, ProtocolT]:
+        """Open a connection. OSError if it cannot be made."""
 
 
 class WorldStuck(RuntimeError):
@@ -102,7 +123,7 @@ class Delivery(asyncio.Handle):
 class SimLoop(asyncio.BaseEventLoop):
     """An asyncio event loop on virtual time. `network` is set by the world that owns it."""
 
-    network: Network
+    network: Net
     _stopping: bool
 
     def __init__(self, random: random.Random, *, handles_max: int) -> None:
@@ -401,7 +422,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *,
         start_serving: bool = True,
         **options: Any,
-    ) -> SimServer:
+    ) -> asyncio.Server:
         """Listens on simulated addresses of the calling process's node; port 0 gets a free one."""
         _refuse_options(options, "ssl", "sock")
         return self.network.listen(protocol_factory, host, port or 0, start=start_serving)

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 from jepsen.simulator.kernel._clock import NodeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from jepsen.simulator.disk import SimDisk
-    from jepsen.simulator.network import Endpoint, Listener
 
 EPHEMERAL_PORT_FIRST = 32_768
 EPHEMERAL_PORT_LAST = 60_999
@@ -71,8 +70,8 @@ class Process:
         self.context = contextvars.Context()
         self.context.run(current_process.set, self)
         self.tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
-        self.endpoints: dict[int, Endpoint] = {}
-        self.listeners: dict[int, Listener] = {}
+        self.sockets: object = None
+        """Of the network, which makes them when the process first uses it."""
         self.main: asyncio.Task[Any] | None = None
         self.terminating = False
         """Whether it was asked to end; that it does is then no failure."""
@@ -145,12 +144,11 @@ class SimNode:
     def __repr__(self) -> str:
         return f"<node {self.name} {self.address}>"
 
-    def ephemeral_port(self) -> int:
-        """A port nobody listens on, in rising order until the range wraps."""
-        listeners = self.process.listeners if self.process is not None else {}
+    def ephemeral_port(self, in_use: Container[int]) -> int:
+        """Return a port that is not in use, in rising order until the range wraps."""
         while True:
             port = self._port_next
             wrapped = port == EPHEMERAL_PORT_LAST
             self._port_next = EPHEMERAL_PORT_FIRST if wrapped else port + 1
-            if port not in listeners:
+            if port not in in_use:
                 return port

@@ -21,7 +21,7 @@ Sources: RFC 9293 (segments, resets, half-closed connections); asyncio's selecto
 flow control.
 """
 
-from jepsen.simulator.network._connection import Endpoint, Flow, Listener, os_error
+from jepsen.simulator.network._connection import Endpoint, Flow, Listener, sockets_of
 from jepsen.simulator.network._network import Link, Network
 from jepsen.simulator.network._sending import SimSender
 from jepsen.simulator.network._transport import SimServer, SimTransport
@@ -35,5 +35,5 @@ __all__ = [
     "SimSender",
     "SimServer",
     "SimTransport",
-    "os_error",
+    "sockets_of",
 ]

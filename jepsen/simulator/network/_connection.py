@@ -13,12 +13,12 @@ import contextvars
 import enum
 import errno
 import functools
-import os
 import zlib
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jepsen.simulator._errno import os_error
 from jepsen.simulator.kernel.process import ProcessState
 from raftctl.failures import ENDS_OF_PROGRAMS, HandingTo
 
@@ -36,12 +36,6 @@ SEGMENT_BYTES_MAX = 64 * 1024
 HEADER_BYTES = 40
 LOOPBACK_LATENCY_S = 0.000_02
 RUNNING = ProcessState.RUNNING
-
-
-def os_error(number: int, what: str = "") -> OSError:
-    """The `OSError` subclass of an errno, with the usual text."""
-    text = os.strerror(number)
-    return OSError(number, f"{text}: {what}" if what else text)
 
 
 class Passage(enum.Enum):
@@ -169,7 +163,7 @@ class Endpoint:
         self._waking: asyncio.Handle | None = None
         flow.owner = self
         if process is not None:
-            process.endpoints[serial] = self
+            sockets_of(process).endpoints[serial] = self
 
     @property
     def remote_node(self) -> SimNode:
@@ -265,7 +259,7 @@ class Endpoint:
         self._unread.clear()
         self._unread_bytes = 0
         if self._process is not None:
-            self._process.endpoints.pop(self.serial, None)
+            sockets_of(self._process).endpoints.pop(self.serial, None)
 
     def notify(self) -> None:
         """Makes the process look at this endpoint soon."""
@@ -364,5 +358,24 @@ class Listener:
 
     def close(self) -> None:
         """Refuses new connections from now on."""
-        if self.process.listeners.get(self.port) is self:
-            del self.process.listeners[self.port]
+        listeners = sockets_of(self.process).listeners
+        if listeners.get(self.port) is self:
+            del listeners[self.port]
+
+
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """The sockets of one process."""
+
+    endpoints: dict[int, Endpoint] = field(default_factory=dict)
+    """Connected ones, by serial number."""
+    listeners: dict[int, Listener] = field(default_factory=dict)
+    """Listening ones, by port."""
+
+
+def sockets_of(process: Process) -> Sockets:
+    """Return the sockets of a process, which die with it."""
+    if process.sockets is None:
+        process.sockets = Sockets()
+    assert isinstance(process.sockets, Sockets)
+    return process.sockets

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from jepsen.simulator._errno import os_error
 from jepsen.simulator.kernel.process import Process, current_process
 from jepsen.simulator.network._connection import (
     SEGMENT_BYTES_MAX,
@@ -26,7 +27,7 @@ from jepsen.simulator.network._connection import (
     Flow,
     Listener,
     Reset,
-    os_error,
+    sockets_of,
 )
 from jepsen.simulator.network._transport import SimServer, SimTransport
 
@@ -159,7 +160,7 @@ class Network:
         """Resets every connection between two nodes at both ends, at once."""
         for here, there in ((one, other), (other, one)):
             if here.process is not None:
-                for endpoint in list(here.process.endpoints.values()):
+                for endpoint in list(sockets_of(here.process).endpoints.values()):
                     if endpoint.remote_node is there:
                         endpoint.on_reset()
 
@@ -172,7 +173,7 @@ class Network:
             endpoint.flow
             for here, there in ((one, other), (other, one))
             if here.process is not None
-            for endpoint in here.process.endpoints.values()
+            for endpoint in sockets_of(here.process).endpoints.values()
             if endpoint.remote_node is there
         ]
         for flow in flows:
@@ -211,7 +212,7 @@ class Network:
         addresses: set[str] = set()
         for name in hosts:
             addresses |= self._local_addresses(name, process)
-        number = port or process.node.ephemeral_port()
+        number = port or _ephemeral_port(process)
         server = SimServer(self.loop, process, frozenset(addresses), number, protocol_factory)
         if start:
             server.start()
@@ -263,7 +264,7 @@ class Network:
             serial=next(self._serials),
             process=process,
             context=contextvars.copy_context(),
-            local=(local_host, node.ephemeral_port()),
+            local=(local_host, _ephemeral_port(process)),
             remote=address,
         )
 
@@ -312,8 +313,12 @@ class Network:
 def _listener_at(node: SimNode, address: Address) -> Listener | None:
     if node.process is None:
         return None
-    listener = node.process.listeners.get(address[1])
+    listener = sockets_of(node.process).listeners.get(address[1])
     return listener if listener is not None and address[0] in listener.addresses else None
+
+
+def _ephemeral_port(process: Process) -> int:
+    return process.node.ephemeral_port(sockets_of(process).listeners)
 
 
 def _calling_process() -> Process:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from jepsen.simulator.network._connection import WINDOW_BYTES, os_error
+from jepsen.simulator._errno import os_error
+from jepsen.simulator.network._connection import WINDOW_BYTES
 
 if TYPE_CHECKING:
     import random

@@ -12,7 +12,8 @@ import errno
 import socket
 from typing import TYPE_CHECKING, cast
 
-from jepsen.simulator.network._connection import Listener, os_error
+from jepsen.simulator._errno import os_error
+from jepsen.simulator.network._connection import Listener, sockets_of
 from raftctl.failures import ENDS_OF_PROGRAMS, HandingTo
 
 if TYPE_CHECKING:
@@ -289,9 +290,10 @@ class SimServer(asyncio.Server):
         if self._accepting:
             return
         listener = self._listener
-        if listener.port in self._process.listeners:
+        listeners = sockets_of(self._process).listeners
+        if listener.port in listeners:
             raise os_error(errno.EADDRINUSE, f"port {listener.port} of {self._process.node.name}")
-        self._process.listeners[listener.port] = listener
+        listeners[listener.port] = listener
         self._accepting = True
 
     @property

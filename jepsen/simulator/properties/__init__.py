@@ -26,14 +26,18 @@ Invariants:
 Sources: Raft figure 3; KIP-101, KIP-497, KIP-595, KIP-730, KIP-853 and KIP-966.
 """
 
+from jepsen.simulator.properties._invariants import ImageView
 from jepsen.simulator.properties._leaks import check_left_behind
+from jepsen.simulator.properties._outcomes import Register
 from jepsen.simulator.properties._properties import Properties, Violation
 from jepsen.simulator.properties._recorder import Recorder
 from jepsen.simulator.properties._watch import Watcher, quorum_history
 
 __all__ = [
+    "ImageView",
     "Properties",
     "Recorder",
+    "Register",
     "Violation",
     "Watcher",
     "check_left_behind",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jepsen.simulator.network import sockets_of
 from jepsen.simulator.properties._properties import Violation
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def _left(process: Process) -> Iterator[str]:
     disk = process.node.disk
     yield from sorted(f"{file.path} is open" for file in disk.open_files)
     yield from sorted(f"{path} is locked" for path in disk.locked)
-    yield from sorted(f"port {port} is listened on" for port in process.listeners)
-    yield from sorted(f"port {port} is connected" for port in process.endpoints)
+    sockets = sockets_of(process)
+    yield from sorted(f"port {port} is listened on" for port in sockets.listeners)
+    yield from sorted(f"port {port} is connected" for port in sockets.endpoints)
     tasks = (task for task in process.tasks if not task.done())
     yield from sorted(repr(task)[:SHOWN_CHARS] for task in tasks)

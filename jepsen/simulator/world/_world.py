@@ -30,7 +30,7 @@ from jepsen.simulator.kernel.process import (
     current_process,
     keep_forever,
 )
-from jepsen.simulator.network import Network
+from jepsen.simulator.network import Network, sockets_of
 from jepsen.simulator.world._runtime import SimRuntime, stream
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class World:
 
             disk = SimDisk(stream(self.seed, "disk", name), on_sync, clock)
             node = SimNode(name, f"10.0.{number // 250}.{number % 250 + 1}", disk)
+            disk.is_program = _is_program
             disk.on_wait = partial(self._wait_for_disk, node)
             nodes[name] = node
         return nodes[name]
@@ -330,14 +331,15 @@ class World:
     def _end(self, process: Process, kind: str, *, silent: bool) -> None:
         node = process.node
         self.trace.add(node.name, kind, f"incarnation={process.incarnation}")
-        endpoints = list(process.endpoints.values())
+        sockets = sockets_of(process)
+        endpoints = list(sockets.endpoints.values())
         for endpoint in endpoints:
             if silent:
                 endpoint.vanish()
             else:
                 endpoint.close()
-        listeners = list(process.listeners.values())
-        process.listeners.clear()
+        listeners = list(sockets.listeners.values())
+        sockets.listeners.clear()
         process.bury(self.loop.take_timers(process), endpoints, listeners)
         node.process = None
         node.reachable = not silent
@@ -444,3 +446,7 @@ class World:
 
 def _retrieve(done: asyncio.Future[Any]) -> None:
     done.exception()
+
+
+def _is_program() -> bool:
+    return current_process.get() is not None

@@ -17,8 +17,8 @@ import pytest
 from broker.log import LogManager
 from broker.log.partition_log import fsync_marker
 from broker.types import TopicPartition
+from jepsen.simulator._errno import os_error
 from jepsen.simulator.disk import SimDisk, no_fault
-from jepsen.simulator.network import os_error
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.configs.topic import TopicConfig
 from tests.unit.broker.log.fake_files import FakeRuntime

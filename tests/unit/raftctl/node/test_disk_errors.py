@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jepsen.simulator._errno import os_error
 from jepsen.simulator.cluster import SimCluster
 from jepsen.simulator.disk import no_fault
-from jepsen.simulator.network import os_error
 from jepsen.simulator.world import World
 from raftctl.errors import ErrorCode
 from raftctl.metadata.requests.cluster import RegisterBrokerResponse

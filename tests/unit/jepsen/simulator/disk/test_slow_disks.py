@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.simulator.faults import Fault
-from jepsen.simulator.faults._faults import Nemesis
+from jepsen.simulator.faults import Fault, Nemesis
 from jepsen.simulator.world import World, stream
 from jepsen.simulator.world._runtime import SimWorker
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.simulator.disk import SimDisk
-from jepsen.simulator.faults import DiskFaults, Fault
+from jepsen.simulator.faults import DiskFaults, Fault, Nemesis
 from jepsen.simulator.faults._disk_faults import DamageUnnoticed, DirectoryTakesNodeDown, Filling
-from jepsen.simulator.faults._faults import DISK_KINDS, ON_DIRECTORIES, Nemesis
+from jepsen.simulator.faults._plan import DISK_KINDS, ON_DIRECTORIES
 from jepsen.simulator.properties._committed import Entry
 from jepsen.simulator.properties._invariants import (
     QuorumChange,

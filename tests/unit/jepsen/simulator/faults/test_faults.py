@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.simulator.faults import Fault
-from jepsen.simulator.faults._faults import (
-    DIRECTORY_KINDS,
-    DISK_KINDS,
-    KINDS,
-    Nemesis,
-    blocked_links,
-    plan_directory_faults,
-    plan_faults,
-)
+from jepsen.simulator.faults import Fault, Nemesis, plan_directory_faults, plan_faults
+from jepsen.simulator.faults._plan import DIRECTORY_KINDS, DISK_KINDS, KINDS, blocked_links
 from jepsen.simulator.world import World
 
 if TYPE_CHECKING:

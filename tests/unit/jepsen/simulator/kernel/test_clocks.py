@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.simulator.faults import Fault
-from jepsen.simulator.faults._faults import Nemesis
+from jepsen.simulator.faults import Fault, Nemesis
 from jepsen.simulator.kernel._clock import NodeClock
 from jepsen.simulator.kernel._loop import WorldStuck
 from jepsen.simulator.world import World, stream

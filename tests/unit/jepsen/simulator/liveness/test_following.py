@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.simulator.cluster import SimCluster
-from jepsen.simulator.liveness._following import FOLLOWS_S, astray, every_node_follows
+from jepsen.simulator.liveness import FOLLOWS_S, astray, every_node_follows
 from jepsen.simulator.properties import Violation
 from jepsen.simulator.world import World
 from raftctl.ids import ZERO_UUID

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.simulator.cluster import SimCluster
-from jepsen.simulator.liveness._progress import Progress
+from jepsen.simulator.liveness import Progress
 from jepsen.simulator.properties import Violation
 from jepsen.simulator.world import World
 from raftctl.quorum._effects import Effects

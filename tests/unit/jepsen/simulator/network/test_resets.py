@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jepsen.simulator.faults import Fault
-from jepsen.simulator.faults._faults import Nemesis
-from jepsen.simulator.network import Link
+from jepsen.simulator.faults import Fault, Nemesis
+from jepsen.simulator.network import Link, sockets_of
 from jepsen.simulator.network._network import TOLD
 from jepsen.simulator.world import World
 
@@ -145,7 +144,7 @@ def test_who_is_not_told_of_a_reset_learns_it_by_sending(world: World) -> None:
     assert talk.ends[0] == ""
     server = world.node("server").process
     assert server is not None
-    first = next(iter(server.endpoints.values()))
+    first = next(iter(sockets_of(server).endpoints.values()))
     assert first.send(memoryview(b"are you there?")) == 14
     world.run(0.1)
     assert talk.ends[0] == "reset"

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jepsen.checkers.replication.metadata import Assignment
-from jepsen.simulator.properties import Properties, Violation
+from jepsen.simulator.properties import ImageView, Properties, Violation
 from jepsen.simulator.properties._committed import Entry
 from jepsen.simulator.properties._invariants import (
     IMAGE_PROPERTIES,
     QUORUM_PROPERTIES,
-    ImageView,
     QuorumChange,
     QuorumHistory,
     QuorumView,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.simulator.cluster import SimCluster
-from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.liveness import every_node_follows
 from jepsen.simulator.world import World
 from jepsen.simulator.world._world import WorldFailed
 from raftctl.storage.log import RecordLog

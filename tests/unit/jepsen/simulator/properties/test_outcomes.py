@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jepsen.simulator.properties import Properties, Violation
-from jepsen.simulator.properties._invariants import ImageView, QuorumHistory
-from jepsen.simulator.properties._outcomes import Register
+from jepsen.simulator.properties import ImageView, Properties, Register, Violation
+from jepsen.simulator.properties._invariants import QuorumHistory
 
 pytestmark = pytest.mark.req("J1", "C3")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jepsen.simulator.properties import Properties, Violation
-from jepsen.simulator.properties._invariants import ImageView, QuorumHistory
+from jepsen.simulator.properties import ImageView, Properties, Violation
+from jepsen.simulator.properties._invariants import QuorumHistory
 from jepsen.simulator.properties._producer_id_invariants import BrokerLife, ProducerIdsView
 from tests.simulation.chaos_clients import Ledger
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.simulator.cluster import DATA, SimCluster
-from jepsen.simulator.liveness._following import every_node_follows
+from jepsen.simulator.liveness import every_node_follows
 from jepsen.simulator.properties import Properties, Violation
 from jepsen.simulator.properties._invariants import QuorumHistory
 from jepsen.simulator.properties._snapshot_invariants import SnapshotReader, SnapshotView
