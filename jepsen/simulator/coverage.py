@@ -1,7 +1,10 @@
-"""What the runs of whole clusters have reached: events in roles, and faults in states.
+"""Coverage of simulations: events of the quorum by role, and faults by the state they struck.
 
-A run tells its own as lines, `many` puts them together and compares them with those that a file
-knows from earlier runs: `role follower Tick prospective`, `fault kill leader`.
+A state machine's bugs hide in the pairs of state and event that no run reaches. How many there can
+be follows from no rule, so they are known from runs: a file lists each that any run has reached.
+
+A run prints its own as lines, and `many` adds them up and compares them with that file:
+`role follower Tick prospective`, `fault kill leader`.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jepsen.errors import InputError
-from jepsen.simulator._role_coverage import as_line, event_kind
+from raftctl.errors import ErrorCode
 from raftctl.raft import events
+from raftctl.raft.events import Event, RequestFailed, RequestReceived, ResponseReceived
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -87,3 +91,35 @@ def summary(seen: Collection[str], known: Collection[str]) -> str:
 
 def _count(lines: Iterable[str], kind: str) -> int:
     return sum(line.startswith(f"{kind} ") for line in lines)
+
+
+Transition = tuple[str, str, str]
+"""A role, the kind of an event that came to it, and the role after that."""
+
+
+def event_kind(event: Event) -> str:
+    """The kind of an event, with that of the message it brings and the error in that."""
+    match event:
+        case RequestReceived(_, message) | ResponseReceived(_, message):
+            error = getattr(message, "error", ErrorCode.NONE)
+            kind = type(message).__name__
+            return kind if error is ErrorCode.NONE else f"{kind}:{error.name}"
+        case RequestFailed(_, request):
+            return f"RequestFailed:{type(request).__name__}"
+    return type(event).__name__
+
+
+def as_line(transition: Transition) -> str:
+    """One line of a file of those known: `follower FetchResponse unattached`."""
+    return " ".join(transition)
+
+
+def transitions_summary(seen: Collection[Transition], known: Collection[str]) -> str:
+    """`coverage: N of M role x event x role`, and what is new of it.
+
+    `known` are lines of `as_line`; whatever is seen counts as known from then on.
+    """
+    lines = {as_line(one) for one in seen}
+    fresh = sorted(lines.difference(known))
+    text = f"coverage: {len(lines)} of {len(lines.union(known))} role x event x role"
+    return f"{text}; not seen before: {', '.join(fresh)}" if fresh else text

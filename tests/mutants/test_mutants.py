@@ -131,7 +131,7 @@ def test_logs_of_leaders_that_die_early_come_together_again() -> None:
 
 def test_a_property_is_named_also_where_a_client_failed_before_it() -> None:
     raised = (
-        "jepsen.simulator.properties._properties.Violation: one_leader_per_epoch: 1 and 2 lead 3\n"
+        "jepsen.simulator.properties._invariants.Violation: one_leader_per_epoch: 1 and 2 lead 3\n"
     )
     told = (
         "WorldFailed: reader at 1000.7 s: OffsetOutOfRangeError({'events': 21})\n"

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jepsen.simulator._role_coverage import Transition, as_line, summary
+from jepsen.simulator.coverage import Transition, as_line, transitions_summary
 from raftctl.errors import InvariantViolation
 from raftctl.raft.messages import (
     AddVoterRequest,
@@ -529,7 +529,7 @@ def main() -> int:
         struck.update(swarm.struck)
     sys.stdout.write(f"faults: {', '.join(f'{k} {n}' for k, n in sorted(struck.items()))}\n")
     known = KNOWN.read_text().splitlines()
-    sys.stdout.write(f"{summary(coverage, known)}\n")
+    sys.stdout.write(f"{transitions_summary(coverage, known)}\n")
     if options.learn:
         lines = sorted({*known, *map(as_line, coverage)})
         KNOWN.write_text("".join(f"{line}\n" for line in lines))

@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from jepsen.simulator._role_coverage import Transition, event_kind
+from jepsen.simulator.coverage import Transition, event_kind
 from raftctl.errors import ErrorCode
 from raftctl.raft import RaftCore, ReplicaLog
 from raftctl.raft._config import RaftConfig

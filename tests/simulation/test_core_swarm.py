@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jepsen.simulator._role_coverage import event_kind, summary
+from jepsen.simulator.coverage import event_kind, transitions_summary
 from raftctl.errors import ErrorCode
 from raftctl.raft.events import RequestFailed, ResponseReceived, Tick
 from raftctl.raft.messages import (
@@ -53,9 +53,9 @@ def test_a_seed_gives_the_same_trace() -> None:
 def test_what_is_reached_is_counted_beside_all_that_is_known() -> None:
     known = ["follower Tick follower", "follower Tick prospective"]
     seen = {("follower", "Tick", "follower")}
-    assert summary(seen, known) == "coverage: 1 of 2 role x event x role"
+    assert transitions_summary(seen, known) == "coverage: 1 of 2 role x event x role"
     seen.add(("leader", "Tick", "resigned"))
-    assert summary(seen, known) == (
+    assert transitions_summary(seen, known) == (
         "coverage: 2 of 3 role x event x role; not seen before: leader Tick resigned"
     )
 

@@ -25,7 +25,7 @@ machine is suspended.
 
 from jepsen.simulator.kernel._loop import START_S, SimLoop, SimTask, settle
 from jepsen.simulator.kernel._trace import Trace
-from jepsen.simulator.kernel._wall import EPOCH_MS, wall_ms
+from jepsen.simulator.kernel.process import EPOCH_MS, wall_ms
 
 __all__ = [
     "EPOCH_MS",

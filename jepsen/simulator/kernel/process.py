@@ -1,8 +1,12 @@
-"""Nodes (machines) and processes (one life of a node's program), and whose turn it is.
+"""Nodes (machines) with their clocks, processes (one life of a node's program), and which one runs.
 
 Every handle, timer and task runs in a context that names its process. That tag is how a process is
-killed, paused, or given a clock of its own although all share one event loop. Code that belongs to
-no process (the network, the scenario) runs with the tag unset.
+killed, paused, or given a clock of its own although all share one event loop. Code outside every
+process (the network, a scenario) runs with the tag unset.
+
+Programs see CLOCK_MONOTONIC as `loop.time()` and CLOCK_BOOTTIME as `loop.lease_time()`: only the
+second goes on while the machine is suspended (clock_gettime(2)). Both run at the node's rate.
+Timers follow the first. The wall clock is virtual time since a fixed date, plus the node's error.
 """
 
 from __future__ import annotations
@@ -11,15 +15,72 @@ import asyncio
 import contextvars
 import ctypes
 import enum
+import math
 import weakref
 from typing import TYPE_CHECKING, Any
-
-from jepsen.simulator.kernel._clock import NodeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from jepsen.simulator.disk import SimDisk
+
+
+class NodeClock:
+    """The clocks of one node, as functions of the world's time. All times are in seconds."""
+
+    def __init__(self) -> None:
+        self.rate = 1.0
+        """Seconds of the node for each second of the world."""
+        self._world_s = 0.0
+        self._monotonic_s = 0.0
+        """What the clock showed at that time of the world; since then it has gone at its rate."""
+        self._asleep_s = 0.0
+        """How much CLOCK_BOOTTIME is ahead."""
+        self.suspended = False
+
+    def monotonic_s(self, now_s: float) -> float:
+        """What CLOCK_MONOTONIC shows at a time of the world."""
+        if self.suspended:
+            return self._monotonic_s
+        return self._monotonic_s + (now_s - self._world_s) * self.rate
+
+    def boottime_s(self, now_s: float) -> float:
+        """What CLOCK_BOOTTIME shows at a time of the world."""
+        going = self._monotonic_s + (now_s - self._world_s) * self.rate
+        return going + self._asleep_s
+
+    def world_s(self, when_s: float) -> float:
+        """The first world time at which CLOCK_MONOTONIC shows no less; never if suspended."""
+        if self.suspended:
+            return math.inf
+        world_s = self._world_s + (when_s - self._monotonic_s) / self.rate
+        # A timer that comes too early by a rounding error would be set again and again.
+        while self.monotonic_s(world_s) < when_s:
+            world_s = math.nextafter(world_s, math.inf)
+        return world_s
+
+    def set_rate(self, now_s: float, rate: float) -> None:
+        """From now on the clocks go at this rate."""
+        self._anchor(now_s)
+        self.rate = rate
+
+    def suspend(self, now_s: float) -> None:
+        """CLOCK_MONOTONIC stands still from now on."""
+        self._anchor(now_s)
+        self.suspended = True
+
+    def wake(self, now_s: float) -> None:
+        """CLOCK_MONOTONIC goes on; CLOCK_BOOTTIME shows how long it stood still."""
+        self._anchor(now_s)
+        self.suspended = False
+
+    def _anchor(self, now_s: float) -> None:
+        """Notes what both clocks show now, to go on from there."""
+        boottime_s = self.boottime_s(now_s)
+        self._monotonic_s = self.monotonic_s(now_s)
+        self._asleep_s = boottime_s - self._monotonic_s
+        self._world_s = now_s
+
 
 EPHEMERAL_PORT_FIRST = 32_768
 EPHEMERAL_PORT_LAST = 60_999
@@ -152,3 +213,12 @@ class SimNode:
             self._port_next = EPHEMERAL_PORT_FIRST if wrapped else port + 1
             if port not in in_use:
                 return port
+
+
+EPOCH_MS = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+
+
+def wall_ms(now_s: float, process: Process | None) -> float:
+    """Milliseconds since 1970 at the virtual time `now_s`, by the clock of a process's node."""
+    offset_ms = process.node.clock_offset_ms if process is not None else 0
+    return EPOCH_MS + now_s * 1000 + offset_ms

@@ -21,7 +21,6 @@ Sources: KIP-595 (check-quorum) and `docs/decisions/0016-leases.md`.
 """
 
 from jepsen.simulator.liveness._following import FOLLOWS_S, astray, every_node_follows
-from jepsen.simulator.liveness._leases import Leases
-from jepsen.simulator.liveness._progress import Progress
+from jepsen.simulator.liveness._progress import Leases, Progress
 
 __all__ = ["FOLLOWS_S", "Leases", "Progress", "astray", "every_node_follows"]

@@ -1,23 +1,28 @@
-"""What a quorum owes while things go wrong, beside safety: looked at every so often.
+"""Progress of a quorum while things go wrong, and leases that the log has ended.
 
-Leases are looked at as often, see `jepsen.simulator.liveness._leases`.
+Both are checked at intervals of `LOOK_S` while a scenario runs.
 
 `a_connected_majority_commits`: voters that are a majority, run on sound disks and reach each other
 for `ELECTIONS` election timeouts have a leader that commits, whatever is done to all others. A link
-that is reset every so many bytes carries no longer message, so it does not count as reaching.
-Committing is seen by the high watermark, which the leader's own records move when clients are idle.
+that is reset every few bytes carries no longer message, so it does not count as reaching. Commits
+show in the high watermark, which the leader's own records move when clients are idle.
 
 `nobody_leads_without_a_majority`: a leader that runs, but has not reached a majority of its voters
 for the time of check-quorum and `SLACK_S`, leads no more (KIP-595).
+
+`fenced_broker_is_not_sure`: once any node has published that a broker is fenced, or registered
+again, no process of an earlier broker epoch, running or paused, would say that it has its session.
+A process may fence itself, and may stop in a controlled shutdown. Source:
+`docs/decisions/0016-leases.md`. Locks are judged where programs hold them
+(`tests/simulation/lock_scenarios.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jepsen.simulator.liveness._leases import Leases
 from jepsen.simulator.network import Link
 from jepsen.simulator.properties import Violation
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jepsen.simulator.cluster import SimCluster
+    from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.quorum import RaftDriver
 
 LOOK_S = 0.05
@@ -155,3 +161,55 @@ def _views(drivers: dict[int, RaftDriver]) -> str:
         f"{number} is {d.core.role} of {d.leader_id} in {d.epoch} among {d.core.voters.ids}"
         for number, d in drivers.items()
     )
+
+
+class Leases:
+    """Follows the brokers of one cluster while its scenario runs."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._newest: MetadataImage | None = None
+        """The newest committed image that anybody has ever published."""
+        self.refused = 0
+        """How often a broker that the log had fenced was not sure of its session."""
+
+    def look(self) -> None:
+        """Raises `Violation` if a broker is sure that is fenced."""
+        for image in self._images():
+            if self._newest is None or image.offset > self._newest.offset:
+                self._newest = image
+        if self._newest is None:
+            return
+        for name in self._cluster.broker_names:
+            self._look_at(name, self._newest)
+
+    def _look_at(self, name: str, newest: MetadataImage) -> None:
+        node: Any = self._cluster.nodes.get(name)
+        process = self._cluster.world.node(name).process
+        # Known by what it shows: the harness imports no broker.
+        context = None if node is None else getattr(node.broker, "_context", None)
+        if process is None or process.terminating or context is None:
+            return
+        broker = newest.brokers.get(node.config.node_id)
+        if broker is None or not _has_lost(broker, broker_epoch := context.broker_epoch()):
+            return
+        # A paused process goes on with its next handle: what it would believe then counts.
+        if process.context.copy().run(context.has_session):
+            raise Violation(
+                "fenced_broker_is_not_sure",
+                f"{name} of broker epoch {broker_epoch} is sure of its session, and at "
+                f"offset {newest.offset} it is fenced ({broker.fenced}) in {broker.broker_epoch}",
+            )
+        self.refused += 1
+
+    def _images(self) -> Iterator[MetadataImage]:
+        for node in self._cluster.nodes.values():
+            if node.loader is not None:
+                yield node.loader.image
+
+
+def _has_lost(broker: BrokerImage, broker_epoch: int) -> bool:
+    if broker_epoch < 0 or broker.broker_epoch < broker_epoch:
+        return False
+    is_gone = broker.broker_epoch > broker_epoch
+    return is_gone or (broker.fenced and not broker.in_controlled_shutdown)

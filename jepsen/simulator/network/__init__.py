@@ -23,8 +23,7 @@ flow control.
 
 from jepsen.simulator.network._connection import Endpoint, Flow, Listener, sockets_of
 from jepsen.simulator.network._network import Link, Network
-from jepsen.simulator.network._sending import SimSender
-from jepsen.simulator.network._transport import SimServer, SimTransport
+from jepsen.simulator.network._transport import SimSender, SimServer, SimTransport
 
 __all__ = [
     "Endpoint",

@@ -1,8 +1,11 @@
-"""asyncio's view of a connection: the transport and the server that production code gets.
+"""Connections as asyncio shows them: the transport, the server, and the sender of file regions.
 
-Behaves as the selector event loop's socket transport does: bytes that do not fit the send window
-wait in a bounded-by-watermarks buffer, `connection_lost` comes exactly once and never from within a
-call of the protocol's own, reading starts after `connection_made`.
+A transport behaves as that of the selector event loop: bytes that do not fit the send window wait
+in a buffer bounded by watermarks, `connection_lost` comes exactly once and never from within a call
+that the protocol makes, and reading starts after `connection_made`.
+
+The sender is the counterpart of the production runtime's: the socket takes as much as its window
+has room for, and now and then less or nothing, as the buffers of a real socket do.
 """
 
 from __future__ import annotations
@@ -13,14 +16,16 @@ import socket
 from typing import TYPE_CHECKING, cast
 
 from jepsen.simulator._errno import os_error
-from jepsen.simulator.network._connection import Listener, sockets_of
+from jepsen.simulator.network._connection import WINDOW_BYTES, Listener, sockets_of
 from raftctl.failures import ENDS_OF_PROGRAMS, HandingTo
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Iterable
 
     from jepsen.simulator.kernel.process import Process
     from jepsen.simulator.network._connection import Address, Endpoint
+    from raftctl.runtime.api import Piece
 
 Buffer = bytes | bytearray | memoryview
 
@@ -340,3 +345,50 @@ class SimServer(asyncio.Server):
     def _accept(self, endpoint: Endpoint) -> None:
         protocol = self._factory()
         SimTransport(self._loop, endpoint, protocol).start()
+
+
+SHORT_CHANCE = 0.05
+
+
+class SimSender:
+    """A `Sender` on a simulated connection."""
+
+    def __init__(self, transport: SimTransport, source: random.Random) -> None:
+        self._transport = transport
+        self._random = source
+        self._closed = False
+
+    def send(self, pieces: Iterable[Piece], start: int) -> int:
+        """See `Sender.send`."""
+        if self._closed:
+            raise os_error(errno.EBADF, "the sender was closed")
+        # Else what the transport has yet to send would be overtaken.
+        assert not self._transport.get_write_buffer_size(), "the transport has something to send"
+        data, error = _gathered(pieces, start)
+        if self._random.random() < SHORT_CHANCE:
+            del data[self._random.randint(0, len(data)) :]
+        sent = self._transport.send_past(memoryview(data))
+        if error is not None:
+            raise error
+        return sent
+
+    def close(self) -> None:
+        """See `Sender.close`."""
+        self._closed = True
+
+
+def _gathered(pieces: Iterable[Piece], start: int) -> tuple[bytearray, OSError | None]:
+    """What may be sent at once, and what is wrong with the part of a file after it."""
+    data = bytearray()
+    for piece in pieces:
+        if len(data) >= WINDOW_BYTES:
+            break
+        if isinstance(piece, bytes | bytearray | memoryview):
+            data += memoryview(piece)[start:]
+        else:
+            try:
+                data += piece.read(start, len(piece) - start)
+            except OSError as error:
+                return data, error
+        start = 0
+    return data, None

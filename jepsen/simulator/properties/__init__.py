@@ -9,13 +9,11 @@ after each step of their process, and first compares the few numbers that every 
 moves. Properties must not know the simulator, so they hold for any cluster that can be
 observed.
 
-    _invariants              the quorum and its metadata: terms, votes, commits, images
+    _invariants              the quorum and its metadata: terms, votes, commits, images, queues
     _partition_invariants    high watermark, leader epochs, ISR and ELR of partitions
     _producer_id_invariants  each producer id is handed out once
     _snapshot_invariants     a snapshot equals the replay of the log that it replaces
-    _waiting_invariants      queues in memory stay within the bounds of production
     _outcomes                refused operations never take effect, acknowledged ones stay
-    _leaks                   a node that stopped leaves no task, file, lock or socket behind
 
 `Recorder` writes the same views down as a server trace, which `jepsen.checkers.replication` judges.
 
@@ -26,12 +24,11 @@ Invariants:
 Sources: Raft figure 3; KIP-101, KIP-497, KIP-595, KIP-730, KIP-853 and KIP-966.
 """
 
-from jepsen.simulator.properties._invariants import ImageView
-from jepsen.simulator.properties._leaks import check_left_behind
+from jepsen.simulator.properties._invariants import ImageView, Violation
 from jepsen.simulator.properties._outcomes import Register
-from jepsen.simulator.properties._properties import Properties, Violation
+from jepsen.simulator.properties._properties import Properties
 from jepsen.simulator.properties._recorder import Recorder
-from jepsen.simulator.properties._watch import Watcher, quorum_history
+from jepsen.simulator.properties._watch import Watcher, check_left_behind, quorum_history
 
 __all__ = [
     "ImageView",

@@ -1,13 +1,13 @@
-"""What must hold of a whole cluster at every moment, whatever goes wrong: one function a property.
+"""Invariants of the quorum and its metadata, one function for each property.
 
-A property looks at one change (a view of a node or replica before and after one step of its
-process) and at the history so far; it answers with a complaint, or None. Nothing here knows how
-nodes are built: views come from `jepsen.simulator.properties._watch`, and
-`jepsen.simulator.properties._properties` runs all.
+A property looks at one change (a view of a node before and after one step of its process) and at
+the history so far. It returns a complaint, or None. Nothing here knows how nodes are built: views
+come from `_watch`, and `_properties` runs all. Partitions are in `_partition_invariants`. What can
+be checked of records without knowing when they were written is in `jepsen.checkers.replication`.
 
-This is the quorum and the metadata; partitions are in
-`jepsen.simulator.properties._partition_invariants`. What can be asked of records without knowing
-when they came is in `jepsen.checkers.replication.metadata`. Source: Raft figure 3.
+`what_waits_is_bounded`: what waits in memory for a disk, a commit or a confirmation stays within
+the bounds of production. However long a disk hangs, more requests are refused, not kept.
+Source: Raft figure 3.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from dataclasses import dataclass, field
 from jepsen.checkers.replication.metadata import Assignment, is_led_by, is_led_in_sync, may_follow
 from jepsen.simulator.properties._committed import Entry, Log, ReadLog, lacks
 from jepsen.simulator.properties._partition_invariants import PartitionHistory
+from raftctl.node import DEFERRED_MAX, WAITING_BYTES_MAX
+from raftctl.quorum import UNWRITTEN_BYTES_MAX
+from raftctl.rpc.codec import MESSAGE_BYTES_MAX
 
 NO_VOTE = (0, -1)
 """An epoch and nobody: what a disk says on which no vote has ever been."""
@@ -26,6 +29,14 @@ VoterKey = tuple[int, object]
 
 
 # --- the quorum -------------------------------------------------------------------------------
+
+
+class Violation(AssertionError):
+    """A property does not hold; `name` is that of its function."""
+
+    def __init__(self, name: str, complaint: str) -> None:
+        self.name = name
+        super().__init__(f"{name}: {complaint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,3 +417,30 @@ IMAGE_PROPERTIES = (
     unfenced_broker_has_caught_up,
     partition_epochs_never_go_back,
 )
+
+
+HEARTBEATS_MAX = 1_000
+"""Heartbeats are never refused; so many of them may wait besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingView:
+    """What waits in one controller."""
+
+    node_id: int
+    unwritten_bytes: int
+    answers: int
+    answers_bytes: int
+
+
+def what_waits_is_bounded(view: WaitingView) -> str | None:
+    """One message may go beyond a bound, since all of its requests are taken or none."""
+    bounds = (
+        ("bytes wait for the disk", view.unwritten_bytes, UNWRITTEN_BYTES_MAX + MESSAGE_BYTES_MAX),
+        ("answers wait", view.answers, DEFERRED_MAX + HEARTBEATS_MAX),
+        ("bytes wait with answers", view.answers_bytes, WAITING_BYTES_MAX + MESSAGE_BYTES_MAX),
+    )
+    for what, found, most in bounds:
+        if found > most:
+            return f"node {view.node_id}: {found:,} {what}, {most:,} at most"
+    return None

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jepsen.simulator.properties._properties import Violation
+from jepsen.simulator.properties._invariants import Violation
 
 if TYPE_CHECKING:
     from jepsen.simulator.properties._invariants import ImageView

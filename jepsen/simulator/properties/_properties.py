@@ -1,7 +1,6 @@
-"""Runs all properties of a whole cluster as views of its nodes come in.
+"""All properties of a cluster, run as views of its nodes arrive.
 
-The properties are in the modules `..._invariants` and `outcomes` beside this one; the first that
-does not hold ends the run, by its name.
+The first property that does not hold ends the run with its name.
 """
 
 from __future__ import annotations
@@ -12,8 +11,10 @@ from jepsen.simulator.properties._invariants import (
     IMAGE_PROPERTIES,
     QUORUM_PROPERTIES,
     ImageHistory,
+    Violation,
     all_committed_stays_durable_on_a_majority,
     no_voter_differs_from_committed,
+    what_waits_is_bounded,
 )
 from jepsen.simulator.properties._partition_invariants import (
     PARTITION_PROPERTIES,
@@ -28,7 +29,6 @@ from jepsen.simulator.properties._snapshot_invariants import (
     snapshot_is_the_image_at_its_end,
     snapshot_names_the_voters_at_its_end,
 )
-from jepsen.simulator.properties._waiting_invariants import what_waits_is_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,21 +38,13 @@ if TYPE_CHECKING:
         QuorumChange,
         QuorumHistory,
         VoterKey,
+        WaitingView,
     )
     from jepsen.simulator.properties._outcomes import Register
     from jepsen.simulator.properties._partition_invariants import PartitionChange
     from jepsen.simulator.properties._producer_id_invariants import ProducerIdsView
     from jepsen.simulator.properties._recorder import Recorder
     from jepsen.simulator.properties._snapshot_invariants import SnapshotView
-    from jepsen.simulator.properties._waiting_invariants import WaitingView
-
-
-class Violation(AssertionError):
-    """A property does not hold; `name` is that of its function."""
-
-    def __init__(self, name: str, complaint: str) -> None:
-        self.name = name
-        super().__init__(f"{name}: {complaint}")
 
 
 class Properties:

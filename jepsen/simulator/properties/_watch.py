@@ -1,8 +1,12 @@
-"""Looks into running nodes after each step of their processes, and checks the properties.
+"""Watchers look into running nodes after each step of their processes, and check the properties.
 
-A watcher belongs to one life of one node. It only reads; to be cheap it first compares the few
-numbers that any change of interest moves. Brokers are known by the attributes they show
-(`broker.replicas.hosted`), since the harness imports none.
+A watcher belongs to one life of one node. It only reads. To be cheap it first compares the few
+numbers that any relevant change moves. Brokers are known by the attributes they show
+(`broker.replicas`), since the harness imports no broker.
+
+`nothing_is_left_of_a_node_that_ended`: a node that stopped leaves no running task, open file, held
+lock or socket behind. What is released at the end is also released while a node runs: with each
+partition that is deleted, each leader that changes, each connection that breaks.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jepsen.environments.raftctl import assignment_of
 from jepsen.log_files import batch_headers
+from jepsen.simulator.network import sockets_of
 from jepsen.simulator.properties._committed import Entry
 from jepsen.simulator.properties._invariants import (
     NO_VOTE,
@@ -20,12 +25,13 @@ from jepsen.simulator.properties._invariants import (
     QuorumChange,
     QuorumHistory,
     QuorumView,
+    Violation,
     VoterKey,
+    WaitingView,
 )
 from jepsen.simulator.properties._partition_invariants import PartitionChange, PartitionView
 from jepsen.simulator.properties._producer_id_invariants import BrokerLife, ProducerIdsView
 from jepsen.simulator.properties._snapshot_invariants import SnapshotReader
-from jepsen.simulator.properties._waiting_invariants import WaitingView
 from raftctl.metadata.codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from jepsen.checkers.replication.metadata import Assignment
     from jepsen.simulator.coverage import Coverage
     from jepsen.simulator.disk import DurableFile, SimDisk
+    from jepsen.simulator.kernel.process import Process
     from jepsen.simulator.properties._properties import Properties
     from raftctl.metadata.image import MetadataImage
     from raftctl.node import ControllerService, Node
@@ -354,3 +361,25 @@ def _read_partition(log: Any, begin: int, end: int) -> list[Entry]:
 def _kafka_entries(data: bytes) -> Iterator[Entry]:
     for one in batch_headers(data):
         yield Entry(one.base_offset, one.end_offset, one.epoch, one.crc)
+
+
+SHOWN_CHARS = 200
+
+
+def check_left_behind(process: Process) -> None:
+    """Raises `Violation` with what is left of a process whose main coroutine has ended."""
+    left = list(_left(process))
+    if left:
+        complaint = f"{process.node.name}: {'; '.join(left)}"
+        raise Violation("nothing_is_left_of_a_node_that_ended", complaint)
+
+
+def _left(process: Process) -> Iterator[str]:
+    disk = process.node.disk
+    yield from sorted(f"{file.path} is open" for file in disk.open_files)
+    yield from sorted(f"{path} is locked" for path in disk.locked)
+    sockets = sockets_of(process)
+    yield from sorted(f"port {port} is listened on" for port in sockets.listeners)
+    yield from sorted(f"port {port} is connected" for port in sockets.endpoints)
+    tasks = (task for task in process.tasks if not task.done())
+    yield from sorted(repr(task)[:SHOWN_CHARS] for task in tasks)

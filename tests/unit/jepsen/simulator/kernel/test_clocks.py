@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.simulator.faults import Fault, Nemesis
-from jepsen.simulator.kernel._clock import NodeClock
 from jepsen.simulator.kernel._loop import WorldStuck
+from jepsen.simulator.kernel.process import NodeClock
 from jepsen.simulator.world import World, stream
 from jepsen.simulator.world._runtime import SimWorker
 from raftctl.runtime.lease_clock import lease_time

@@ -16,13 +16,13 @@ from jepsen.simulator.properties._invariants import (
     QuorumChange,
     QuorumHistory,
     QuorumView,
+    WaitingView,
 )
 from jepsen.simulator.properties._partition_invariants import (
     PARTITION_PROPERTIES,
     PartitionChange,
     PartitionView,
 )
-from jepsen.simulator.properties._waiting_invariants import WaitingView
 from raftctl.node import DEFERRED_MAX, WAITING_BYTES_MAX
 from raftctl.quorum import UNWRITTEN_BYTES_MAX
 
