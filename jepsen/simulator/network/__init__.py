@@ -21,8 +21,8 @@ Sources: RFC 9293 (segments, resets, half-closed connections); asyncio's selecto
 flow control.
 """
 
-from jepsen.simulator.network._connection import Endpoint, Flow, Listener, sockets_of
-from jepsen.simulator.network._network import Link, Network
+from jepsen.simulator.network._connection import Endpoint, Flow, Link, Listener, sockets_of
+from jepsen.simulator.network._network import Network
 from jepsen.simulator.network._transport import SimSender, SimServer, SimTransport
 
 __all__ = [

@@ -16,7 +16,7 @@ import functools
 import zlib
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from jepsen.simulator._errno import os_error
 from jepsen.simulator.kernel.process import ProcessState
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from jepsen.simulator.kernel import SimLoop, Trace
     from jepsen.simulator.kernel.process import Process, SimNode
-    from jepsen.simulator.network._network import Network
 
 Address = tuple[str, int]
 
@@ -35,6 +35,8 @@ WINDOW_BYTES = 256 * 1024
 SEGMENT_BYTES_MAX = 64 * 1024
 HEADER_BYTES = 40
 LOOPBACK_LATENCY_S = 0.000_02
+TOLD = (("sender", "receiver"), ("receiver",), ("sender",))
+"""Who hears of one reset after the other."""
 RUNNING = ProcessState.RUNNING
 
 
@@ -55,10 +57,64 @@ class Reset:
     tells_receiver: bool
 
 
+@dataclass(slots=True)
+class Link:
+    """One direction between two nodes; latency is the minimum plus an exponential part."""
+
+    latency_min_ms: float = 0.1
+    latency_extra_mean_ms: float = 0.2
+    bytes_per_s: float | None = None
+    loss: float = 0.0
+    """The chance that a segment is lost, each time it is sent; it arrives late then."""
+    blocked: bool = False
+    busy_until_s: float = 0.0
+    reset_every_bytes: int | None = None
+    """After so many bytes the connection that carries them is reset."""
+    resets: int = 0
+    """How often that has happened; who is told changes from one to the next."""
+    _until_reset: int = 0
+
+    def resets_within(self, size: int) -> Reset | None:
+        """The reset within the next `size` payload bytes, if there is one."""
+        if self.reset_every_bytes is None:
+            return None
+        left, self._until_reset = self._until_reset, self._until_reset - size
+        if left >= size:
+            return None
+        self._until_reset = self.reset_every_bytes
+        self.resets += 1
+        told = TOLD[self.resets % len(TOLD)]
+        return Reset(left, tells_sender="sender" in told, tells_receiver="receiver" in told)
+
+    def reset_every(self, size: int | None) -> None:
+        """Resets connections after each so many bytes from now on; None for never."""
+        self.reset_every_bytes = size
+        self._until_reset = size or 0
+
+
+class Net(Protocol):
+    """The network as a flow uses it."""
+
+    loop: SimLoop
+    trace: Trace
+
+    def link(self, source: str, target: str) -> Link:
+        """Return the link from one node to another."""
+
+    def arrival_s(self, link: Link, size: int) -> float:
+        """Return when `size` bytes sent now over the link arrive, in virtual seconds."""
+
+    def segment_bytes(self) -> int:
+        """Return the size of the next segment."""
+
+    def stall(self, flow: Flow) -> None:
+        """Remember a flow that waits for a heal."""
+
+
 class Flow:
     """One direction of a connection between two nodes."""
 
-    def __init__(self, network: Network, source: SimNode, target: SimNode) -> None:
+    def __init__(self, network: Net, source: SimNode, target: SimNode) -> None:
         self.network = network
         self.source = source
         self.target = target

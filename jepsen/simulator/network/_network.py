@@ -15,7 +15,6 @@ import functools
 import itertools
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from jepsen.simulator._errno import os_error
@@ -25,8 +24,8 @@ from jepsen.simulator.network._connection import (
     Address,
     Endpoint,
     Flow,
+    Link,
     Listener,
-    Reset,
     sockets_of,
 )
 from jepsen.simulator.network._transport import SimServer, SimTransport
@@ -44,45 +43,8 @@ CONNECT_TIMEOUT_S = 127.0
 RETRANSMIT_MAX_S = 0.2
 SHORT_SEGMENT_CHANCE = 0.02
 LOOPBACK_ADDRESS = "127.0.0.1"
-TOLD = (("sender", "receiver"), ("receiver",), ("sender",))
-"""Who hears of one reset after the other."""
 WILDCARDS = (None, "", "0.0.0.0", "::")
 LOOPBACK_NAMES = ("localhost", LOOPBACK_ADDRESS)
-
-
-@dataclass(slots=True)
-class Link:
-    """One direction between two nodes; latency is the minimum plus an exponential part."""
-
-    latency_min_ms: float = 0.1
-    latency_extra_mean_ms: float = 0.2
-    bytes_per_s: float | None = None
-    loss: float = 0.0
-    """The chance that a segment is lost, each time it is sent; it arrives late then."""
-    blocked: bool = False
-    busy_until_s: float = 0.0
-    reset_every_bytes: int | None = None
-    """After so many bytes the connection that carries them is reset."""
-    resets: int = 0
-    """How often that has happened; who is told changes from one to the next."""
-    _until_reset: int = 0
-
-    def resets_within(self, size: int) -> Reset | None:
-        """The reset within the next `size` payload bytes, if there is one."""
-        if self.reset_every_bytes is None:
-            return None
-        left, self._until_reset = self._until_reset, self._until_reset - size
-        if left >= size:
-            return None
-        self._until_reset = self.reset_every_bytes
-        self.resets += 1
-        told = TOLD[self.resets % len(TOLD)]
-        return Reset(left, tells_sender="sender" in told, tells_receiver="receiver" in told)
-
-    def reset_every(self, size: int | None) -> None:
-        """Resets connections after each so many bytes from now on; None for never."""
-        self.reset_every_bytes = size
-        self._until_reset = size or 0
 
 
 class Network:

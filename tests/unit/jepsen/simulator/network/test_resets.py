@@ -9,7 +9,7 @@ import pytest
 
 from jepsen.simulator.faults import Fault, Nemesis
 from jepsen.simulator.network import Link, sockets_of
-from jepsen.simulator.network._network import TOLD
+from jepsen.simulator.network._connection import TOLD
 from jepsen.simulator.world import World
 
 if TYPE_CHECKING:
