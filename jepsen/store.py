@@ -99,7 +99,9 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """A folder that is there; InputError if it is none."""
         if not (path / TEST_FILE).is_file():
-            raise InputError(f"{path}: no run: name a folder with test.json, such as store/latest")
+            raise InputError(
+                f"{path}: not a run: name a folder with test.json, such as store/latest"
+            )
         return cls(path.resolve())
 
     @property

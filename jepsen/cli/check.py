@@ -58,16 +58,15 @@ def check(
         str,
         typer.Option(
             metavar="|".join(MODELS),
-            help="What the history is held against, with its first value in brackets, as EDN: "
-            "`cas-register(0)`.",
+            help="Model of one key, with its first value in brackets, as EDN: `cas-register(0)`.",
         ),
     ] = "cas-register",
     failures: Annotated[
         str,
         typer.Option(
             metavar="|".join(FAILURES),
-            help="Whether a failed cas says what the value was not, and a read of nil that it was "
-            "nil; auto: not in EDN, as in Knossos' histories.",
+            help="Whether a failed cas proves another value, and a read of nil proves nil. auto: "
+            "not in EDN, as in Knossos' histories.",
         ),
     ] = "auto",
     consistency: Annotated[
@@ -157,7 +156,7 @@ def _judge(
     except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
         # Values that are not what the checker's operations have.
         raise InputError(
-            f"{file}: no history for this checker ({error}): choose another --checker or --model"
+            f"{file}: not a history for this checker ({error}): choose another --checker or --model"
         ) from None
 
 
@@ -238,7 +237,7 @@ def source_of(file: str) -> str | Path:
     path = Path(file)
     if path.is_dir():
         if not (path / HISTORY_FILE).is_file():
-            raise InputError(f"{file}: no run: name a folder with {HISTORY_FILE}, or a file")
+            raise InputError(f"{file}: not a run: name a folder with {HISTORY_FILE}, or a file")
         path = path / HISTORY_FILE
     try:
         if is_parquet(path):
@@ -247,7 +246,7 @@ def source_of(file: str) -> str | Path:
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{file}: no history: it is not text") from None
+        raise InputError(f"{file}: not a history: it is not text") from None
 
 
 def model_option(text: str) -> tuple[str, Any]:

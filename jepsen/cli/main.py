@@ -61,7 +61,7 @@ def run(arguments: Sequence[str], app: typer.Typer | None = None) -> int:
     except OSError as error:
         return _fail(_system_error(error), FAILED if error.filename is None else BAD_ARGUMENTS)
     except Exception:
-        logger.exception("jepsen: a failure of its own, which is no verdict")
+        logger.exception("jepsen: internal error; this is no verdict")
         return FAILED
     return status if isinstance(status, int) else 0
 

@@ -62,7 +62,7 @@ CheckerOption = Annotated[
     typer.Option(
         "--checker",
         metavar="|".join(CHECKERS),
-        help="What to look for. Default: linearizable; a run of another workload needs it named.",
+        help="Checker to apply. Default: linearizable; required for a run of another workload.",
     ),
 ]
 WatchedOption = Annotated[
@@ -77,7 +77,7 @@ FailuresOption = Annotated[
 ]
 ScratchOption = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="For what is made on the way; every worker must see it."),
+    typer.Option(metavar="DIR", help="Folder for intermediate files; every worker must see it."),
 ]
 TimeLimitOption = Annotated[
     float, typer.Option(min=0.0, help="Seconds for each key, then it is unknown.")
@@ -107,12 +107,12 @@ def check(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="For verdicts, anomalies, latency and availability as Parquet, and a page.",
+            help="Folder for verdicts, anomalies, latency and availability as Parquet, and a page.",
         ),
     ] = None,
     scratch: ScratchOption = None,
     consistency: Annotated[
-        str, typer.Option(metavar="|".join(CONSISTENCY), help="What list-append must keep.")
+        str, typer.Option(metavar="|".join(CONSISTENCY), help="Consistency model of list-append.")
     ] = CONSISTENCY[-1],
     time_limit: TimeLimitOption = 300.0,
     memory: MemoryOption = 1024,
@@ -128,7 +128,7 @@ def check(
     asked = _asked(checker or LINEARIZABLE, model, failures)
     one_of("--consistency", consistency, CONSISTENCY)
     if output is not None and output.exists():
-        raise InputError(f"--output {output}: it is there already; name a folder to be made")
+        raise InputError(f"--output {output}: exists already; name a new folder")
     size = refuse_files(files, histories=checker != TRACE)
     if checker is None:
         refuse_other_workloads(files)
@@ -258,7 +258,7 @@ def replicas(
 def generate(
     output: Annotated[Path, typer.Argument(metavar="DIR", help="A folder to be made.")],
     workload: Annotated[
-        str, typer.Option(metavar="|".join(WORKLOADS), help="What the operations are about.")
+        str, typer.Option(metavar="|".join(WORKLOADS), help="Kind of the operations.")
     ] = WORKLOADS[0],
     ops: Annotated[int, typer.Option(min=1, help="Operations in all; `log`: sends.")] = 1_000_000,
     keys: Annotated[int, typer.Option(min=1, help="Registers or logs.")] = 10_000,
@@ -285,7 +285,7 @@ def generate(
     """
     one_of("--workload", workload, WORKLOADS)
     if output.exists():
-        raise InputError(f"{output}: it is there already; name a folder to be made")
+        raise InputError(f"{output}: exists already; name a new folder")
     recipe = Recipe(workload, ops, keys, faults, processes, crashes, seed, barrier_every)
     recipe.refuse()
     try:

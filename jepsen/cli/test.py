@@ -43,7 +43,9 @@ PlanOption = Annotated[
 
 
 def run(
-    workload: Annotated[str, typer.Argument(metavar="|".join(WORKLOADS), help="What clients do.")],
+    workload: Annotated[
+        str, typer.Argument(metavar="|".join(WORKLOADS), help="What the clients do.")
+    ],
     env: options.EnvOption = "local",
     nemesis: NemesisOption = "",
     plan: PlanOption = "",

@@ -213,7 +213,9 @@ def _check_fault(spec: RunSpec, name: str) -> None:
         if not possible:
             raise InputError(f"--nemesis {name}: --env {spec.env} needs --control COMMAND for it")
         known = ", ".join(possible)
-        raise InputError(f"--nemesis {name}: --env {spec.env} has none such; choose from {known}")
+        raise InputError(
+            f"--nemesis {name}: not available with --env {spec.env}; choose from {known}"
+        )
 
 
 def workload_of(spec: RunSpec) -> Workload:

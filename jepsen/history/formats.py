@@ -38,7 +38,7 @@ def detect(text: str) -> Format:
     if start.startswith(("{", "[", "(", "#", ";")) and _EDN_MAP.search(start):
         return Format.EDN
     what = f"it begins with {first[:60]!r}" if first else "it is empty"
-    raise HistoryError(f"no history: {what}; JSON lines, EDN or Jepsen's log are read")
+    raise HistoryError(f"not a history: {what}; write JSON lines, EDN or Jepsen's log")
 
 
 def read_text(text: str, form: Format = Format.AUTO) -> list[Op]:

@@ -64,7 +64,7 @@ def read_parquet(path: Path) -> tuple[list[Op], bool]:
         raise HistoryError(str(error)) from None
     missing = [name for name in OPERATIONS.names if name not in (*ADDED, *table.schema.names)]
     if missing:
-        raise HistoryError(f"no history: it lacks the column {missing[0]}")
+        raise HistoryError(f"not a history: it lacks the column {missing[0]}")
     if "history" in table.schema.names and len(table.column("history").unique()) > 1:
         raise HistoryError("it has several histories: jepsen spark check judges each")
     read = reader()

@@ -41,7 +41,9 @@ def read_dump(path: Path) -> Iterator[Held]:
             for line in file:
                 yield from reader.read(line)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: line {reader.lines}: no dump of a log: {_why(error)}") from None
+        raise InputError(
+            f"{path}: line {reader.lines}: not a dump of a log: {_why(error)}"
+        ) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
 

@@ -139,7 +139,7 @@ def ending_of(folder: RunFolder) -> Ending | None:
     try:
         return None if document is None else Ending.from_json(document)
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{folder.path}: no ending of a run: {error!r}") from None
+        raise InputError(f"{folder.path}: not the end of a run: {error!r}") from None
 
 
 def judge_servers_of(folder: RunFolder, history: Sequence[Op]) -> dict[str, Verdict]:

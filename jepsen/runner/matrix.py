@@ -202,4 +202,4 @@ def read(folder: Path) -> tuple[str, list[Cell]]:
             f"{path}: {error.strerror}: name a folder such as store/test-all/latest"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: no matrix of tests: {error!r}") from None
+        raise InputError(f"{path}: not a matrix of tests: {error!r}") from None

@@ -72,7 +72,7 @@ def refuse(rows: DataFrame) -> None:
 def refusal(history: str, why: str) -> InputError:
     """That this is no history for the checker."""
     return InputError(
-        f"{history}: no history for this checker ({why}): choose another --checker or --model"
+        f"{history}: not a history for this checker ({why}): choose another --checker or --model"
     )
 
 

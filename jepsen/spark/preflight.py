@@ -98,7 +98,7 @@ def _refuse_file(path: Path, *, histories: bool) -> int:
         try:
             detect(begin.decode())
         except UnicodeDecodeError:
-            raise InputError(f"{path}: no history: it is not text") from None
+            raise InputError(f"{path}: not a history: it is not text") from None
         except HistoryError as error:
             raise InputError(f"{path}: {error}") from None
     return max(size, 1)

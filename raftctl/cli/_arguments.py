@@ -129,7 +129,7 @@ def none_empty(argument: str) -> Callable[[list[str] | None], list[str] | None]:
 def check_known(option: str, text: str, known: Collection[str]) -> None:
     """Whether it is one of those that are known, however written: an answer would just be empty."""
     if spelt(text) not in map(spelt, known):
-        raise ConfigError(f"{option} {text}: there is none such; write one of {', '.join(known)}")
+        raise ConfigError(f"{option} {text}: unknown value; choose one of {', '.join(known)}")
 
 
 def with_near_miss(error: KafkaError) -> KafkaError:

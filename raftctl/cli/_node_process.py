@@ -45,7 +45,9 @@ def run_start(config_path: str, overrides: Sequence[str]) -> None:
         if error.filename is None:
             raise
         why = f"{error.filename}: {error.strerror}; what was not on disk was not acknowledged"
-        raise DiskError(f"{why}: make room or mend the disk, and start the node again") from error
+        raise DiskError(
+            f"{why}: make room or repair the disk, then start the node again"
+        ) from error
     finally:
         collector.stop()
         runtime.close()

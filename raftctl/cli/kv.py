@@ -295,7 +295,7 @@ def elect(
     name: Annotated[str, typer.Argument(metavar="ELECTION")],
     controllers: ControllersOption,
     value: Annotated[
-        str | None, typer.Argument(metavar="VALUE", help="What others see of this candidate.")
+        str | None, typer.Argument(metavar="VALUE", help="The value that other programs see.")
     ] = None,
     command: CommandArgument = None,
     listen: Annotated[

@@ -131,7 +131,7 @@ def test_an_address_where_no_kafka_answers_is_refused_at_once(
         assert run(["test", "queue", *words]) == 254
     assert time.monotonic() - began_s < 10
     told = capsys.readouterr().err
-    assert f"--bootstrap-servers {address}: nobody answers" in told
+    assert f"--bootstrap-servers {address}: no broker answers" in told
     assert ("does not speak Kafka's protocol" in told) == answers
     assert len(told.splitlines()) == 1
     assert not store.exists()

@@ -113,7 +113,7 @@ def test_memory_that_is_full_ends_the_broker_and_says_what_to_do(tmp_path: Path)
         wait_until(lambda: not cluster.is_running(broker), "the broker to end")
         told = cluster.log_path(broker).read_text()
     assert "raise broker.memory.max.bytes, or let retention delete sooner" in told
-    assert "mend the disk" not in told
+    assert "repair the disk" not in told
 
 
 def _create(bootstrap: str, topic: str, *, partitions: int, replicas: int) -> None:

@@ -52,7 +52,9 @@ async def ask(
     deadline = loop.time() + timeout_ms / 1000
     response = await context.controller.call(request, timeout_ms)
     if not isinstance(response, kind):
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer is of no use")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "unexpected response type from the controller"
+        )
     if response.error:
         raise KafkaError(response.error, response.message)
     left_ms = int((deadline - loop.time()) * 1000)

@@ -107,7 +107,9 @@ async def _change(
     deadline = loop.time() + timeout_ms / 1000
     response = await context.controller.call(change, timeout_ms)
     if not isinstance(response, CreateTopicsResponse | DeleteTopicsResponse):
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller's answer is of no use")
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "unexpected response type from the controller"
+        )
     if response.error:
         raise KafkaError(response.error)
     results = response.topics

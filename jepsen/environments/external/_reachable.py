@@ -29,7 +29,7 @@ async def check_cluster(bootstrap_servers: str, topic: str, *, keys: int, replic
     found = await asyncio.gather(*(_asked(one) for one in bootstrap_servers.split(",") if one))
     if "" not in found:
         why = "; ".join(dict.fromkeys(found)) or "it names no address"
-        raise InputError(f"{option}: nobody answers ({why}): is the address right?")
+        raise InputError(f"{option}: no broker answers ({why}): is the address right?")
     try:
         async with asyncio.timeout(READ_S):
             await _check_topic(bootstrap_servers, topic, keys, replication)

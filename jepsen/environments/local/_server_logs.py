@@ -61,7 +61,7 @@ def node_disks(cluster: Path) -> list[NodeDisk]:
     try:
         layout = layout_from_json(json.loads((cluster / LAYOUT).read_text(encoding="utf-8")))
     except (OSError, ValueError, ConfigError) as error:
-        raise InputError(f"{cluster}: no directory of a cluster: {error}") from None
+        raise InputError(f"{cluster}: not the directory of a cluster: {error}") from None
     return [_disk(node, cluster / node.name / "node.properties") for node in layout.nodes]
 
 
@@ -285,7 +285,7 @@ def _offsets(checkpoint: Path) -> dict[str, int]:
         lines = [line.split() for line in checkpoint.read_text(encoding="utf-8").splitlines()[2:]]
         return {f"{topic}-{number}": int(offset) for topic, number, offset in lines}
     except ValueError as error:
-        raise InputError(f"{checkpoint}: no checkpoint of offsets: {error}") from None
+        raise InputError(f"{checkpoint}: not a checkpoint of offsets: {error}") from None
 
 
 def replicas_of(

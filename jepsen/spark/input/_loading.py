@@ -101,11 +101,11 @@ def _table(spark: SparkSession, file: str, *, lenient: bool) -> DataFrame:
         if field.name in ADDED and field.name not in schema.names:
             continue
         if field.name not in schema.names:
-            raise InputError(f"{file}: no history: it lacks the column {field.name}")
+            raise InputError(f"{file}: not a history: it lacks the column {field.name}")
         if schema.field(field.name).type != field.type:
             found = schema.field(field.name).type
             raise InputError(
-                f"{file}: no history: the column {field.name} is {found}, write it as {field.type}"
+                f"{file}: not a history: the column {field.name} is {found}, write it as {field.type}"
             )
     table = spark.read.parquet(file)
     name = sql.lit(file)

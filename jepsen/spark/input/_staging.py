@@ -62,7 +62,7 @@ def readable(file: str) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError:
-        raise InputError(f"{file}: no history: it is not text") from None
+        raise InputError(f"{file}: not a history: it is not text") from None
     except ValueError as error:
         raise InputError(f"{file}: {error}") from None
     except OSError as error:

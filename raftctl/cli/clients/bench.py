@@ -121,7 +121,7 @@ def end_to_end(
         typer.Option(min=16, max=RECORD_BYTES_MAX, metavar="N", help="Bytes of a value."),
     ] = 100,
     producer_acks: Annotated[
-        str, typer.Option(metavar="0|1|all", help="What a write waits for.")
+        str, typer.Option(metavar="0|1|all", help="Acknowledgements that a write waits for.")
     ] = "all",
     throughput: Annotated[
         float,
@@ -183,7 +183,7 @@ class Peer(enum.StrEnum):
 @app.command()
 def quorum(
     peer: Annotated[
-        Peer, typer.Option(metavar="etcd|none", help="What to compare with, in turns.")
+        Peer, typer.Option(metavar="etcd|none", help="The peer to compare with, in turns.")
     ] = Peer.ETCD,
     outstanding: Annotated[
         int,

@@ -64,7 +64,7 @@ class Isolation(enum.StrEnum):
 
 IsolationOption = Annotated[
     Isolation,
-    typer.Option(metavar="read_committed|read_uncommitted", help="What to show of transactions."),
+    typer.Option(metavar="read_committed|read_uncommitted", help="Transactional records to show."),
 ]
 
 

@@ -68,7 +68,7 @@ ProtocolOption = Annotated[
 ]
 RemoteAssignorOption = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Of the brokers' assignors; for `consumer` alone."),
+    typer.Option(metavar="NAME", help="The broker's assignor; only for `consumer`."),
 ]
 SessionTimeoutOption = Annotated[
     int,

@@ -61,7 +61,7 @@ def parse_deletions(path: Path) -> list[Deletion]:
     except OSError as error:
         raise ConfigError(f"--offset-json-file {path}: {error.strerror}") from None
     except ValueError as error:
-        raise ConfigError(f"--offset-json-file {path}: no JSON: {error}") from None
+        raise ConfigError(f"--offset-json-file {path}: not valid JSON: {error}") from None
     if not isinstance(document, dict) or document.get("version", 1) != 1:
         raise ConfigError(f"--offset-json-file {path}: version must be 1; write {_EXAMPLE}")
     partitions = document.get("partitions")

@@ -46,7 +46,9 @@ GroupsArgument = Annotated[
 ]
 TopicsOption = Annotated[
     list[str] | None,
-    typer.Option("--topic", metavar="TOPIC[:N,...]", help="What to reset; may be repeated."),
+    typer.Option(
+        "--topic", metavar="TOPIC[:N,...]", help="Topics or partitions to reset; may be repeated."
+    ),
 ]
 _COLUMNS = (
     "GROUP",

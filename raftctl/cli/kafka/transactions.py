@@ -214,9 +214,7 @@ def find_hanging(
     ] = None,
     max_transaction_timeout: Annotated[
         int,
-        typer.Option(
-            metavar="MINUTES", help="What has been open for less time is not looked at.", min=0
-        ),
+        typer.Option(metavar="MINUTES", help="Leave out transactions open for less time.", min=0),
     ] = 15,
     timeout: TimeoutOption = TIMEOUT_S,
     output: OutputOption = Output.TABLE,

@@ -161,7 +161,7 @@ def why_not_torn(
     if recovery_point is not None and end_offset < recovery_point:
         return f"{error.why}, yet all below offset {recovery_point} was durable"
     if not _is_unfinished(file, error, size):
-        return f"{error.why}, yet no write ended here before its time"
+        return f"{error.why}, and the tail does not look like an interrupted write"
     return None
 
 

@@ -53,7 +53,8 @@ def reassign_partitions(
         str | None, typer.Option(metavar="ID,...", help="The brokers, for --generate.")
     ] = None,
     reassignment_json_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="What --generate has printed, or the like.")
+        str | None,
+        typer.Option(metavar="FILE", help="The output of --generate, or a plan like it."),
     ] = None,
     throttle: Annotated[
         int | None, typer.Option(help="Bytes a second and broker, for --execute.", min=1)

@@ -95,7 +95,7 @@ def test_what_is_no_history_is_refused(
     path = tmp_path / "other"
     path.write_bytes(text)
     assert run(["check", str(path)]) == 254
-    assert "no history" in capsys.readouterr().err or text.startswith(b"{")
+    assert "not a history" in capsys.readouterr().err or text.startswith(b"{")
     assert run(["check", str(tmp_path / "absent")]) == 254
 
 

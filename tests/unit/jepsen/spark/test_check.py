@@ -472,7 +472,7 @@ def test_replicas_are_compared_as_in_one_process(
     assert document["statistics"]["diverged"] > 5
     dumps[0].write_text("{")
     assert run(["spark", "replicas", *arguments]) == 254
-    assert "a: line 1: no dump of a log" in capsys.readouterr().err
+    assert "a: line 1: not a dump of a log" in capsys.readouterr().err
 
 
 @pytest.mark.req("J7")

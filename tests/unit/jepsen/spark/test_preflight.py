@@ -59,7 +59,7 @@ def test_what_is_no_history_is_refused_before_spark_starts(
     path = tmp_path / "history"
     path.write_bytes(content)
     told = refused_at_once([command, str(path)], capsys)
-    assert told.startswith(f"jepsen: {path}: no history")
+    assert told.startswith(f"jepsen: {path}: not a history")
     assert why in told
 
 

@@ -62,7 +62,7 @@ async def test_records_are_deleted_from_all_replicas(
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "no JSON"),
+        ("{", "not valid JSON"),
         ("[]", "version must be 1"),
         ('{"version": 2, "partitions": []}', "version must be 1"),
         ('{"partitions": []}', "names no partitions"),

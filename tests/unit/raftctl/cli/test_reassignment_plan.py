@@ -40,7 +40,7 @@ def test_what_generate_prints_is_a_plan(as_json: bool, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{", "no JSON"),
+        ("{", "not valid JSON"),
         ("[]", "must be an object"),
         ('{"version": 2, "partitions": []}', "version"),
         ('{"partitions": []}', "`partitions` must be a list"),

@@ -122,11 +122,11 @@ BY_A_BROKER: list[tuple[tuple[str, ...], int, str]] = [
     (("topics", "create", ""), BAD_INPUT, "TOPIC is empty"),
     (("groups", "describe", ""), BAD_INPUT, "GROUP is empty"),
     (("groups", "delete", "g", ""), BAD_INPUT, "GROUP is empty"),
-    (("groups", "list", "--state", "Tired"), BAD_INPUT, "--state Tired: there is none such; write"),
+    (("groups", "list", "--state", "Tired"), BAD_INPUT, "--state Tired: unknown value; choose"),
     (("groups", "reset-offsets", "g", "--to", f"time={FOREVER}"), BAD_INPUT, "number is above"),
     (("groups", "reset-offsets", "g", "--to", f"shift=-{FOREVER}"), BAD_INPUT, "number is above"),
     (("offsets", "--time", FOREVER), BAD_INPUT, f"--time {FOREVER}: must be"),
-    (("transactions", "list", "--state", "Tired"), BAD_INPUT, "--state Tired: there is none such"),
+    (("transactions", "list", "--state", "Tired"), BAD_INPUT, "--state Tired: unknown value"),
     (("transactions", "describe", ""), BAD_INPUT, "TRANSACTIONAL-ID is empty"),
     (("transactions", "find-hanging", "--topic", "u"), FAILED, "UNKNOWN_TOPIC_OR_PARTITION: no"),
     (

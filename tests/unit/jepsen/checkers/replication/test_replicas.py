@@ -83,7 +83,7 @@ def test_nothing_in_common_is_unknown_and_what_is_no_dump_is_refused(
     bad = _dump(tmp_path / "bad", _batch(0, "a"), "{")
     early = _dump(tmp_path / "early", "| offset: 0 payload: a")
     for dumps, why in (
-        ([whole, bad], f"{bad}: line 2: no dump of a log"),
+        ([whole, bad], f"{bad}: line 2: not a dump of a log"),
         ([whole, early], "a record before the name of its file"),
         ([whole, str(tmp_path / "absent")], "cannot be read: No such file"),
         ([whole], "two at least"),
