@@ -1,9 +1,17 @@
-"""The quorum core: one replica's part in Raft as KRaft does it. Pure: events in, effects out.
+"""The mouth of the quorum core: events in, effects out.
 
-This file answers peers and sends each event to the role it concerns. How roles change is in
-`roles.py`; what they do on their own in `leader.py`, `fetcher.py` and `campaign.py`; what has to
-be durable before a message leaves in `replica.py`. A late, repeated or reordered message changes
-nothing: each names its epoch, and an answer is taken only for the request under way.
+This module answers peers and passes each event to the role it concerns:
+
+    _roles       which role this replica has, and how roles change
+    _leader      commits, fetches that wait, reads, transfers
+    _membership  changes of the voters
+    _fetcher     the pulling side, of followers and observers
+    _campaign    votes and pre-votes
+    _replica     facts and effects that all roles share; what has to be durable first
+
+A late, repeated or reordered message changes nothing: each names its epoch, and an answer is taken
+only for the request under way. No message is trusted: one that cannot be true is refused before any
+role sees it (`_validation`).
 Sources: Raft §5, §8, §9.6; KIP-595, KIP-853 (replica keys), KIP-996 (pre-vote).
 """
 
@@ -104,10 +112,12 @@ class RaftCore:
         snapshot: OffsetAndEpoch | None = None,
         control_batches: Iterable[Batch] = (),
     ) -> None:
-        """`leader_change_payload(leader_id, voters, granting)` packs an epoch's first record.
+        """Begin with what was recovered from the disk; `Started` must be the first event.
 
         `voters` are those at the start of the log, `control_batches` are in it and may change them.
         `snapshot` is the newest on disk; the log holds its last record or starts after it.
+        `leader_change_payload(leader_id, voters, granting)` packs an epoch's first record, whose
+        format is the controller's and none of the core's business.
         """
         self._replica = Replica(config, local, voters, quorum_state, log, random, snapshot)
         self._replica.recover_voters(control_batches)
@@ -119,7 +129,7 @@ class RaftCore:
 
     @property
     def role(self) -> str:
-        """The role's name, in small letters."""
+        """The name of the current role, in small letters."""
         return type(self._roles.current).__name__.lower()
 
     @property
@@ -169,7 +179,7 @@ class RaftCore:
         return self._replica.log
 
     def status(self, now_ms: int) -> QuorumStatus:
-        """What `quorum describe` shows."""
+        """Return what `quorum describe` shows; only a leader knows the other replicas."""
         role = self._roles.current
         leader = role if isinstance(role, Leader) else None
         return QuorumStatus(
@@ -186,7 +196,7 @@ class RaftCore:
         )
 
     def deadline_ms(self) -> int | None:
-        """When to send `Tick`; None if only another event can change anything."""
+        """Return when to send `Tick`, on the clock of `now_ms`; None if time changes nothing."""
         at_ms = (self._roles.current.deadline_ms(), self._roles.handover_deadline_ms())
         return min((one for one in at_ms if one is not None), default=None)
 
@@ -209,7 +219,11 @@ class RaftCore:
     # --- events ---------------------------------------------------------------------------------
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Takes one event, returns what to do about it, in order. `now_ms` never goes back."""
+        """Take one event and return its effects, to be performed in order.
+
+        `now_ms` is any clock that never goes back. It may stand still or jump ahead, as after a
+        stalled fsync; time-outs that have passed meanwhile fire with the next `Tick`.
+        """
         match event:
             case Started():
                 self._roles.start(now_ms)
@@ -229,12 +243,13 @@ class RaftCore:
                 self._read(request_id)
             case _:
                 self._disk(event, now_ms)
+        # Any event may commit a record, and so end a change of voters or a transfer of leadership.
         self._roles.tend(now_ms)
         self._announce()
         return self._replica.take_effects()
 
     def _disk(self, event: Event, now_ms: int) -> None:
-        """The disk has something to report."""
+        """Take a report of the disk. Reports come in the order of the writes."""
         match event:
             case LogFlushed(end_offset):
                 self._log_flushed(end_offset, now_ms)
@@ -255,7 +270,11 @@ class RaftCore:
                 self._replica.refuse_read(request_id)
 
     def _announce(self) -> None:
-        """Tells the node who leads when that is new; its own leadership only once established."""
+        """Report a new leader to the node; its own leadership only once established.
+
+        Until then the high watermark may lie below records that the last leader had committed: a
+        controller that became active would decide from an image that lacks them (Raft §8).
+        """
         role = self._roles.current
         hidden = isinstance(role, Leader) and not role.established
         visible = (self.epoch, NO_NODE if hidden else self.leader_id)
@@ -280,6 +299,8 @@ class RaftCore:
 
     def _tick_leader(self, leader: Leader, now_ms: int) -> None:
         resign_at_ms, hangs_at_ms = leader.check_quorum_deadline_ms(), leader.disk_deadline_ms()
+        # Resigning comes first: after a stall of the process everything is due at once, and by then
+        # the others have probably elected another leader.
         if resign_at_ms is not None and now_ms >= resign_at_ms:
             self._roles.resign(now_ms)
         elif hangs_at_ms is not None and now_ms >= hangs_at_ms:
@@ -299,12 +320,15 @@ class RaftCore:
             self._look_for_leader(now_ms)
 
     def _look_for_leader(self, now_ms: int) -> None:
+        """Campaign, or as an observer ask the voters: an observer's votes would count nowhere."""
         if self._replica.may_campaign:
             self._roles.prospect(now_ms)
         else:
             self._roles.detach(now_ms)
 
     def _propose(self, proposed: Proposed) -> None:
+        # During a transfer the log must not grow, or its target could never catch up and the
+        # leadership would be neither here nor there (thesis §3.10).
         invariant(proposed.count > 0, "a batch has records")
         invariant(not self.is_transferring, "nothing is proposed during a transfer")
         match self._roles.current:
@@ -322,6 +346,11 @@ class RaftCore:
     def _snapshot_written(
         self, event: SnapshotChunkSaved | SnapshotSaved | SnapshotRefused, now_ms: int
     ) -> None:
+        """Go on from a piece of a snapshot, whatever the role has become since it was fetched.
+
+        A refused snapshot is damaged, here or at its source. It is fetched from the start again,
+        after a pause, since the same source may be damaged still.
+        """
         fetcher, more = self._fetcher(), isinstance(event, SnapshotChunkSaved)
         if isinstance(event, SnapshotSaved):
             replaced = self._replica.snapshot_saved(event.voters)
@@ -335,7 +364,7 @@ class RaftCore:
         self._disk_caught_up(now_ms)
 
     def _disk_caught_up(self, now_ms: int) -> None:
-        """More is durable: counts it, or fetches on."""
+        """Count what is durable now, or fetch on: a Fetch leaves only from a durable log."""
         match self._roles.current:
             case Leader() as leader:
                 leader.flushed(now_ms)
@@ -345,6 +374,11 @@ class RaftCore:
                 fetcher.fetch(now_ms)
 
     def _quorum_state_persisted(self, now_ms: int) -> None:
+        """Let out what waited for the write, and count the own vote, which is durable only now.
+
+        Counted earlier, a candidate that crashed could vote again, for another, in an epoch that it
+        had won with the forgotten vote (Raft §5.2).
+        """
         state = self._replica.persisted()
         role = self._roles.current
         own = state.epoch == self.epoch and self._replica.is_voter
@@ -355,6 +389,8 @@ class RaftCore:
     # --- requests -------------------------------------------------------------------------------
 
     def _request(self, request_id: int, request: Request, now_ms: int) -> None:
+        # Before anything is learnt from it: an epoch near the end of its range would be adopted and
+        # leave no room for another election, for ever.
         complaint = complaint_of(request, self.epoch)
         if complaint is not None:
             self._replica.warn(f"{type(request).__name__} refused: {complaint}")
@@ -375,7 +411,7 @@ class RaftCore:
                 self._roles.change_voters(request_id, request, now_ms)
 
     def _refuse(self, request_id: int, request: Request) -> None:
-        """Answers what no honest peer sends; nothing has changed."""
+        """Answer what no honest peer sends with INVALID_REQUEST; nothing has changed."""
         epoch, leader_id, error = self.epoch, self.leader_id, ErrorCode.INVALID_REQUEST
         response: Response
         match request:
@@ -398,11 +434,11 @@ class RaftCore:
 
     def _vote(self, request_id: int, request: VoteRequest, now_ms: int) -> None:
         granted = False
-        # Whoever asks is judged by its log alone, and whoever is asked answers, be it a voter here
-        # or not: this replica's set may be older than the candidate's, who must not be left
-        # without the votes of its own majority. The candidate counts only those of its own set
-        # (`_vote_response`), so a vote too many decides nothing; no set, static or dynamic, makes
-        # elections safe, but the log check, the one durable vote and that majority (decision 0015).
+        # The candidate is judged by its log alone, and this replica answers even if one of the two
+        # is no voter here: this set may be older than the candidate's, which must not be left
+        # without the votes of its own majority. The candidate counts only votes of its own set
+        # (`_vote_response`), so a vote too many decides nothing. Elections are safe by the log
+        # check, the one durable vote and that majority, not by any set (decision 0015).
         if request.candidate.node_id != self._replica.node_id:
             self._roles.learn(request.epoch, NO_NODE, now_ms)
             up_to_date = _rank(request.log_end) >= _rank(self.log.end)
@@ -418,9 +454,12 @@ class RaftCore:
         )
 
     def _grant(self, request: VoteRequest, now_ms: int) -> bool:
-        """Decides on a candidate of this epoch whose log is up to date (Raft §5.4.1)."""
+        """Decide on a candidate of this epoch whose log is up to date (Raft §5.4.1)."""
         role = self._roles.current
         if request.pre_vote:
+            # A pre-vote costs nothing, so it is no vote: several candidates may have it. It is
+            # refused by replicas that hear their leader, so that one that was cut off for a while
+            # cannot depose it with a newer epoch when it returns (Raft §9.6).
             if isinstance(role, Follower):
                 return not role.hears_leader(now_ms)
             return not isinstance(role, Leader)
@@ -463,7 +502,7 @@ class RaftCore:
         return ErrorCode.FENCED_LEADER_EPOCH if request.epoch < self.epoch else ErrorCode.NONE
 
     def believes(self, request: BeginQuorumEpochRequest) -> bool:
-        """Whether it may come from the leader of this epoch or of a newer one."""
+        """Whether the request may come from the leader of this epoch or of a newer one."""
         known = self._replica.state.leader_id
         other = names_other_leader(request, self.epoch, known)
         return (
@@ -471,10 +510,11 @@ class RaftCore:
         )
 
     def _succeed(self, request: EndQuorumEpochRequest, now_ms: int) -> None:
-        """The leader resigned: campaigns in the order it named.
+        """Campaign after the leader has resigned, in the order it named.
 
-        The first successor needs no pre-vote: the leader itself says that it is gone, and the
-        others, which may not know yet, would answer that they hear it (Raft §3.10 of the thesis).
+        The first successor needs no pre-vote: the leader itself says that it is gone, and others,
+        which may not know yet, would refuse because they hear it (thesis §3.10). Later successors
+        wait exponentially longer, so that votes are not split among them.
         """
         successors = [replica.node_id for replica in request.preferred_successors]
         if self._replica.node_id not in successors:
@@ -494,6 +534,8 @@ class RaftCore:
             self._replica.warn(f"{type(request).__name__} refused: it says that this node sent it")
             self._refuse(request_id, request)
             return
+        # Only a voter's epoch counts. An observer may have been promised a newer epoch by somebody
+        # who is wrong, and must not be able to depose the leader with it.
         if request.replica in self._replica.voters:
             self._roles.learn(request.epoch, NO_NODE, now_ms)
         role = self._roles.current
@@ -533,7 +575,7 @@ class RaftCore:
                 pass  # a core asks for neither
 
     def _dropped(self, source: NodeId, response: Response, now_ms: int) -> None:
-        """An answer that says nothing: as if none had come."""
+        """Treat an answer that cannot be true as if none had come."""
         role, fetcher = self._roles.current, self._fetcher()
         if isinstance(response, FetchResponse | FetchSnapshotResponse):
             if fetcher is not None and fetcher.answers(source, response):
@@ -548,7 +590,8 @@ class RaftCore:
             fetcher.failed(now_ms)
 
     def _vote_response(self, source: NodeId, response: VoteResponse, now_ms: int) -> None:
-        # Who grants a pre-vote no longer hears the leader it may name, so that is no news.
+        # A replica that grants a pre-vote no longer hears the leader it may name. To follow that
+        # one now would end the campaign in favour of a leader that is probably dead.
         leader_id = NO_NODE if response.granted else response.leader_id
         if self._roles.learn(response.epoch, leader_id, now_ms) or not response.granted:
             return
@@ -584,9 +627,10 @@ class RaftCore:
             role.accept_chunk(response, now_ms)
 
     def _was_wrong(self, source: NodeId, response: FetchResponse | FetchSnapshotResponse) -> bool:
-        """Whether the one it follows, and has got nothing from, says that another leads.
+        """Whether the followed replica, which has sent nothing yet, says that another leads.
 
-        It was named the leader by somebody who was wrong or lied.
+        A peer that was wrong or lied has named it as the leader. Believed until the fetch time-out,
+        it would keep this replica from following the true leader, as a second one of the epoch.
         """
         role = self._roles.current
         if not isinstance(role, Follower) or role.has_fetched or source != role.leader_id:
@@ -610,11 +654,11 @@ class RaftCore:
 
 
 def _has_resigned(response: FetchResponse | FetchSnapshotResponse) -> bool:
-    """Whether the leader itself says that this epoch has a leader no more."""
+    """Whether the leader itself says that its epoch has no leader any more."""
     error = response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     return error and response.leader_id == NO_NODE
 
 
 def _rank(log_end: OffsetAndEpoch) -> tuple[int, int]:
-    """A log is more up to date by its last epoch, then by its end (Raft §5.4.1)."""
+    """Order logs by how up to date they are: by the last epoch, then by the end (Raft §5.4.1)."""
     return (log_end.epoch, log_end.offset)

@@ -1,7 +1,9 @@
 """The pulling side of replication: at most one Fetch under way, sent only from a durable log.
 
-So what a Fetch says the replica has is on its disk (row Q3), and a log is never truncated while
-an append to it is still being flushed. Raft §5.3 turned round, as in KIP-595.
+A Fetch is the acknowledgement: its position says what the replica has on disk (row Q3). Sent from
+an unflushed log it would let the leader commit records that a power cut can still take. It also
+means that a log is never truncated while an append to it is being flushed.
+Source: Raft §5.3 turned round, as in KIP-595.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from raftctl.raft.voters import is_sound_control
 
 @dataclass(slots=True)
 class Fetcher:
-    """Fetches from one source: records, or first the snapshot that the source told it to take."""
+    """Fetches from one source: records, or first the snapshot that the source named."""
 
     replica: Replica
     source: NodeId
@@ -33,10 +35,10 @@ class Fetcher:
     failures: int = 0
     snapshot_id: OffsetAndEpoch | None = None
     position: int = 0
-    """How much of the snapshot is here already: a request that failed is made again from here,
-    also to the next leader."""
+    """How much of the snapshot is here: a failed request goes on from here, also at the next
+    leader."""
     seen_round: int = 0
-    """The newest round of reads that this source has told."""
+    """The newest round of reads in the answers of this source."""
 
     def invariants(self) -> None:
         """Check that one Fetch at most is under way, and that it asks for what is missing here."""
@@ -49,11 +51,11 @@ class Fetcher:
         invariant(ends, "what a Fetch under way says is on this disk")
 
     def deadline_ms(self) -> int | None:
-        """When to call `fetch` again after a failure. A log being flushed is waited for first."""
+        """Return when to call `fetch` again after a failure; None while the log is flushed."""
         return self.retry_at_ms if self.replica.settled else None
 
     def fetch(self, now_ms: int) -> None:
-        """Sends the next Fetch, unless one is under way, or it is too early for it."""
+        """Send the next Fetch, unless one is under way, or it is too early for it."""
         pausing = self.retry_at_ms is not None and now_ms < self.retry_at_ms
         if self.in_flight is not None or pausing or not self.replica.settled:
             return
@@ -86,24 +88,28 @@ class Fetcher:
         )
 
     def want(self, snapshot_id: OffsetAndEpoch | None) -> None:
-        """Fetches what is missing of this snapshot; with None, goes back to fetching records."""
+        """Fetch what is missing of this snapshot; with None, go back to fetching records."""
         self.snapshot_id = snapshot_id
         self.position = 0 if snapshot_id is None else self.replica.has_of(snapshot_id)
 
     def answers(self, source: NodeId, response: FetchResponse | FetchSnapshotResponse) -> bool:
-        """Whether this is an answer to the Fetch under way, and not a late or repeated one."""
+        """Whether this answers the Fetch under way, and is no late or repeated answer.
+
+        The id decides, not the offset: the same position may have been fetched twice, and between
+        the two this log may have been cut and grown again with other records.
+        """
         request = self.in_flight
         repeated = request is not None and response.fetch_id == request.fetch_id
         return repeated and source == self.source
 
     def failed(self, now_ms: int) -> None:
-        """The Fetch under way came to nothing: the next one waits for a pause."""
+        """Give the Fetch under way up; the next one waits for a pause."""
         self.in_flight = None
         self.failures += 1
         self.retry_at_ms = now_ms + self.replica.config.backoff_ms(self.failures)
 
     def ask_another(self, now_ms: int) -> None:
-        """This source does not lead and knows nobody who does: try a different one, at random."""
+        """Go to a different source, at random: this one neither leads nor knows the leader."""
         self.failed(now_ms)
         self.source = random_source(self.replica, self.source)
 
@@ -119,7 +125,7 @@ class Follower:
 
     @property
     def leader_id(self) -> NodeId:
-        """The leader."""
+        """The leader that is followed."""
         return self.fetcher.source
 
     def invariants(self) -> None:
@@ -130,9 +136,10 @@ class Follower:
         invariant(self.leader_id != self.replica.node_id, "nobody follows itself")
 
     def deadline_ms(self) -> int | None:
-        """When to fetch again after a failure, or to give the leader up.
+        """Return when to fetch again after a failure, or to give the leader up.
 
-        While the own disk is slow there is no deadline: not asked, the leader cannot answer.
+        None while the own disk is slow: not asked, the leader cannot answer, and a follower that
+        deposed it for that would depose the next one as well.
         """
         if not self.replica.settled:
             return None
@@ -146,17 +153,17 @@ class Follower:
         return self.replica.settled and now_ms >= self.fetch_deadline_ms
 
     def hears_leader(self, now_ms: int) -> bool:
-        """Whether the leader has answered, and lately: then nobody else should be elected."""
+        """Whether the leader has answered lately; then no other should be elected (Raft §9.6)."""
         return self.has_fetched and now_ms < self.fetch_deadline_ms
 
     def flushed(self, now_ms: int) -> None:
-        """More of the log or a snapshot is durable; as soon as all of it is, fetch on."""
+        """Fetch on as soon as all of the log, or the piece of the snapshot, is durable."""
         if self.replica.settled:
             self._extend(now_ms)
             self.fetcher.fetch(now_ms)
 
     def accept(self, response: FetchResponse, now_ms: int) -> None:
-        """The leader answered the Fetch under way."""
+        """Take the leader's answer: records, a point to cut at, or a snapshot to fetch first."""
         batches = self._sound_batches(response) if response.error is ErrorCode.NONE else None
         if batches is None:
             if response.error is ErrorCode.NONE:
@@ -175,12 +182,13 @@ class Follower:
         else:
             for batch in batches:
                 self.replica.append(batch)
+            # The leader's high watermark may lie beyond what it has sent so far.
             committed = min(response.high_watermark, self.replica.log.end_offset)
             self.replica.advance_high_watermark(committed)
         self.fetcher.fetch(now_ms)
 
     def _truncate(self, diverging: OffsetAndEpoch, now_ms: int) -> None:
-        """Cuts what the leader does not have; never what is committed, whoever says so."""
+        """Cut what the leader does not have; never what is committed, even if a leader asks."""
         replica = self.replica
         point = replica.log.truncation_point(diverging)
         if replica.high_watermark <= point < replica.log.end_offset:
@@ -194,14 +202,18 @@ class Follower:
         self.fetcher.failed(now_ms)
 
     def _want_snapshot(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
-        """The leader's log starts after the point where this one leaves it."""
+        """Fetch the snapshot first: the leader's log starts after the point where this one ends."""
         if snapshot_id.offset <= self.replica.high_watermark:
             self.fetcher.failed(now_ms)  # the leader has that committed record, as this one does
         else:
             self.fetcher.want(snapshot_id)
 
     def accept_chunk(self, response: FetchSnapshotResponse, now_ms: int) -> None:
-        """The leader answered with a piece of the snapshot, or has it no more."""
+        """Save a piece of the snapshot, or fetch records again if the leader has it no more.
+
+        Pieces must follow each other: a gap would show only when the whole file is checked, after
+        megabytes fetched in vain.
+        """
         fetcher = self.fetcher
         end = fetcher.position + len(response.data)
         sound = response.error is ErrorCode.NONE and response.position == fetcher.position
@@ -223,7 +235,7 @@ class Follower:
         self.fetch_deadline_ms = now_ms + self.replica.config.fetch_timeout_ms
 
     def _sound_batches(self, response: FetchResponse) -> list[Batch] | None:
-        """The batches, or None if a checksum or their order is wrong (row Q12)."""
+        """Return the batches, or None if a checksum or their order is wrong (row Q12)."""
         try:
             batches = [batch for _, batch in decode_batches(response.batches)]
         except CorruptBatchError:
@@ -239,9 +251,9 @@ class Follower:
 
 
 def random_source(replica: Replica, previous: NodeId | None) -> NodeId:
-    """Whom an observer asks next: not the previous one again if there are others.
+    """Return the replica to ask next: not the previous one again if there are others.
 
-    Not only voters: all that its log knows may be gone, or it has no log yet.
+    Bootstrap servers are among them: all voters of this log may be gone, or there is no log yet.
     """
     sources = (*replica.other_voters(), *replica.config.bootstrap_ids)
     invariant(bool(sources), "an observer knows whom to ask")

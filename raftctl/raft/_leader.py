@@ -91,7 +91,7 @@ class Transfer:
 
 
 class Leader:
-    """Leads the current epoch."""
+    """Leads the current epoch: from the won election until another role takes its place."""
 
     def __init__(self, replica: Replica, now_ms: int) -> None:
         self._replica = replica
@@ -100,13 +100,13 @@ class Leader:
         self.tracker = Tracker(replica)
         self.membership = Membership(replica, self.tracker, self._append_control)
         self._waiting_deadline_ms: int | None = None
-        """No Fetch waits longer than this; it may be too early, then a tick finds nothing to do."""
+        """No Fetch waits longer than this. It may be too early; then a tick finds nothing to do."""
         self._begin_deadline_ms: int | None = None
         self._commits_due_ms: int | None = None
-        """When voters that wait for records are told what has been committed meanwhile."""
+        """When voters that wait for records get an answer with the newer high watermark."""
         self._reads = Reads()
         self._lacks: tuple[Offset, int] | None = None
-        """Which end others have committed and the own disk has not, and since when."""
+        """(high watermark that the own disk lacked, since when); None if it lacks nothing."""
         self.transfer: Transfer | None = None
         """While there is one, nothing is proposed, so that its target can catch up."""
 
@@ -135,7 +135,7 @@ class Leader:
     # --- records --------------------------------------------------------------------------------
 
     def propose(self, payload: bytes, count: int, timestamp_ms: int, *, control: bool) -> None:
-        """Appends records of this epoch and hands them to whoever waits for some."""
+        """Append records of this epoch, and answer fetches that wait for some."""
         replica = self._replica
         invariant(count == 1 or not control, "a control batch has one record")
         base = replica.log.end_offset
@@ -149,7 +149,7 @@ class Leader:
     # --- the own disk ---------------------------------------------------------------------------
 
     def watch_disk(self, now_ms: int) -> None:
-        """Takes note of how long the own disk has lacked what others have committed."""
+        """Record since when the own disk has lacked what others have committed."""
         committed, durable = self._replica.high_watermark, self._replica.log.durable_end_offset
         if durable >= committed:
             self._lacks = None
@@ -157,7 +157,7 @@ class Leader:
             self._lacks = (committed, now_ms)
 
     def disk_deadline_ms(self) -> int | None:
-        """When to resign unless the own disk gets on.
+        """Return when to resign unless the own disk gets on; None if it lacks nothing.
 
         A leader whose disk hangs commits by the others' disks and keeps what it cannot write in
         memory, while one of those others could lead.
@@ -165,19 +165,20 @@ class Leader:
         return None if self._lacks is None else self._lacks[1] + self._replica.config.disk_hangs_ms
 
     def flushed(self, now_ms: int) -> None:
-        """More of the leader's own log is durable."""
+        """Commit what the leader's own flush has completed, if anything."""
         if self._commit():
             self._answer_waiting()
             self._defer_commits(now_ms)
 
     def _commit(self) -> bool:
-        """Advances the high watermark if a majority allows it; tells whether it did."""
+        """Advance the high watermark if a majority allows it; return whether it did."""
         replica = self._replica
         ends = [progress.end_offset for progress in self.tracker.voters.values()]
-        if replica.is_voter:  # a leader that is being removed counts no more
+        if replica.is_voter:  # a leader that is being removed does not count (thesis §4.2.2)
             ends.append(replica.log.durable_end_offset)
         reached = replica.voters.reached_by_majority(ends)
-        # A record of an earlier epoch commits only along with one of this epoch (figure 8).
+        # A record of an earlier epoch commits only along with one of this epoch. Counted alone, it
+        # could be on a majority and still be overwritten by a later leader (Raft figure 8).
         news = reached > self.epoch_start_offset and replica.advance_high_watermark(reached)
         self._confirm_reads()
         return news
@@ -185,7 +186,12 @@ class Leader:
     # --- fetches --------------------------------------------------------------------------------
 
     def fetch(self, request_id: int, request: FetchRequest, now_ms: int) -> None:
-        """Answers a Fetch of this epoch, now or when there is something to answer with."""
+        """Answer a Fetch of this epoch, now or when there is something to answer with.
+
+        The Fetch is the acknowledgement of everything below its position, so it may commit records.
+        A position that is not in this log is answered at once, with where the logs part or with the
+        snapshot that replaces what this log no longer holds.
+        """
         log = self._replica.log
         progress = self._progress(request.replica, now_ms)
         if request.seen_round <= self._reads.round:  # else it is not one of this leader's
@@ -213,7 +219,7 @@ class Leader:
         self._defer_commits(now_ms)
 
     def fetch_snapshot(self, request_id: int, request: FetchSnapshotRequest, now_ms: int) -> None:
-        """Answers with a piece of a snapshot; whoever asks for one hears this leader."""
+        """Answer with a piece of a snapshot; asking for one counts as a sign of life."""
         self._progress(request.replica, now_ms).last_fetch_ms = now_ms
         response = snapshot_response(self._replica, request, ErrorCode.NONE, self._replica.node_id)
         max_bytes = min(request.max_bytes, self._replica.config.snapshot_max_bytes)
@@ -230,10 +236,10 @@ class Leader:
     def _has_news(self, request: FetchRequest) -> bool:
         """Whether there are records for a voter to make durable, or commits for an observer.
 
-        Voters hear of commits with the next records or a little later: nobody waits for what they
+        Voters learn commits with the next records or a little later. Nobody waits for what they
         apply, and an answer for each commit, with the Fetch that follows, is half of all messages.
-        Nobody waits for what observers have either: they get records together with their commit,
-        and not before it, in one answer instead of two.
+        Observers get records together with their commit, in one answer instead of two: nobody
+        waits for what they have on disk.
         """
         if request.replica not in self._replica.voters:
             return self._has_commits(request)
@@ -249,7 +255,7 @@ class Leader:
         ):
             self._commits_due_ms = now_ms + self._replica.config.commit_delay_ms
 
-    def _tell_commits(self) -> None:
+    def _answer_commits(self) -> None:
         self._commits_due_ms = None
         for progress in self.tracker.voters.values():
             if progress.waiting is not None and self._has_commits(progress.waiting.request):
@@ -272,7 +278,7 @@ class Leader:
                     self._expect(progress.waiting.deadline_ms)
 
     def _answer(self, progress: Progress) -> None:
-        """Answers the waiting Fetch with what there is."""
+        """Answer the waiting Fetch with the records that there are."""
         waiting, progress.waiting = progress.waiting, None
         if waiting is not None:
             max_bytes = min(waiting.request.max_bytes, self._replica.config.fetch_max_bytes)
@@ -280,7 +286,7 @@ class Leader:
             self._replica.reply_fetch(waiting.request_id, response, max_bytes)
 
     def _answer_empty(self, progress: Progress) -> None:
-        """Answers a waiting Fetch without records: its replica has asked again, or is forgotten."""
+        """Answer a waiting Fetch without records: its replica has asked again, or is forgotten."""
         waiting, progress.waiting = progress.waiting, None
         if waiting is not None:
             self._reply(waiting.request_id, waiting.request)
@@ -306,7 +312,7 @@ class Leader:
         return fetch_response(replica, request, error, replica.node_id, diverging, current)
 
     def take_waiting(self) -> list[Waiting]:
-        """The fetches that wait, to be answered by whoever the replica is from now on."""
+        """Remove and return the fetches that wait, for the next role of this replica to answer."""
         waiting = [p.waiting for p in self.tracker.all() if p.waiting is not None]
         for progress in self.tracker.all():
             progress.waiting = None
@@ -315,7 +321,7 @@ class Leader:
     # --- reads ----------------------------------------------------------------------------------
 
     def read(self, request_id: int) -> None:
-        """Confirms the read as soon as a majority has been heard that sent its word after this."""
+        """Confirm the read once a majority has acknowledged a round that began after it (§6.4)."""
         if len(self._reads) >= READS_MAX:
             self._replica.refuse_read(request_id)
             return
@@ -334,7 +340,7 @@ class Leader:
             self._replica.confirm_read(request_id)
 
     def refuse_reads(self) -> None:
-        """Leadership is lost: what waits cannot be confirmed any more."""
+        """Refuse all reads that wait: leadership is lost, so they cannot be confirmed any more."""
         for request_id in self._reads.seen(self._reads.round):
             self._replica.refuse_read(request_id)
 
@@ -353,7 +359,10 @@ class Leader:
         return self.membership.begin(request_id, request, now_ms, ready=ready)
 
     def begin_transfer(self, request_id: int, target: NodeId, now_ms: int) -> ErrorCode:
-        """Promises leadership to a voter; NONE if it is to be waited for."""
+        """Promise leadership to a voter; NONE if the outcome is to be waited for.
+
+        ELECTION_NOT_NEEDED if it leads already, VOTER_NOT_FOUND if it is no voter.
+        """
         if target not in self.tracker.voters:
             own = target == self._replica.node_id
             return ErrorCode.ELECTION_NOT_NEEDED if own else ErrorCode.VOTER_NOT_FOUND
@@ -373,7 +382,11 @@ class Leader:
     # --- time -----------------------------------------------------------------------------------
 
     def begin(self, now_ms: int) -> None:
-        """Asks voters to fetch, again and again until each has."""
+        """Ask voters to fetch, again and again until each has.
+
+        A follower pulls, so a voter that does not know the new leader sends it nothing; without
+        this request a leader that won silently would be deposed by check-quorum.
+        """
         replica, voters = self._replica, self.tracker.voters.values()
         missing = [p.replica.node_id for p in voters if p.last_fetch_ms is None]
         for node_id in missing:
@@ -382,11 +395,11 @@ class Leader:
         self._begin_deadline_ms = now_ms + pause_ms if missing else None
 
     def tick(self, now_ms: int) -> None:
-        """Answers fetches that have waited long enough, and reminds voters to fetch."""
+        """Answer fetches that have waited long enough, and remind voters to fetch."""
         if self._begin_deadline_ms is not None and now_ms >= self._begin_deadline_ms:
             self.begin(now_ms)
         if self._commits_due_ms is not None and now_ms >= self._commits_due_ms:
-            self._tell_commits()
+            self._answer_commits()
         if self._waiting_deadline_ms is None or now_ms < self._waiting_deadline_ms:
             return
         self._waiting_deadline_ms = None
@@ -417,7 +430,7 @@ class Leader:
         return min((at_ms for at_ms in candidates if at_ms is not None), default=None)
 
     def successors(self) -> tuple[ReplicaKey, ...]:
-        """The other voters: whom leadership was promised to, then those with the longest logs."""
+        """Return the other voters: first the target of a transfer, then the longest logs first."""
         first = self.transfer.target if self.transfer else None
         ranked = sorted(
             self.tracker.voters.values(),
@@ -434,7 +447,7 @@ def fetch_response(
     diverging: OffsetAndEpoch | None = None,
     read_round: int = 0,
 ) -> FetchResponse:
-    """An answer without records, which says what this replica knows of epoch and leader."""
+    """Return an answer without records, with this replica's knowledge of epoch and leader."""
     return FetchResponse(
         error=error,
         epoch=replica.epoch,
@@ -453,7 +466,7 @@ def fetch_response(
 def snapshot_response(
     replica: Replica, request: FetchSnapshotRequest, error: ErrorCode, leader_id: NodeId
 ) -> FetchSnapshotResponse:
-    """An answer without data, which says what this replica knows of epoch and leader."""
+    """Return an answer without data, with this replica's knowledge of epoch and leader."""
     return FetchSnapshotResponse(
         error=error,
         epoch=replica.epoch,

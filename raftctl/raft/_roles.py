@@ -1,19 +1,19 @@
 """The role of one replica, and its legal changes.
 
-    unattached  -> prospective  election timeout          -> follower    hears of the leader
-    prospective -> candidate    a majority would vote     -> follower    hears of the leader
+    unattached  -> prospective  election timeout          -> follower    learns the leader
+    prospective -> candidate    a majority would vote     -> follower    learns the leader
                 -> prospective  election timeout          -> unattached  votes for another
-    candidate   -> leader       a majority voted          -> follower    hears of the leader
+    candidate   -> leader       a majority voted          -> follower    learns the leader
                 -> prospective  election timeout
     leader      -> resigned     asked to, or no majority fetches
     follower    -> prospective  fetch timeout             -> unattached  the leader resigned
                 -> candidate    the leader resigned and named this replica first
     resigned    -> prospective  election timeout
-    any         -> unattached or follower                 hears of a newer epoch
+    any         -> unattached or follower                 learns a newer epoch
 
 Observers are only unattached or followers. An epoch has one leader and a replica one vote in it. A
-message that names a second leader is refused and told to the log: it changes nothing here, and
-whoever sent it must not be able to stop this replica.
+message that names a second leader is refused and logged, and changes nothing. It is no invariant
+violation: its sender must not be able to stop this replica.
 Sources: Raft §5.2, §8, §9.6; KIP-595, KIP-996.
 """
 
@@ -50,7 +50,7 @@ Role = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 
 @dataclass(slots=True)
 class _Handover:
-    """A transfer whose target was told to campaign; whoever asked waits for the outcome."""
+    """A transfer whose target was asked to campaign; the operator waits for the outcome."""
 
     request_id: int
     target: NodeId
@@ -65,12 +65,12 @@ class Roles:
         self._replica = replica
         self._leader_change_payload = leader_change_payload
         self._handovers: list[_Handover] = []
-        """At most one for each time that this replica has resigned lately."""
+        """Transfers that wait for the next leader, at most one for each resignation."""
         self.current: Role = Unattached(None)
 
     @property
     def leader_id(self) -> NodeId:
-        """Who leads the epoch as far as this replica knows, or `NO_NODE`."""
+        """The leader of the epoch as far as this replica knows, or `NO_NODE`."""
         if isinstance(self.current, Follower):
             return self.current.leader_id
         return self._replica.node_id if isinstance(self.current, Leader) else NO_NODE
@@ -82,10 +82,11 @@ class Roles:
         invariant(known, "a transfer was begun in an epoch that this replica has been in")
 
     def start(self, now_ms: int) -> None:
-        """Takes the first role, from what was on disk."""
+        """Take the first role, from what was on disk."""
         replica = self._replica
         if replica.log.last_epoch > replica.epoch:
-            # A lost quorum-state file: never fall back behind an epoch that the log has seen.
+            # A quorum-state file that was lost: to fall behind an epoch that the log has seen would
+            # let this replica vote in it a second time.
             replica.enter_epoch(replica.log.last_epoch)
         if replica.may_lead(replica.state.leader_id):
             self.follow(replica.state.leader_id, now_ms)
@@ -95,7 +96,7 @@ class Roles:
             self.detach(now_ms, now_ms + self._first_election_timeout_ms())
 
     def _first_election_timeout_ms(self) -> int:
-        """Short where no leader can be disturbed: alone, or in a quorum that never had one."""
+        """Return a short time where no leader can be disturbed: alone, or in a new quorum."""
         replica = self._replica
         if len(replica.voters) == 1 and replica.is_voter:
             return 0
@@ -104,7 +105,11 @@ class Roles:
         return replica.election_timeout_ms()
 
     def learn(self, epoch: Epoch, leader_id: NodeId, now_ms: int) -> bool:
-        """A peer says what it knows; tells whether that changed this replica's role."""
+        """Take a peer's knowledge of epoch and leader; return whether the role has changed.
+
+        A newer epoch always counts. A leader counts only in its own epoch and only as the first: a
+        second leader of one epoch is impossible, so the peer is wrong (Raft §5.2).
+        """
         known = leader_id if self._replica.may_lead(leader_id) else NO_NODE
         if epoch > self._replica.epoch:
             self._replica.enter_epoch(epoch, known)
@@ -125,7 +130,11 @@ class Roles:
         return False
 
     def detach(self, now_ms: int, election_deadline_ms: int | None = None) -> None:
-        """Becomes unattached. An election timeout under way goes on, unless one is given."""
+        """Become unattached. An election time-out under way goes on, unless one is given.
+
+        Restarted by every message, it would never end where a candidate that cannot win keeps
+        asking for votes.
+        """
         replica = self._replica
         if not replica.may_campaign:
             fetcher = Fetcher(replica, random_source(replica, None))
@@ -141,7 +150,7 @@ class Roles:
         self._become(Unattached(election_deadline_ms))
 
     def follow(self, leader_id: NodeId, now_ms: int) -> None:
-        """Becomes a follower and fetches as soon as the log is durable."""
+        """Become a follower, and fetch as soon as the log is durable."""
         replica = self._replica
         replica.recognize(leader_id)
         fetcher = Fetcher(replica, leader_id)
@@ -149,7 +158,7 @@ class Roles:
         fetcher.fetch(now_ms)
 
     def prospect(self, now_ms: int) -> None:
-        """Asks for pre-votes."""
+        """Ask for pre-votes, in the current epoch: nothing changes until a majority grants."""
         campaign = Prospective(
             self._replica, self._vote_request(pre_vote=True), self._campaign_end_ms(now_ms)
         )
@@ -160,7 +169,7 @@ class Roles:
         self.count_votes(now_ms)
 
     def campaign(self, now_ms: int) -> None:
-        """Asks for votes in a new epoch; the own vote counts once it is durable."""
+        """Ask for votes in a new epoch; the own vote counts once it is durable."""
         self._replica.campaign()
         campaign = Candidate(
             self._replica, self._vote_request(pre_vote=False), self._campaign_end_ms(now_ms)
@@ -176,7 +185,7 @@ class Roles:
         return VoteRequest(replica.epoch, replica.local, replica.log.end, pre_vote)
 
     def count_votes(self, now_ms: int) -> None:
-        """Moves on if a majority granted."""
+        """Campaign or lead if a majority has granted."""
         match self.current:
             case Prospective() as campaign if campaign.won():
                 self.campaign(now_ms)
@@ -189,14 +198,16 @@ class Roles:
         leader = Leader(replica, now_ms)
         self._become(leader)
         payload = self._leader_change_payload(replica.node_id, replica.voters.ids, granting)
+        # The record of the own epoch, without which nothing older can commit (Raft §5.4.2).
         leader.propose(payload, 1, NO_TIMESTAMP_MS, control=True)
         if replica.voters.dynamic and replica.log.start_offset == 0 > replica.voters_offset:
-            # Known from the formatting of some disks only: the log tells it to everyone (KIP-853).
+            # The first voters are known from the formatting of their own disks alone. From the log
+            # observers and later voters know them, too (KIP-853).
             leader.propose(encode_voters(replica.voters), 1, NO_TIMESTAMP_MS, control=True)
         leader.begin(now_ms)
 
     def resign(self, now_ms: int) -> None:
-        """Gives leadership up and tells the voters in which order to campaign (Raft §3.10)."""
+        """Give leadership up and name the order in which voters shall campaign (thesis §3.10)."""
         leader = self.current
         if not isinstance(leader, Leader):
             return
@@ -213,7 +224,11 @@ class Roles:
             replica.send(voter, request)
 
     def _become(self, role: Role) -> None:
-        """Changes the role; fetches that waited for the leader learn that it leads no more."""
+        """Change the role, and answer all that waited for the leader.
+
+        Every request gets exactly one answer: what a leader kept waiting would be forgotten with
+        it, and the follower would wait for its request time-out before it looks elsewhere.
+        """
         previous, self.current = self.current, role
         if isinstance(previous, Leader):
             previous.refuse_reads()
@@ -233,18 +248,19 @@ class Roles:
                 )
 
     def _end_transfer(self, previous: Leader) -> None:
-        """Answers who asked for a transfer that did not come to the point of handing over."""
+        """Answer the request for a transfer that was not handed over."""
         if previous.transfer is not None:
             self.answer_transfer(previous.transfer.request_id, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def handover_deadline_ms(self) -> int | None:
-        """When to give up hearing who has won after a transfer."""
+        """Return when to stop waiting for the winner after a transfer; None without one."""
         return min((one.deadline_ms for one in self._handovers), default=None)
 
     def _tend_handovers(self, now_ms: int) -> None:
-        """Answers who asked for a transfer when it is known who won: that it resigned is not all.
+        """Answer requests for a transfer once the next leader is known.
 
-        The target may have died meanwhile, or be cut off, and another one win.
+        That this leader has resigned is not success: the target may have died meanwhile, or be cut
+        off, and another voter win.
         """
         replica, leader_id = self._replica, self.leader_id
         for over in list(self._handovers):
@@ -259,7 +275,7 @@ class Roles:
             self.answer_transfer(over.request_id, error)
 
     def tend(self, now_ms: int) -> None:
-        """What a leader has under way for its operator goes on, ends, or is too late."""
+        """Advance what a leader does for the operator: changes of voters and transfers."""
         self._tend_handovers(now_ms)
         leader = self.current
         if not isinstance(leader, Leader):
@@ -279,7 +295,11 @@ class Roles:
             leader.transfer = None
 
     def transfer(self, request_id: int, request: TransferLeadershipRequest, now_ms: int) -> None:
-        """The operator wants another leader; one who saw another epoch asked too long ago."""
+        """Begin a transfer of leadership for the operator, or refuse it.
+
+        A request decided on in another epoch is refused: it may have been delayed for long, and the
+        operator may have done something else since.
+        """
         error, seen = ErrorCode.NOT_LEADER_OR_FOLLOWER, request.seen
         asked_now = seen is None or seen.epoch == self._replica.epoch
         if isinstance(self.current, Leader) and asked_now:
@@ -288,7 +308,7 @@ class Roles:
             self.answer_transfer(request_id, error)
 
     def change_voters(self, request_id: int, request: ChangeVotersRequest, now_ms: int) -> None:
-        """The operator wants other voters."""
+        """Begin a change of the voters for the operator, or refuse it."""
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if isinstance(self.current, Leader):
             error = self.current.change_voters(request_id, request, now_ms)
@@ -296,12 +316,12 @@ class Roles:
             self.answer_change(request_id, error)
 
     def answer_change(self, request_id: int, error: ErrorCode) -> None:
-        """Answers a request to change the voters."""
+        """Answer a request to change the voters."""
         replica = self._replica
         replica.reply(request_id, ChangeVotersResponse(error, replica.epoch, self.leader_id))
 
     def reconsider(self, now_ms: int) -> None:
-        """A snapshot may have made a voter of an observer, or the reverse."""
+        """Detach if a snapshot has made a voter of this observer, or the reverse."""
         if isinstance(self.current, Leader | Follower):
             return
         waits_as_voter = not isinstance(self.current, Unattached) or self.current.fetcher is None
@@ -309,7 +329,7 @@ class Roles:
             self.detach(now_ms)
 
     def answer_transfer(self, request_id: int, error: ErrorCode) -> None:
-        """Answers a request to transfer leadership."""
+        """Answer a request to transfer leadership."""
         replica = self._replica
         response = TransferLeadershipResponse(error, replica.epoch, self.leader_id)
         replica.reply(request_id, response)
