@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from jepsen.simulator.runner.fork_server import WarmInterpreters
+from jepsen.simulator.runner.fork_server import ForkServers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def histories(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
-def simulator() -> Iterator[WarmInterpreters]:
+def simulator() -> Iterator[ForkServers]:
     """Runs seeds of scenarios, each in a process of its own."""
-    with WarmInterpreters() as interpreters:
+    with ForkServers() as interpreters:
         yield interpreters

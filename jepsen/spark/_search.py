@@ -1,10 +1,15 @@
-"""Runs a checker of one process on each group of operations, in Arrow batches."""
+"""The checkers of one process, run in tasks: on one key after the other, or on whole histories.
+
+Groups arrive in Arrow batches, sorted, so a task holds one key or one history at a time.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,7 +21,7 @@ from jepsen.checkers.linearizable import (
     check_key,
     nonlinearizable,
 )
-from jepsen.checkers.registry import model_named
+from jepsen.checkers.registry import CHECKERS, model_named
 from jepsen.checkers.verdict import Anomaly, plain, with_text_keys
 from jepsen.history.edn import hashable
 from jepsen.history.table import READ_COLUMNS, operations_of, value_of
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 
     from jepsen.checkers.linearizable import KeyResult
     from jepsen.checkers.verdict import Valid
-    from jepsen.history import Operation
+    from jepsen.history import Op, Operation
 
 ROWS_A_BATCH = 10_000
 
@@ -171,3 +176,42 @@ def _refused(history: str, key: str, operations: int, why: str) -> dict[str, Any
         "refused": why or "its values are others",
         "anomalies": [],
     }
+
+
+NO_KEY = "null"
+
+
+def check_histories(operations: DataFrame, checker: str) -> DataFrame:
+    """A row of `VERDICTS` for each history. One task holds a history as a whole."""
+    together = operations.select(*READ_COLUMNS).repartition("history")
+    ordered = together.sortWithinPartitions("history", "invoke_index")
+    return ordered.mapInArrow(partial(_checked_histories, checker=checker), VERDICTS_SQL)
+
+
+def _checked_histories(
+    batches: Iterable[pa.RecordBatch], *, checker: str
+) -> Iterator[pa.RecordBatch]:
+    for history, group in groupby(operations_of(batches), key=itemgetter(0)):
+        row = _history_row(history, [operation for *_, operation in group], checker)
+        yield pa.RecordBatch.from_pylist([row], VERDICTS)
+
+
+def _history_row(history: str, mine: list[Operation], checker: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"history": history, "key": NO_KEY, "method": "whole", "refused": ""}
+    row |= {"valid": "unknown", "why_unknown": "", "anomalies": [], "operations": len(mine)}
+    try:
+        verdict = CHECKERS[checker](sorted(_lines(mine), key=lambda op: op.index))
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
+        row["refused"] = str(error) or "its values are others"
+    else:
+        row |= {"valid": verdict_word(verdict.valid), "why_unknown": verdict.why_unknown}
+        row["anomalies"] = [anomaly_row(one) for one in verdict.anomalies]
+        row["anomalies"] += [anomaly_row(one, allowed=True) for one in verdict.notes]
+    return row
+
+
+def _lines(mine: list[Operation]) -> Iterator[Op]:
+    for operation in mine:
+        yield operation.invoke
+        if operation.completion is not None:
+            yield operation.completion

@@ -36,8 +36,7 @@ from jepsen.history import TXN, Op, Operation, OpType
 from jepsen.history.edn import hashable
 from jepsen.history.table import READ_COLUMNS, operations_of, text_of, value_of
 from jepsen.spark._findings import Findings, kept, refuse
-from jepsen.spark._search import ROWS_A_BATCH, anomaly_row, grouped
-from jepsen.spark._whole_history import NO_KEY
+from jepsen.spark._search import NO_KEY, ROWS_A_BATCH, anomaly_row, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,11 +13,10 @@ from jepsen.checkers.registry import LINEARIZABLE, TRACE, checker_named, model_n
 from jepsen.checkers.transactions.consistency import CONSISTENCY
 from jepsen.checkers.verdict import Anomaly, Verdict
 from jepsen.spark._findings import Findings, kept
-from jepsen.spark._search import INVALID, UNKNOWN
+from jepsen.spark._search import INVALID, UNKNOWN, check_histories
 from jepsen.spark._trace import check_trace
 from jepsen.spark._transactions import check_cycles
 from jepsen.spark._tuning import tune
-from jepsen.spark._whole_history import check_histories
 from jepsen.spark.input import load
 from jepsen.spark.logs import check_log
 from jepsen.spark.registers import Limits, check_linearizable

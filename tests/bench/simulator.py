@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from jepsen.simulator.runner.fork_server import WarmInterpreters
+from jepsen.simulator.runner.fork_server import ForkServers
 from raftctl.bench.figures import figure
 from tests.simulation.test_raft_cores import chaos
 
@@ -25,7 +25,7 @@ def run(turns: int) -> dict[str, Any]:
     """Seeds a minute, simulated seconds and events a second, seconds for an hour, core events."""
     processes = os.cpu_count() or 1
     seeds, simulated, events = [], [], []
-    with WarmInterpreters(processes) as interpreters:
+    with ForkServers(processes) as interpreters:
         _all_ok(interpreters, processes, range(processes))
         for turn in range(turns):
             first = 1 + turn * SEEDS_PER_TURN
@@ -48,7 +48,7 @@ def run(turns: int) -> dict[str, Any]:
     }
 
 
-def _all_ok(interpreters: WarmInterpreters, processes: int, seeds: range) -> list[RunResult]:
+def _all_ok(interpreters: ForkServers, processes: int, seeds: range) -> list[RunResult]:
     with ThreadPoolExecutor(max_workers=processes) as pool:
         results = list(pool.map(lambda seed: interpreters.run(CHAOS, seed), seeds))
     failed = [result for result in results if not result.ok]
@@ -57,7 +57,7 @@ def _all_ok(interpreters: WarmInterpreters, processes: int, seeds: range) -> lis
     return results
 
 
-def _hour(interpreters: WarmInterpreters) -> tuple[float, float]:
+def _hour(interpreters: ForkServers) -> tuple[float, float]:
     """Wall and processor seconds for an hour of three controllers and three brokers.
 
     With the default timeouts and a burst of faults a minute.

@@ -14,7 +14,7 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
-from jepsen.simulator.runner.fork_server import WarmInterpreters
+from jepsen.simulator.runner.fork_server import ForkServers
 from tests.mutants import node_scenarios
 from tests.mutants.catalog import CATALOG
 from tests.mutants.edit import failure
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
 class Runs:
     """Runs of the product as it is, each made once; the first use waits for it."""
 
-    def __init__(self, interpreters: WarmInterpreters) -> None:
+    def __init__(self, interpreters: ForkServers) -> None:
         self._interpreters = interpreters
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, int], Future[str | None]] = {}
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str]) -> int:
     edits = [edit for edit in EDITS if not names or edit.name in names]
     caught = 0
     with (
-        WarmInterpreters(processes) as interpreters,
+        ForkServers(processes) as interpreters,
         ThreadPoolExecutor(max_workers=processes) as pool,
     ):
         runs = Runs(interpreters)

@@ -23,7 +23,7 @@ from jepsen.cli._options import rerun_command
 from jepsen.core import judge
 from jepsen.core.spec import RunSpec, workload_of
 from jepsen.simulator import harness
-from jepsen.simulator.runner.fork_server import WarmInterpreters
+from jepsen.simulator.runner.fork_server import ForkServers
 from jepsen.store import RunFolder
 from tests.mutants import processes
 from tests.mutants.node_catalog import NODE_MUTANTS
@@ -155,7 +155,7 @@ def finding(result: RunResult) -> str:
 class Hunter:
     """Goes on hunts, with the runs of the product as it is made once."""
 
-    def __init__(self, interpreters: WarmInterpreters) -> None:
+    def __init__(self, interpreters: ForkServers) -> None:
         self._interpreters = interpreters
         self._sound: set[tuple[str, tuple[str, ...], str, int]] = set()
 
@@ -266,7 +266,7 @@ def main() -> int:
     processes = os.cpu_count() or 1
     found = []
     with (
-        WarmInterpreters(processes) as interpreters,
+        ForkServers(processes) as interpreters,
         ThreadPoolExecutor(max_workers=processes) as pool,
     ):
         hunter = Hunter(interpreters)

@@ -18,7 +18,7 @@ from tests.mutants.node_scenarios import SCENARIOS as NODE_SCENARIOS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jepsen.simulator.runner.fork_server import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 
 @pytest.mark.req("J9")
@@ -87,7 +87,7 @@ def test_a_core_mutant_is_caught(name: str) -> None:
 
 @pytest.mark.req("J9")
 @pytest.mark.timeout(300)
-def test_a_planted_bug_is_found_by_a_test_of_the_harness(simulator: WarmInterpreters) -> None:
+def test_a_planted_bug_is_found_by_a_test_of_the_harness(simulator: ForkServers) -> None:
     """`make bugs-found` tries all; the same run is valid without the bug, or `go` raises."""
     found = Hunter(simulator).go(HUNTS[0], range(1, 3))
     assert found.by

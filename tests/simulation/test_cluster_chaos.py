@@ -18,7 +18,7 @@ from tests.simulation.beside import Tokens
 from tests.simulation.cluster_chaos import Chaos
 
 if TYPE_CHECKING:
-    from jepsen.simulator.runner.fork_server import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 SCENARIO = "tests.simulation.cluster_chaos:chaos"
 SEEDS = range(1, 7)
@@ -33,7 +33,7 @@ def found_seeds() -> list[int]:
 
 @pytest.mark.req("Q1", "Q3", "Q5", "Q11", "C2", "C5", "R1", "R2", "R3", "R4", "R6", "T1", "J1")
 @pytest.mark.parametrize("seed", [*SEEDS, *found_seeds()])
-def test_every_property_holds_whatever_goes_wrong(simulator: WarmInterpreters, seed: int) -> None:
+def test_every_property_holds_whatever_goes_wrong(simulator: ForkServers, seed: int) -> None:
     result = simulator.run(SCENARIO, seed)
     assert result.ok, result.output[-10_000:]
 
@@ -56,7 +56,7 @@ def test_every_property_holds_whatever_goes_wrong(simulator: WarmInterpreters, s
     ],
 )
 def test_nothing_is_lost_when_power_fails_or_nodes_restart(
-    simulator: WarmInterpreters, plan: str, seed: int
+    simulator: ForkServers, plan: str, seed: int
 ) -> None:
     result = simulator.run(f"tests.simulation.cluster_chaos:{plan}", seed)
     assert result.ok, result.output[-10_000:]
@@ -65,7 +65,7 @@ def test_nothing_is_lost_when_power_fails_or_nodes_restart(
 @pytest.mark.req("Q1", "Q3", "Q11", "C3", "C10", "J1")
 @pytest.mark.parametrize("seed", [1, 2, *TOLD_AS_NOT_DONE])
 def test_what_administrators_are_told_is_so_whatever_goes_wrong(
-    simulator: WarmInterpreters, seed: int
+    simulator: ForkServers, seed: int
 ) -> None:
     result = simulator.run("tests.simulation.admin_chaos:chaos", seed)
     assert result.ok, result.output[-10_000:]
@@ -74,7 +74,7 @@ def test_what_administrators_are_told_is_so_whatever_goes_wrong(
 @pytest.mark.req("Q11", "C5", "R6", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_property_holds_where_eligible_replicas_lead(
-    simulator: WarmInterpreters, seed: int
+    simulator: ForkServers, seed: int
 ) -> None:
     result = simulator.run("tests.simulation.cluster_chaos:chaos_with_eligible_leaders", seed)
     assert result.ok, result.output
@@ -82,7 +82,7 @@ def test_every_property_holds_where_eligible_replicas_lead(
 
 @pytest.mark.req("C14", "C5", "R3", "R4", "J1")
 def test_nothing_is_lost_when_log_directories_fail_one_after_the_other(
-    simulator: WarmInterpreters,
+    simulator: ForkServers,
 ) -> None:
     result = simulator.run("tests.simulation.cluster_chaos:directories_fail", 1)
     assert result.ok, result.output[-10_000:]
@@ -131,20 +131,20 @@ def test_a_stale_token_in_a_later_image_is_a_violation() -> None:
 @pytest.mark.req("Q11", "C5", "R6", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_property_holds_where_nodes_are_brokers_and_controllers(
-    simulator: WarmInterpreters, seed: int
+    simulator: ForkServers, seed: int
 ) -> None:
     result = simulator.run("tests.simulation.cluster_chaos:chaos_of_combined_nodes", seed)
     assert result.ok, result.output[-10_000:]
 
 
 @pytest.mark.req("J1")
-def test_clients_of_every_kind_work_beside_those_of_records(simulator: WarmInterpreters) -> None:
+def test_clients_of_every_kind_work_beside_those_of_records(simulator: ForkServers) -> None:
     result = simulator.run("tests.simulation.cluster_chaos:chaos_beside", 1)
     assert result.ok, result.output[-10_000:]
 
 
 @pytest.mark.req("J1")
-def test_a_run_tells_which_roles_and_states_it_has_reached(simulator: WarmInterpreters) -> None:
+def test_a_run_tells_which_roles_and_states_it_has_reached(simulator: ForkServers) -> None:
     covered = simulator.run("tests.simulation.cluster_chaos:rolling_restart", 1).covered
     assert {"role prospective VoteResponse candidate", "role leader Tick leader"} <= covered
     struck = {line.split()[1] for line in covered if line.startswith("fault ")}
@@ -153,7 +153,7 @@ def test_a_run_tells_which_roles_and_states_it_has_reached(simulator: WarmInterp
 
 
 @pytest.mark.req("J1")
-def test_chaos_replays_identically(simulator: WarmInterpreters) -> None:
+def test_chaos_replays_identically(simulator: ForkServers) -> None:
     first, again = simulator.run(SCENARIO, 7), run_in_subprocess(SCENARIO, 7)
     assert first.ok, first.output[-10_000:]
     assert first.trace_hash == again.trace_hash != simulator.run(SCENARIO, 9).trace_hash

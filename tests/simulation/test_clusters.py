@@ -20,37 +20,35 @@ from jepsen.simulator.runner.determinism import run_in_subprocess
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jepsen.simulator.runner.fork_server import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 SCENARIOS = "tests.simulation.cluster_scenarios"
 
 
 @pytest.mark.req("Q1", "Q3", "Q5", "J1")
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_controllers_fail_over(simulator: WarmInterpreters, seed: int) -> None:
+def test_controllers_fail_over(simulator: ForkServers, seed: int) -> None:
     result = simulator.run(f"{SCENARIOS}:controllers_fail_over", seed)
     assert result.ok, result.output
 
 
 @pytest.mark.req("Q2", "Q6", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
-def test_snapshots_bring_back_who_was_away(simulator: WarmInterpreters, seed: int) -> None:
+def test_snapshots_bring_back_who_was_away(simulator: ForkServers, seed: int) -> None:
     result = simulator.run(f"{SCENARIOS}:snapshots_bring_back_who_was_away", seed)
     assert result.ok, result.output
 
 
 @pytest.mark.req("C2", "C5", "R1", "R4", "R6", "T1", "J1")
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_nothing_acknowledged_is_lost_when_a_leader_dies(
-    simulator: WarmInterpreters, seed: int
-) -> None:
+def test_nothing_acknowledged_is_lost_when_a_leader_dies(simulator: ForkServers, seed: int) -> None:
     result = simulator.run(f"{SCENARIOS}:leader_dies_under_load", seed)
     assert result.ok, result.output
 
 
 @pytest.mark.req("J1")
 def test_a_seed_replays_identically_and_another_does_not(
-    simulator: WarmInterpreters, tmp_path: Path
+    simulator: ForkServers, tmp_path: Path
 ) -> None:
     target, servers = f"{SCENARIOS}:leader_dies_under_load", tmp_path / "servers.jsonl"
     first = simulator.run(target, 7)
@@ -71,7 +69,7 @@ def test_a_seed_replays_identically_and_another_does_not(
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", ["follower_restarts_then_leader_dies", "both_replicas_crash"])
 def test_nothing_acknowledged_is_lost_by_the_failures_that_have_names(
-    simulator: WarmInterpreters, name: str, seed: int
+    simulator: ForkServers, name: str, seed: int
 ) -> None:
     result = simulator.run(f"tests.simulation.partition_scenarios:{name}", seed)
     assert result.ok, result.output
@@ -89,14 +87,14 @@ def test_nothing_acknowledged_is_lost_by_the_failures_that_have_names(
     ],
 )
 def test_nothing_acknowledged_is_lost_with_the_power_where_acks_all_means_flushed(
-    simulator: WarmInterpreters, name: str, seed: int
+    simulator: ForkServers, name: str, seed: int
 ) -> None:
     result = simulator.run(f"tests.simulation.partition_scenarios:{name}", seed)
     assert result.ok, result.output
 
 
 @pytest.mark.req("C7", "J1")
-def test_a_partition_moves_no_faster_than_its_throttle(simulator: WarmInterpreters) -> None:
+def test_a_partition_moves_no_faster_than_its_throttle(simulator: ForkServers) -> None:
     target = "tests.simulation.reassignment_scenarios:throttled_move_keeps_to_its_rate"
     result = simulator.run(target, 1)
     assert result.ok, result.output
@@ -112,7 +110,7 @@ def test_a_partition_moves_no_faster_than_its_throttle(simulator: WarmInterprete
     ],
 )
 def test_nothing_acknowledged_is_lost_when_log_directories_fail(
-    simulator: WarmInterpreters, name: str, seed: int
+    simulator: ForkServers, name: str, seed: int
 ) -> None:
     result = simulator.run(f"tests.simulation.partition_scenarios:{name}", seed)
     assert result.ok, result.output
@@ -121,7 +119,7 @@ def test_nothing_acknowledged_is_lost_when_log_directories_fail(
 @pytest.mark.req("C7", "C5", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_acknowledged_is_lost_when_a_partition_moves(
-    simulator: WarmInterpreters, seed: int
+    simulator: ForkServers, seed: int
 ) -> None:
     target = "tests.simulation.reassignment_scenarios:partition_moves_while_its_leader_dies"
     result = simulator.run(target, seed)
@@ -133,7 +131,7 @@ def test_nothing_acknowledged_is_lost_when_a_partition_moves(
     "name", ["leaders_fail_while_they_send", "segments_are_removed_while_they_are_sent"]
 )
 def test_what_waits_to_be_sent_from_a_file_is_what_was_written(
-    simulator: WarmInterpreters, name: str
+    simulator: ForkServers, name: str
 ) -> None:
     result = simulator.run(f"tests.simulation.sending_scenarios:{name}", 1)
     assert result.ok, result.output
@@ -142,7 +140,7 @@ def test_what_waits_to_be_sent_from_a_file_is_what_was_written(
 @pytest.mark.req("C2", "C5", "C8", "C11", "J1")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_replica_that_stopped_cleanly_stays_eligible_to_lead(
-    simulator: WarmInterpreters, seed: int
+    simulator: ForkServers, seed: int
 ) -> None:
     target = "tests.simulation.restart_scenarios:eligible_leader_comes_back"
     result = simulator.run(target, seed)
@@ -160,7 +158,7 @@ def test_a_replica_that_stopped_cleanly_stays_eligible_to_lead(
     ],
 )
 def test_a_request_that_was_given_up_is_not_done_later(
-    simulator: WarmInterpreters, scenario: str, seed: int
+    simulator: ForkServers, scenario: str, seed: int
 ) -> None:
     result = simulator.run(f"tests.simulation.delayed_scenarios:{scenario}", seed)
     assert result.ok, result.output

@@ -12,7 +12,7 @@ from jepsen.cli.main import run
 from jepsen.nemesis.faults import PACKAGES
 
 if TYPE_CHECKING:
-    from jepsen.simulator.runner.fork_server import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 SHORT = ["--time-limit", "3", "--rate", "15", "--interval", "0.7"]
 
@@ -57,7 +57,7 @@ def test_a_workload_is_valid_while_things_break(
 
 
 @pytest.mark.req("J2")
-def test_what_disks_do_in_a_simulated_cluster_passes(simulator: WarmInterpreters) -> None:
+def test_what_disks_do_in_a_simulated_cluster_passes(simulator: ForkServers) -> None:
     target = "tests.simulation.environment_scenarios:every_fault_of_disks_passes"
     result = simulator.run(target, 1)
     assert result.ok, result.output

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from jepsen.simulator.runner.fork_server import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 MODULE = "tests.simulation.held_up_scenarios"
 
@@ -16,7 +16,7 @@ MODULE = "tests.simulation.held_up_scenarios"
 @pytest.mark.parametrize(
     "scenario", ["the_active_controllers_disk_hangs", "the_other_voters_disks_hang"]
 )
-def test_what_waits_in_memory_is_bounded(simulator: WarmInterpreters, scenario: str) -> None:
+def test_what_waits_in_memory_is_bounded(simulator: ForkServers, scenario: str) -> None:
     result = simulator.run(f"tests.simulation.flood_scenarios:{scenario}", 1)
     assert result.ok, result.output[-10_000:]
 
@@ -35,7 +35,7 @@ def test_what_waits_in_memory_is_bounded(simulator: WarmInterpreters, scenario: 
     ],
 )
 def test_nothing_is_lost_and_nobody_is_fooled(
-    simulator: WarmInterpreters, scenario: str, seed: int
+    simulator: ForkServers, scenario: str, seed: int
 ) -> None:
     result = simulator.run(f"{MODULE}:{scenario}", seed)
     assert result.ok, result.output[-10_000:]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from jepsen.simulator.runner.fork_server import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 TARGET = "tests.simulation.kv_scenarios:keys_stay_linearizable"
 HTTP_TARGET = "tests.simulation.kv_scenarios:keys_stay_linearizable_over_http"
@@ -15,13 +15,13 @@ HTTP_TARGET = "tests.simulation.kv_scenarios:keys_stay_linearizable_over_http"
 
 @pytest.mark.req("Q9", "Q10", "Q11", "J1")
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_keys_stay_linearizable(simulator: WarmInterpreters, seed: int) -> None:
+def test_keys_stay_linearizable(simulator: ForkServers, seed: int) -> None:
     result = simulator.run(TARGET, seed)
     assert result.ok, result.output
 
 
 @pytest.mark.req("Q9", "Q10", "Q11", "J1")
 @pytest.mark.parametrize("seed", [1])
-def test_keys_stay_linearizable_over_http(simulator: WarmInterpreters, seed: int) -> None:
+def test_keys_stay_linearizable_over_http(simulator: ForkServers, seed: int) -> None:
     result = simulator.run(HTTP_TARGET, seed)
     assert result.ok, result.output

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from jepsen.simulator.runner.fork_server import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 MODULE = "tests.simulation.lease_scenarios"
 SCENARIOS = (
@@ -22,7 +22,7 @@ SCENARIOS = (
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_fenced_broker_is_not_sure_of_its_session(
-    simulator: WarmInterpreters, scenario: str, seed: int
+    simulator: ForkServers, scenario: str, seed: int
 ) -> None:
     result = simulator.run(f"{MODULE}:{scenario}", seed)
     assert result.ok, result.output

@@ -11,7 +11,7 @@ from raftctl.raft.messages import NodeId, ReplicaKey, Voter
 from tests.simulation.voter_chaos import is_majority_whole
 
 if TYPE_CHECKING:
-    from jepsen.simulator.runner.fork_server import WarmInterpreters
+    from jepsen.simulator.runner.fork_server import ForkServers
 
 MODULE = "tests.simulation.voter_scenarios"
 STORIES = (
@@ -30,7 +30,7 @@ FOUND = {13: "a formatted controller's first image had the time of the formattin
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("story", STORIES)
 def test_nothing_acknowledged_is_lost_when_voters_change(
-    simulator: WarmInterpreters, story: str, seed: int
+    simulator: ForkServers, story: str, seed: int
 ) -> None:
     result = simulator.run(f"{MODULE}:{story}", seed)
     assert result.ok, result.output[-10_000:]
@@ -39,7 +39,7 @@ def test_nothing_acknowledged_is_lost_when_voters_change(
 @pytest.mark.req("Q1", "Q2", "Q3", "Q7", "Q11", "J1")
 @pytest.mark.parametrize("seed", [1, 2, 3, *FOUND])
 def test_every_property_holds_while_voters_change_and_disks_are_lost(
-    simulator: WarmInterpreters, seed: int
+    simulator: ForkServers, seed: int
 ) -> None:
     result = simulator.run(CHAOS, seed)
     assert result.ok, result.output[-10_000:]
@@ -68,9 +68,7 @@ def test_no_disk_is_damaged_that_a_majority_of_whole_ones_needs(
 
 @pytest.mark.req("Q1", "Q4", "Q7", "J1")
 @pytest.mark.parametrize("seed", range(1, 13))
-def test_configured_voters_become_dynamic_in_every_order(
-    simulator: WarmInterpreters, seed: int
-) -> None:
+def test_configured_voters_become_dynamic_in_every_order(simulator: ForkServers, seed: int) -> None:
     result = simulator.run(TRANSITION, seed)
     assert result.ok, result.output[-10_000:]
 
@@ -78,7 +76,7 @@ def test_configured_voters_become_dynamic_in_every_order(
 @pytest.mark.req("Q4", "Q8", "J1")
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_voters_that_were_believed_lost_do_not_disturb_a_rebuilt_quorum(
-    simulator: WarmInterpreters, seed: int
+    simulator: ForkServers, seed: int
 ) -> None:
     result = simulator.run("tests.simulation.recovery_scenarios:old_voters_come_back", seed)
     assert result.ok, result.output[-10_000:]

@@ -1,10 +1,10 @@
-"""Runs each seed in a fork of an interpreter that has already imported everything.
+"""Fork servers: each seed runs in a fork of an interpreter that has already imported everything.
 
-Starting an interpreter and importing the product and its clients takes as long as the run of a
-seed. A warm interpreter does that once. A seed still has a process of its own, whose run is the
-one that a cold interpreter makes of it; a unit test compares their traces.
+To start an interpreter and import the product and its clients takes as long as the run of a seed. A
+fork server does that once. A seed still has a process of its own, and its run is that of a new
+interpreter; a unit test compares their traces.
 
-`python -m jepsen.simulator serve` is such an interpreter: it reads a JSON object a line (`target`,
+`python -m jepsen.simulator serve` is such a server: it reads a JSON object a line (`target`,
 `seed`, `options`, `timeout_s`) and answers each with one (`status`, `output`, `processor_s`).
 """
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 STOP_TIMEOUT_S = 10.0
 
 
-class WarmInterpreters:
-    """Up to `processes` warm interpreters, started when needed. Any thread may call `run`."""
+class ForkServers:
+    """Up to `processes` fork servers, started when needed. Any thread may call `run`."""
 
     def __init__(self, processes: int = 1) -> None:
-        self._idle: queue.LifoQueue[_Interpreter | None] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[_ForkServer | None] = queue.LifoQueue()
         for _ in range(processes):
             self._idle.put(None)
 
@@ -63,38 +63,38 @@ class WarmInterpreters:
         options: Sequence[str] = (),
         timeout_s: float = SUBPROCESS_TIMEOUT_S,
     ) -> RunResult:
-        """Runs the scenario `module:function` of one seed; waits for an idle interpreter.
+        """Run the scenario `module:function` with one seed; wait for an idle server.
 
         `options` are those of `Cuts.options`. A run that takes longer than `timeout_s` fails and
         says where it was.
         """
-        interpreter = self._idle.get()
+        server = self._idle.get()
         try:
-            if interpreter is None:
-                interpreter = _Interpreter()
-            return interpreter.run(target, seed, options, timeout_s)
+            if server is None:
+                server = _ForkServer()
+            return server.run(target, seed, options, timeout_s)
         except BaseException:
-            # Whoever is interrupted leaves an answer that the next one would take for its own.
-            if interpreter is not None:
-                interpreter.kill()
-            interpreter = None
+            # An interrupted caller leaves a reply in the pipe, which the next one would read.
+            if server is not None:
+                server.kill()
+            server = None
             raise
         finally:
-            self._idle.put(interpreter)
+            self._idle.put(server)
 
     def close(self) -> None:
-        """Ends the interpreters that are idle."""
+        """End the servers that are idle."""
         while True:
             try:
-                interpreter = self._idle.get_nowait()
+                server = self._idle.get_nowait()
             except queue.Empty:
                 return
-            if interpreter is not None:
-                interpreter.close()
+            if server is not None:
+                server.close()
 
 
-class _Interpreter:
-    """The process of one warm interpreter, as its user sees it."""
+class _ForkServer:
+    """The process of one fork server, as its user sees it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -143,7 +143,7 @@ def serve(requests: IO[str], replies: IO[str]) -> None:
     determinism.prepare()
     for line in requests:
         request = json.loads(line)
-        # Whatever is wrong with the scenario's name or module, its run tells.
+        # The run itself reports a scenario that cannot be loaded.
         with contextlib.suppress(Exception):
             load(request["target"])
         determinism.quiet_collector()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.simulator.coverage import known_in, summary
 from jepsen.simulator.runner._shrink import shrink
-from jepsen.simulator.runner.fork_server import WarmInterpreters
+from jepsen.simulator.runner.fork_server import ForkServers
 from jepsen.simulator.runner.run import replay_line
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def run_many(
     known = set[str]() if coverage_path is None else known_in(coverage_path)
     tally = Tally(len(seeds))
     with (
-        WarmInterpreters(processes) as interpreters,
+        ForkServers(processes) as interpreters,
         ThreadPoolExecutor(max_workers=processes) as pool,
     ):
         for result in pool.map(lambda seed: interpreters.run(target, seed), seeds):
@@ -103,7 +103,7 @@ def run_many(
     return 1 if tally.failed else 0
 
 
-def _shrink(interpreters: WarmInterpreters, target: str, failed: RunResult) -> None:
+def _shrink(interpreters: ForkServers, target: str, failed: RunResult) -> None:
     """Prints a smaller run of the seed that fails too, if there is one."""
     found: dict[tuple[str, ...], str] = {}
 

@@ -1,11 +1,15 @@
-"""Keys judged one by one while their history is written: each micro-batch from what is known.
+"""Checkpoints of keys in a history that is still being written, one for each key and micro-batch.
 
-A task has the keys of one partition, the same each time. It finds what was known of them before in
-`STANDINGS` below the folder of the last micro-batch, judges the keys that have news, and leaves
-what is known now below the folder of this one. The operations that are still needed (`NEEDED`) stay
-below the folder of the micro-batch that had the last news of their key, to which its standing
-refers: a key without news costs nothing. No file changes, so a micro-batch that comes again after
-a failure finds the same as the first time, and nothing is counted twice.
+A task has the keys of one partition, the same each time. It reads the `CHECKPOINTS` below the
+folder of the last micro-batch, judges the keys with new operations, and writes checkpoints below
+the folder of this one. The operations that are still needed (`NEEDED`) stay below the folder of the
+micro-batch that last had operations of their key, to which its checkpoint refers: a key without
+new ones costs nothing. No file changes, so a micro-batch that is repeated after a failure starts
+from the same files, and nothing is counted twice.
+
+Registers are encoded as numbers for the compiled search, whole columns at a time. Where values have
+one spelling each, their texts are equal exactly if the values are, so a number for each text is
+enough. Keys with other values or functions are judged in Python.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -24,21 +29,31 @@ from jepsen.checkers.linearizable import STATES_SHARED_MAX, Budget, Machine, non
 from jepsen.checkers.linearizable.checkpoints import SETTLE_OPERATIONS, Standing, look
 from jepsen.checkers.linearizable.models import Register
 from jepsen.checkers.registry import model_named
+from jepsen.compiled import codes
+from jepsen.history import OpType
 from jepsen.history.edn import hashable
-from jepsen.history.table import OPERATIONS, READ_COLUMNS, operations_of, text_of, value_of
+from jepsen.history.table import (
+    ATOM,
+    NULL,
+    OPERATIONS,
+    READ_COLUMNS,
+    operations_of,
+    text_of,
+    value_of,
+)
 from jepsen.spark._search import INVALID, UNKNOWN, VALID, anomaly_row, verdict_word
-from jepsen.spark.live._encoding import valid_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from jepsen.history import Operation
     from jepsen.spark.check import Question
 
-STANDINGS = pa.schema(
+CHECKPOINTS = pa.schema(
     [
         pa.field("key", pa.string(), nullable=False),
         pa.field("states", pa.list_(pa.string())),
@@ -54,7 +69,7 @@ STANDINGS = pa.schema(
 """A row a key: its `Standing`, how many operations have ended, the verdict so far, how many
 operations it needs, and the number of the micro-batch below whose folder they are."""
 NEEDED = pa.schema([OPERATIONS.field(name) for name in READ_COLUMNS])
-"""The operations that the standings need."""
+"""The operations that the checkpoints need."""
 _SEEN = pa.schema(
     [
         *(
@@ -121,15 +136,15 @@ def taken(came: pa.Table, asked: Asked, partition: int, attempt: int) -> pa.Reco
     """
     files = _Files(asked, partition, attempt)
     keys = pc.unique(came["key"].filter(pc.is_valid(came["complete_index"])))
-    standings, others = _split(files.standings(), keys)
+    checkpoints, others = _split(files.checkpoints(), keys)
     judge = _Judge(asked.question, lenient=pc.any(came["lenient"]).as_py() or False)
-    news, needs = judge.judge(standings, files.needed(standings), _split(came, keys)[0])
+    news, needs = judge.judge(checkpoints, files.needed(checkpoints), _split(came, keys)[0])
     others, moved = files.moved(others)
     counts = dict(zip(*_counts(needs["key"]), strict=True))
     needed = pa.array([counts.get(key, 0) for key in news["key"].to_pylist()])
-    standings = pa.concat_tables([others, files.kept_here(news, needed)])
-    files.write(standings, pa.concat_tables([needs, moved]))
-    return _told(standings, judge, asked.shown_max)
+    checkpoints = pa.concat_tables([others, files.kept_here(news, needed)])
+    files.write(checkpoints, pa.concat_tables([needs, moved]))
+    return _told(checkpoints, judge, asked.shown_max)
 
 
 def _counts(keys: pa.ChunkedArray) -> tuple[list[str], list[int]]:
@@ -145,46 +160,46 @@ class _Files:
         self._partition = partition
         self._attempt = attempt
 
-    def standings(self) -> pa.Table:
+    def checkpoints(self) -> pa.Table:
         """Of all keys, before this micro-batch."""
         before = self._asked.before
-        return STANDINGS.empty_table() if before is None else self._read("standings", before)
+        return CHECKPOINTS.empty_table() if before is None else self._read("checkpoints", before)
 
-    def needed(self, standings: pa.Table) -> pa.Table:
-        """The operations that these standings need."""
+    def needed(self, checkpoints: pa.Table) -> pa.Table:
+        """The operations that these checkpoints need."""
         found = [NEEDED.empty_table()]
-        for number in pc.unique(standings["kept"]).to_pylist():
-            keys = standings.filter(pc.equal(standings["kept"], number))["key"]
+        for number in pc.unique(checkpoints["kept"]).to_pylist():
+            keys = checkpoints.filter(pc.equal(checkpoints["kept"], number))["key"]
             found.append(_split(self._read("needed", number), keys)[0])
         return pa.concat_tables(found)
 
-    def moved(self, standings: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """(the standings, what is needed of a file most of which nobody needs any more).
+    def moved(self, checkpoints: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """(the checkpoints, what is needed of a file most of which nobody needs any more).
 
         One file is looked at each time.
         """
-        files = sorted(pc.unique(standings["kept"]).to_pylist())
+        files = sorted(pc.unique(checkpoints["kept"]).to_pylist())
         if not files:
-            return standings, NEEDED.empty_table()
+            return checkpoints, NEEDED.empty_table()
         number = files[self._asked.number % len(files)]
-        is_there = pc.equal(standings["kept"], number)
-        mine = standings.filter(is_there)
+        is_there = pc.equal(checkpoints["kept"], number)
+        mine = checkpoints.filter(is_there)
         rows = self._read("needed", number).num_rows
         if pc.sum(mine["needs"]).as_py() >= LIVE_SHARE_MIN * rows:
-            return standings, NEEDED.empty_table()
-        others = standings.filter(pc.invert(is_there))
+            return checkpoints, NEEDED.empty_table()
+        others = checkpoints.filter(pc.invert(is_there))
         return pa.concat_tables([others, self.kept_here(mine, mine["needs"])]), self.needed(mine)
 
-    def kept_here(self, standings: pa.Table, needs: pa.Array | pa.ChunkedArray) -> pa.Table:
-        """The standings with what they need below the folder of this micro-batch."""
-        here = pa.repeat(pa.scalar(self._asked.number, pa.int64()), len(standings))
-        columns = {name: standings[name] for name in STANDINGS.names}
-        return pa.table(columns | {"needs": needs, "kept": here}, STANDINGS)
+    def kept_here(self, checkpoints: pa.Table, needs: pa.Array | pa.ChunkedArray) -> pa.Table:
+        """The checkpoints with what they need below the folder of this micro-batch."""
+        here = pa.repeat(pa.scalar(self._asked.number, pa.int64()), len(checkpoints))
+        columns = {name: checkpoints[name] for name in CHECKPOINTS.names}
+        return pa.table(columns | {"needs": needs, "kept": here}, CHECKPOINTS)
 
-    def write(self, standings: pa.Table, needed: pa.Table) -> None:
+    def write(self, checkpoints: pa.Table, needed: pa.Table) -> None:
         """What is known now; each file as a whole or not at all."""
         self._asked.folder(self._asked.number).mkdir(parents=True, exist_ok=True)
-        for name, table in (("standings", standings), ("needed", needed)):
+        for name, table in (("checkpoints", checkpoints), ("needed", needed)):
             path = self._path(name, self._asked.number)
             mine = path.with_name(f"{path.name}.{self._attempt}")
             with pa.ipc.new_file(mine, table.schema) as file:
@@ -205,19 +220,19 @@ def _split(table: pa.Table, keys: pa.Array) -> tuple[pa.Table, pa.Table]:
     return table.filter(among), table.filter(pc.invert(among))
 
 
-def _told(standings: pa.Table, judge: _Judge, shown_max: int) -> pa.RecordBatch:
-    valid = standings["valid"]
+def _told(checkpoints: pa.Table, judge: _Judge, shown_max: int) -> pa.RecordBatch:
+    valid = checkpoints["valid"]
     first = sorted(judge.anomalies, key=lambda one: (one["lines"], one["key"]))[:shown_max]
-    why = pc.unique(standings.filter(pc.equal(valid, UNKNOWN))["why_unknown"]).to_pylist()
+    why = pc.unique(checkpoints.filter(pc.equal(valid, UNKNOWN))["why_unknown"]).to_pylist()
     row = {
-        "keys": len(standings),
-        "operations": pc.sum(standings["operations"]).as_py() or 0,
+        "keys": len(checkpoints),
+        "operations": pc.sum(checkpoints["operations"]).as_py() or 0,
         "keys_invalid": pc.sum(pc.equal(valid, INVALID)).as_py() or 0,
         "keys_unknown": pc.sum(pc.equal(valid, UNKNOWN)).as_py() or 0,
         "why_unknown": json.dumps(sorted(why)),
         "refused": judge.refused,
         "anomalies": json.dumps(first),
-        "kept": json.dumps(pc.unique(standings["kept"]).to_pylist()),
+        "kept": json.dumps(pc.unique(checkpoints["kept"]).to_pylist()),
     }
     return pa.RecordBatch.from_pylist([row], _SEEN)
 
@@ -234,12 +249,13 @@ class _Judge:
         """Why the operations are none of the model's, if they are not."""
 
     def judge(
-        self, standings: pa.Table, needed: pa.Table, came: pa.Table
+        self, checkpoints: pa.Table, needed: pa.Table, came: pa.Table
     ) -> tuple[pa.Table, pa.Table]:
-        """From the standings of these keys, what they need, and the news: (the standings now, what
-        they need).
+        """Return (the new checkpoints, what they need).
+
+        Arguments are the checkpoints of these keys, what those need, and the new operations.
         """
-        known = {row["key"]: row for row in standings.to_pylist()}
+        known = {row["key"]: row for row in checkpoints.to_pylist()}
         both = pa.concat_tables([needed, came])
         ended = came["key"].filter(pc.is_valid(came["complete_index"])).value_counts().to_pylist()
         rows = {
@@ -253,10 +269,10 @@ class _Judge:
         mine, others = _split(both, pa.array(certain, pa.string()))
         found = others.take(pa.array(self._searched(rows, others), pa.int64()))
         kept = pa.concat_tables([mine.filter(pc.is_valid(mine["complete_index"])), found])
-        return pa.Table.from_pylist(list(rows.values()), STANDINGS), kept
+        return pa.Table.from_pylist(list(rows.values()), CHECKPOINTS), kept
 
     def _certain(self, rows: Mapping[str, dict[str, Any]], operations: pa.Table) -> list[str]:
-        """Keys that the compiled search finds linearizable; their standings may stay."""
+        """Keys that the compiled search finds linearizable; their checkpoints may stay."""
         enough = len(operations) >= COMPILED_MIN and compiled.available()
         if not enough or type(self._model) is not Register:
             return []
@@ -278,34 +294,34 @@ class _Judge:
             mine.setdefault(key, []).append((number, one))
         needs = []
         for key, numbered in mine.items():
-            standing = self._look(rows[key], [one for _, one in numbered])
+            checkpoint = self._look(rows[key], [one for _, one in numbered])
             needs += [
                 number
                 for number, one in numbered
-                if one.completion is not None and standing.needs(one)
+                if one.completion is not None and checkpoint.needs(one)
             ]
         return needs
 
     def _look(self, row: dict[str, Any], mine: Sequence[Operation]) -> Standing:
         """Judges a key, and writes into its row what is known of it."""
-        standing = _standing(row)
+        checkpoint = _checkpoint_of(row)
         row["valid"], row["why_unknown"] = UNKNOWN, ""
         limits = self._question.limits
         budget = Budget(limits.memory_bytes, time.monotonic() + limits.time_s, time.monotonic)
         try:
             subject = hashable(value_of(row["key"]))
             result, found = look(
-                subject, standing, mine, self._model, budget, self._shared_machine()
+                subject, checkpoint, mine, self._model, budget, self._shared_machine()
             )
         except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
             self.refused = str(error) or "its values are others"
-            return standing
+            return checkpoint
         row["valid"], row["why_unknown"] = verdict_word(result.valid), result.why_unknown
         if result.valid is False:
             self.anomalies.append(anomaly_row(nonlinearizable(result)) | {"key": row["key"]})
         written = _written(found)
-        if _standing(written) != found:
-            return standing  # a state that text does not bring back is not relied on
+        if _checkpoint_of(written) != found:
+            return checkpoint  # a state that text does not bring back is not relied on
         row |= written
         return found
 
@@ -325,13 +341,137 @@ _NEW: dict[str, Any] = {
 }
 
 
-def _standing(row: dict[str, Any]) -> Standing:
+def _checkpoint_of(row: dict[str, Any]) -> Standing:
     states = row["states"]
     known = None if states is None else tuple(hashable(value_of(one)) for one in states)
     return Standing(known, row["since"], row["until"])
 
 
-def _written(standing: Standing) -> dict[str, Any]:
+def _written(checkpoint: Standing) -> dict[str, Any]:
     """What `_standing` reads."""
-    states = None if standing.states is None else list(map(text_of, standing.states))
-    return {"states": states, "since": standing.since, "until": standing.until}
+    states = None if checkpoint.states is None else list(map(text_of, checkpoint.states))
+    return {"states": states, "since": checkpoint.since, "until": checkpoint.until}
+
+
+_SILENT, _UNFIT = -1, -2
+"""Meanings besides those of `jepsen.compiled.codes`."""
+_FAR = 1 << 40
+"""Lines are fewer."""
+_ONE_VALUE = ATOM.removeprefix("^(").removesuffix(")$")
+_PAIR = rf"^\[(?P<a>{_ONE_VALUE}),(?P<b>{_ONE_VALUE})\]$"
+
+
+def valid_keys(
+    operations: pa.Table, initial: str, states: Mapping[str, str], *, lenient: bool, settle: int
+) -> list[str]:
+    """Keys that are certainly linearizable, of operations with the columns of `NEEDED`.
+
+    Left out are those that have `settle` operations or more before a moment when nothing was under
+    way. `initial` is the value of a register before its first operation, `states` that of some
+    keys; both are text.
+    """
+    from jepsen.compiled.rows import judge_rows
+
+    keys = operations["key"].combine_chunks().dictionary_encode()
+    names = keys.dictionary.to_pylist()
+    number = _integers(keys.indices)
+    meant, a, b = _meanings(operations, lenient=lenient)
+    begun = [(place, states[name]) for place, name in enumerate(names) if name in states]
+    starts = pa.array([state for _, state in begun], pa.string())
+    every = pa.concat_arrays([a, b, starts, pa.array([initial])])
+    encoded = every.dictionary_encode()
+    code = _integers(encoded.indices)
+    is_atom = _flags(pc.match_substring_regex(encoded.dictionary, ATOM))[code]
+    count = len(number)
+    fits = (meant != _UNFIT) & is_atom[:count] & is_atom[count : 2 * count]
+    left = set(np.unique(number[~fits]).tolist())
+    left |= {key for (key, _), fit in zip(begun, is_atom[2 * count : -1], strict=True) if not fit}
+    if not is_atom[-1]:
+        return []
+    invoked, returned = _times(operations)
+    rows = np.column_stack(
+        [meant, code[:count], code[count : 2 * count], invoked, returned, number]
+    )
+    # What a register holds already it was written before all else.
+    before = [
+        [codes.WRITE, code[2 * count + n], 0, -2, -1, key] for n, (key, _) in enumerate(begun)
+    ]
+    table = np.concatenate([rows, np.array(before, np.int64).reshape(-1, 6)])
+    found = judge_rows(bytearray(table.tobytes()), int(code[-1]))
+    left |= _settling(number, meant, invoked, returned, operations, settle)
+    return [names[key] for key, verdict, *_ in found if verdict == codes.VALID and key not in left]
+
+
+def _integers(array: pa.Array) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = array.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def _meanings(
+    operations: pa.Table, *, lenient: bool
+) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
+    """What operations do, and their values as text; as `jepsen.checkers.linearizable._registers`
+    has it."""
+    f, argument, result = (operations[name] for name in ("f", "argument", "result"))
+    kind, error = operations["type"], operations["error"]
+    ok, info = _flags(pc.equal(kind, str(OpType.OK))), _flags(pc.equal(kind, str(OpType.INFO)))
+    failed = ~ok & ~info & _flags(pc.is_null(error))
+    read, write, cas = (_flags(pc.equal(f, name)) for name in ("read", "write", "cas"))
+    pairs = pc.extract_regex(argument.combine_chunks(), _PAIR)
+    says = ~(lenient & _flags(pc.equal(result, NULL)))
+    meant = np.select(
+        [
+            ~(read | write | cas) | (cas & ~_flags(pairs.is_valid())),
+            read & ok & says,
+            write & (ok | info),
+            cas & (ok | info),
+            cas & failed & (not lenient),
+        ],
+        [_UNFIT, codes.READ, codes.WRITE, codes.CAS, codes.FAILED_CAS],
+        _SILENT,
+    ).astype(np.int64)
+    is_cas, is_read = pa.array(cas), pa.array(read)
+    first = pc.if_else(is_cas, pc.struct_field(pairs, "a"), pc.if_else(is_read, result, argument))
+    second = pc.if_else(is_cas, pc.struct_field(pairs, "b"), NULL)
+    spoken = pa.array(meant >= 0)
+    return meant, *(_texts(pc.if_else(spoken, one, NULL)) for one in (first, second))
+
+
+def _flags(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = np.asarray(array).astype(bool)
+    return found
+
+
+def _texts(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _times(operations: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where operations begin and return; codes.NEVER where it is not known."""
+    unknown = pc.or_(
+        pc.equal(operations["type"], str(OpType.INFO)), pc.is_null(operations["complete_index"])
+    )
+    returned = pc.if_else(unknown, codes.NEVER, operations["complete_index"])
+    return np.asarray(operations["invoke_index"]), np.asarray(returned)
+
+
+def _settling(
+    number: NDArray[np.int64],
+    meant: NDArray[np.int64],
+    invoked: NDArray[np.int64],
+    returned: NDArray[np.int64],
+    operations: pa.Table,
+    settle: int,
+) -> set[int]:
+    """The keys with so many operations before a moment when nothing was under way."""
+    order = np.lexsort((invoked, number))
+    key, begin = number[order], invoked[order]
+    opened = _flags(pc.is_null(operations["complete_index"]))
+    says = (meant >= 0) | opened
+    until = np.where(says, np.minimum(returned, _FAR - 1), -1)[order] + key * _FAR
+    latest = np.maximum.accumulate(until)
+    fresh: NDArray[np.bool_] = np.append(True, key[1:] != key[:-1])
+    first = np.maximum.accumulate(np.where(fresh, np.arange(len(key)), 0))
+    place = np.arange(len(key)) - first
+    quiet = (place >= settle) & (np.append(0, latest[:-1]) < begin + key * _FAR)
+    return set(np.unique(key[quiet]).tolist())

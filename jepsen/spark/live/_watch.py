@@ -2,7 +2,7 @@
 
 With each micro-batch, and with what is open at its end, what has come so far is judged: the verdict
 is that of `jepsen check` on the lines up to there, but for what may still come (`NOT_YET`). Where
-each key is judged by itself only those with news are, from what is known of them (`standings.py`);
+each key is judged by itself only those with news are, from what is known of them (`_checkpoints`);
 anything else is judged as a whole each time.
 """
 

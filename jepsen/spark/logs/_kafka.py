@@ -1,8 +1,8 @@
-"""Judges logs: their records are packed by key, and tasks look at some keys at a time.
+"""Logs: their records are packed by key, and tasks judge some keys at a time.
 
-What has to do with several keys goes around that: what is told of a history as a whole and where
-processes begin anew is brought to the driver and from there to all tasks; parts of transactions are
-put together again in SQL.
+What concerns several keys goes around that: facts about a history as a whole, and the points where
+processes start again, are collected on the driver and sent to all tasks. Parts of transactions are
+joined in SQL. Offsets that groups commit are few, and are judged by the checker of one process.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,14 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 
-from jepsen.checkers.kafka import ALLOWED, ALLOWED_SUBSCRIBED
-from jepsen.spark._findings import Findings, kept, refusal, refused_by_tasks
-from jepsen.spark._search import ANOMALY
+from jepsen.checkers.kafka import ALLOWED, ALLOWED_SUBSCRIBED, LOOKS, offset_regressions
+from jepsen.checkers.kafka.log import call_of
+from jepsen.history.table import READ_COLUMNS, batches_of, operations_of, text_of
+from jepsen.spark._findings import FOUND, FOUND_SQL, Findings, kept, refusal, refused_by_tasks
+from jepsen.spark._search import ANOMALY, anomaly_row
 from jepsen.spark._transactions import SHOWN_SQL
 from jepsen.spark.logs._anomalies import FINDERS, Logs, last_sent, parts
 from jepsen.spark.logs._block import NEVER, Block
 from jepsen.spark.logs._cycles import graph_rows, is_early, log_cycles
-from jepsen.spark.logs._offsets import regressions_of
 from jepsen.spark.logs._records import (
     BOTH,
     MOVED,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from jepsen.history import Operation
     from jepsen.spark.input import Histories
 
 BLOCK_RECORDS = 500_000
@@ -338,3 +342,31 @@ def _reset_counts(block: Block, keys: list[str], about: list[About]) -> Any:
     counts: Any = np.empty(len(group), np.int64)
     counts[order] = np.cumsum(is_reset[order])
     return counts[len(resets) :]
+
+
+def regressions_of(operations: DataFrame) -> DataFrame:
+    """The anomalies (`FOUND`) of commits. One task has all commits of a history."""
+    mine = operations.where(f"f IN {LOOKS} AND type <> 'fail'").select(*READ_COLUMNS)
+    ordered = mine.repartition("history").sortWithinPartitions("history", "invoke_index")
+    return ordered.mapInArrow(_judged_commits, FOUND_SQL)
+
+
+def _judged_commits(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    groups = groupby(operations_of(batches), key=itemgetter(0))
+    rows = (
+        row
+        for history, group in groups
+        for row in _commit_rows(history, [one for *_, one in group])
+    )
+    return batches_of(rows, FOUND)
+
+
+def _commit_rows(history: str, mine: list[Operation]) -> Iterator[tuple[Any, ...]]:
+    calls = sorted(map(call_of, mine), key=lambda call: call.index)
+    try:
+        for anomaly in offset_regressions(calls):
+            row = anomaly_row(anomaly)
+            key = text_of(anomaly.detail["key"])
+            yield history, key, row["name"], row["detail"], row["lines"], row["allowed"]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise refusal(history, str(error)) from None

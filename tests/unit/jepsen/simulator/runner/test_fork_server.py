@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jepsen.simulator.runner.determinism import run_in_subprocess
-from jepsen.simulator.runner.fork_server import WarmInterpreters
+from jepsen.simulator.runner.fork_server import ForkServers
 from tests.unit.jepsen.simulator.runner import scenarios
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ KV = "tests.simulation.kv_scenarios:keys_stay_linearizable"
 
 
 @pytest.fixture(scope="module")
-def warm() -> Iterator[WarmInterpreters]:
-    with WarmInterpreters() as interpreters:
+def warm() -> Iterator[ForkServers]:
+    with ForkServers() as interpreters:
         yield interpreters
 
 
@@ -34,9 +34,7 @@ OURS = [target(name) for name in ("websocket", "chaos", "kafka", "chance")]
 
 @pytest.mark.req("J1")
 @pytest.mark.parametrize("scenario", [*OURS, CHAOS, KV])
-def test_a_warm_interpreter_replays_what_a_cold_one_ran(
-    warm: WarmInterpreters, scenario: str
-) -> None:
+def test_a_warm_interpreter_replays_what_a_cold_one_ran(warm: ForkServers, scenario: str) -> None:
     """And so the same seed is the same run, also with libraries that reach past the seams.
 
     The second run of a seed finds more imported than the first, the third follows another.
@@ -53,7 +51,7 @@ def test_a_warm_interpreter_replays_what_a_cold_one_ran(
 
 
 @pytest.mark.req("J1")
-def test_options_reach_the_run(warm: WarmInterpreters) -> None:
+def test_options_reach_the_run(warm: ForkServers) -> None:
     options = ["--faults", "0,2", "--operations", "5"]
     result = warm.run(CHAOS, 7, options=options)
     assert result.ok, result.output
@@ -61,7 +59,7 @@ def test_options_reach_the_run(warm: WarmInterpreters) -> None:
 
 
 def test_a_failing_run_tells_its_story_and_the_next_is_none_the_worse(
-    warm: WarmInterpreters,
+    warm: ForkServers,
 ) -> None:
     failed = warm.run(target("failing"), 7)
     assert not failed.ok
@@ -69,7 +67,7 @@ def test_a_failing_run_tells_its_story_and_the_next_is_none_the_worse(
     assert warm.run(target("chance"), 1).ok
 
 
-def test_a_run_that_never_ends_is_stopped_and_says_where_it_was(warm: WarmInterpreters) -> None:
+def test_a_run_that_never_ends_is_stopped_and_says_where_it_was(warm: ForkServers) -> None:
     # On a busy machine it may have to be given longer to get there.
     for timeout_s in (0.5, 5, 50):
         stuck = warm.run(target("endless"), 1, timeout_s=timeout_s)
@@ -79,7 +77,7 @@ def test_a_run_that_never_ends_is_stopped_and_says_where_it_was(warm: WarmInterp
     pytest.fail(stuck.output)
 
 
-def test_whoever_is_interrupted_leaves_no_answer_to_the_next(warm: WarmInterpreters) -> None:
+def test_whoever_is_interrupted_leaves_no_answer_to_the_next(warm: ForkServers) -> None:
     def interrupt(_number: int, _frame: object) -> None:
         raise InterruptedError
 
@@ -104,7 +102,7 @@ def test_whoever_is_interrupted_leaves_no_answer_to_the_next(warm: WarmInterpret
     ],
 )
 def test_a_target_that_does_not_exist_is_named(
-    warm: WarmInterpreters, name: str, complaint: str
+    warm: ForkServers, name: str, complaint: str
 ) -> None:
     missing = warm.run(name, 1)
     assert not missing.ok

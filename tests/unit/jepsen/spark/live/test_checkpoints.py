@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jepsen.checkers.linearizable import check_linearizable
-from jepsen.checkers.linearizable import checkpoints as standing
+from jepsen.checkers.linearizable import check_linearizable, checkpoints
 from jepsen.checkers.registry import LINEARIZABLE, model_named
 from jepsen.history import Op, OpType, to_json
 from tests.spark_equality import random_history
@@ -69,12 +68,12 @@ class _Stream:
 def test_each_micro_batch_shows_what_one_process_finds_up_to_there(
     compiled_min: int, live_share_min: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jepsen.spark.live import _checkpoints as standings
+    from jepsen.spark.live import _checkpoints
 
-    monkeypatch.setattr(standing, "SETTLE_OPERATIONS", 3)
-    monkeypatch.setattr(standings, "SETTLE_OPERATIONS", 3)
-    monkeypatch.setattr(standings, "COMPILED_MIN", compiled_min)
-    monkeypatch.setattr(standings, "LIVE_SHARE_MIN", live_share_min)
+    monkeypatch.setattr(checkpoints, "SETTLE_OPERATIONS", 3)
+    monkeypatch.setattr(_checkpoints, "SETTLE_OPERATIONS", 3)
+    monkeypatch.setattr(_checkpoints, "COMPILED_MIN", compiled_min)
+    monkeypatch.setattr(_checkpoints, "LIVE_SHARE_MIN", live_share_min)
     model, seen = model_named("cas-register"), Counter[bool]()
     for seed in range(12):
         rng = random.Random(seed)
