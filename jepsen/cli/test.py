@@ -41,6 +41,8 @@ PlanOption = Annotated[
     str, typer.Option(metavar="FILE", help="Faults of this plan instead, as a run's plan.json.")
 ]
 
+TopicOption = Annotated[str, typer.Option(help="Name of the topic; default: a new one.")]
+
 
 def run(
     workload: Annotated[
@@ -66,7 +68,7 @@ def run(
     replication: options.ReplicationOption = 3,
     acks: options.AcksOption = "all",
     client: options.ClientOption = "",
-    topic: Annotated[str, typer.Option(help="Name of the topic; default: a new one.")] = "",
+    topic: TopicOption = "",
     bootstrap_servers: options.BootstrapOption = "",
     control: options.ControlOption = "",
     network: options.NetworkOption = RELAYS,
@@ -111,12 +113,16 @@ def run(
         kafka_home=kafka_home,
         rate_min=min_rate,
     )
-    spec = _planned(spec, plan) if plan else spec
-    raise typer.Exit(_several(spec, test_count, Path(store), output))
+    raise typer.Exit(_several(_planned(spec, plan), test_count, Path(store), output))
 
 
 def _planned(spec: RunSpec, plan: str) -> RunSpec:
-    """The test with the faults of a plan. InputError if it has random ones too."""
+    """The test, with the faults of the plan if one is named.
+
+    Raises InputError if the test has random faults too.
+    """
+    if not plan:
+        return spec
     if spec.nemesis:
         raise InputError("--plan: it has the faults, so leave --nemesis out")
     return spec.with_plan(options.plan_of(plan))

@@ -105,7 +105,8 @@ def _table(spark: SparkSession, file: str, *, lenient: bool) -> DataFrame:
         if schema.field(field.name).type != field.type:
             found = schema.field(field.name).type
             raise InputError(
-                f"{file}: not a history: the column {field.name} is {found}, write it as {field.type}"
+                f"{file}: not a history: the column {field.name} is {found}, "
+                f"write it as {field.type}"
             )
     table = spark.read.parquet(file)
     name = sql.lit(file)
