@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants import (
     broker_edits,
     controller_edits,
+    coordinator_edits,
     core_swarm_edits,
     invariant_edits,
     lease_edits,
@@ -24,4 +25,5 @@ EDITS = (
     *lease_edits.EDITS,
     *sampled_edits.EDITS,
     *broker_edits.EDITS,
+    *coordinator_edits.EDITS,
 )
