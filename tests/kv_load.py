@@ -9,14 +9,15 @@ from jepsen.checkers.linearizable import check_linearizable
 from jepsen.checkers.linearizable.models import Register
 from jepsen.history import Op, OpType
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.requests.cluster import (
+from raftctl.metadata.requests.kv import (
+    ANY_VERSION,
+    NO_VERSION,
     KvCasRequest,
     KvGetRequest,
     KvGetResponse,
     KvPutRequest,
     KvWriteResponse,
 )
-from raftctl.metadata.requests.kv import ANY_VERSION, NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

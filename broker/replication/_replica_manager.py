@@ -43,14 +43,8 @@ from broker.types import (
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.configs.topic import TopicConfig, topic_config, topic_defaults
 from raftctl.metadata.features import METADATA_VERSION_FEATURE
-from raftctl.metadata.image import (
-    BROKER_RESOURCE,
-    EMPTY_IMAGE,
-    TOPIC_RESOURCE,
-    MetadataImage,
-    PartitionImage,
-)
-from raftctl.metadata.records import UNASSIGNED
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage
+from raftctl.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, UNASSIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

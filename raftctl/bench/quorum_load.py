@@ -18,7 +18,7 @@ import aiohttp
 
 from raftctl.controller_channel import CLIENT_ID
 from raftctl.errors import ErrorCode
-from raftctl.metadata.requests.cluster import KvPutRequest, KvWriteResponse
+from raftctl.metadata.requests.kv import KvPutRequest, KvWriteResponse
 from raftctl.rpc import open_channel
 from raftctl.rpc.codec import PROTOCOL_VERSION, Hello
 from raftctl.runtime.connector import LoopConnector

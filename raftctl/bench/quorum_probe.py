@@ -13,7 +13,7 @@ import sys
 
 from raftctl.controller_channel import CLIENT_ID, KvClient
 from raftctl.errors import KafkaError
-from raftctl.metadata.requests.cluster import KvPutRequest
+from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.rpc import RpcClient
 from raftctl.runtime.real import RealRuntime
 

@@ -30,17 +30,24 @@ from raftctl.cli._controllers import (
 )
 from raftctl.cli._output import Output, OutputOption, say, say_progress, show, table
 from raftctl.cli._termination import terminate_as_interrupt
-from raftctl.controller.kv import SESSION_TIMEOUT_MAX_MS, SESSION_TIMEOUT_MIN_MS, unguarded
 from raftctl.errors import ConfigError, ErrorCode, KafkaError
 from raftctl.json_values import value_fields
-from raftctl.metadata.requests.cluster import KvGetRequest
-from raftctl.metadata.requests.kv import ANY_VERSION, NO_TOKEN, NO_VERSION, KvGuardedWriteRequest
+from raftctl.metadata.requests.kv import (
+    ANY_VERSION,
+    NO_TOKEN,
+    NO_VERSION,
+    SESSION_TIMEOUT_MAX_MS,
+    SESSION_TIMEOUT_MIN_MS,
+    KvGetRequest,
+    KvGuardedWriteRequest,
+    unguarded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from raftctl.client import Client, Entry, Event, Holder, Lock
-    from raftctl.metadata.requests.cluster import KvWriteResponse
+    from raftctl.metadata.requests.kv import KvWriteResponse
 
 
 class _Guard(TypedDict):

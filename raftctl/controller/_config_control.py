@@ -25,8 +25,8 @@ from raftctl.metadata.configs.dynamic import (
 )
 from raftctl.metadata.configs.topic import TOPIC_KEYS, ConfigType, text_of
 from raftctl.metadata.features import eligible_leaders_enabled
-from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataDelta
-from raftctl.metadata.records import ConfigRecord
+from raftctl.metadata.image import MetadataDelta
+from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ConfigRecord
 from raftctl.metadata.requests.admin import AlterOperation, Outcome
 
 if TYPE_CHECKING:

@@ -27,8 +27,13 @@ from raftctl.metadata.features import (
     SUPPORTED,
     level_of,
 )
-from raftctl.metadata.image import BROKER_RESOURCE, MetadataDelta
-from raftctl.metadata.records import ConfigRecord, FeatureLevelRecord, SnapshotMarkRecord
+from raftctl.metadata.image import MetadataDelta
+from raftctl.metadata.records import (
+    BROKER_RESOURCE,
+    ConfigRecord,
+    FeatureLevelRecord,
+    SnapshotMarkRecord,
+)
 from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,

@@ -67,17 +67,18 @@ from raftctl.metadata.requests.cluster import (
     AlterPartitionRequest,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
-    ControllerRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    RegisterBrokerRequest,
+    RegisterControllerRequest,
+)
+from raftctl.metadata.requests.kv import (
+    CoordinationRequest,
     KvCasRequest,
     KvDeleteRequest,
     KvGetRequest,
     KvPutRequest,
-    RegisterBrokerRequest,
-    RegisterControllerRequest,
 )
-from raftctl.metadata.requests.kv import CoordinationRequest
 from raftctl.metadata.requests.security import (
     AlterClientQuotasRequest,
     AlterScramRequest,
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
 
     from raftctl.controller._config import ControllerConfig
     from raftctl.errors import KafkaError
+    from raftctl.metadata.requests import ControllerRequest
 
     _Decision = Callable[[MetadataImage, Any], ControllerResult]
     _TimedDecision = Callable[[MetadataImage, Any, int], ControllerResult]

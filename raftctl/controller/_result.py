@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
+    from raftctl.metadata.requests import ControllerResponse
     from raftctl.metadata.requests.admin import Outcome
-    from raftctl.metadata.requests.cluster import ControllerResponse
 
 
 class ControllerResult(NamedTuple):

@@ -14,28 +14,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from raftctl.errors import ErrorCode, KafkaError, invariant
 from raftctl.metadata.requests.admin import AdminResponse, Outcome
-from raftctl.metadata.requests.cluster import (
-    CreateTopicsResponse,
-    DeleteTopicsResponse,
+from raftctl.metadata.requests.cluster import CreateTopicsResponse, DeleteTopicsResponse
+from raftctl.metadata.requests.kv import (
     KvCasRequest,
     KvDeleteRequest,
     KvGetRequest,
+    KvGuardedWriteRequest,
     KvPutRequest,
 )
-from raftctl.metadata.requests.kv import KvGuardedWriteRequest
 from raftctl.rpc import RpcError, RpcNotConnected, RpcRefused
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
 
-    from raftctl.metadata.requests.cluster import (
-        ControllerRequest,
-        ControllerResponse,
-        KvGetResponse,
-        KvWriteResponse,
-        TopicResult,
-    )
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests.cluster import TopicResult
+    from raftctl.metadata.requests.kv import KvGetResponse, KvWriteResponse
     from raftctl.rpc import RpcClient
     from raftctl.runtime.api import Runtime
 

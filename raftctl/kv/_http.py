@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
-from raftctl.controller.kv import unguarded
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.ids import uuid_text
 from raftctl.json_values import value_fields
 from raftctl.kv._json import BadFieldError, Fields, error_response
-from raftctl.metadata.requests.cluster import KvGetRequest
 from raftctl.metadata.requests.kv import (
     ANY_VERSION,
     NO_TOKEN,
     NO_VERSION,
     KvBarrierRequest,
     KvCloseSessionRequest,
+    KvGetRequest,
     KvGuardedWriteRequest,
     KvHeartbeatRequest,
     KvLockRequest,
     KvOpenSessionRequest,
     KvUnlockRequest,
+    unguarded,
 )
 from raftctl.rpc import RpcError, RpcNotConnected, RpcRefused
 
@@ -39,11 +39,8 @@ if TYPE_CHECKING:
     from raftctl.kv._follower import KvFollower
     from raftctl.kv._index import KeyIndex
     from raftctl.metadata.image import KvEntry, MetadataImage
-    from raftctl.metadata.requests.cluster import (
-        ControllerRequest,
-        ControllerResponse,
-        KvWriteResponse,
-    )
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests.kv import KvWriteResponse
     from raftctl.quorum import RaftDriver
     from raftctl.rpc import RpcClient
     from raftctl.runtime.api import Runtime

@@ -18,6 +18,12 @@ LEADER_UNCHANGED = -2
 """In a `PartitionChangeRecord`: the leader stays, and with it the leader epoch."""
 UNASSIGNED = UUID(int=0)
 """The log directory of a replica whose broker has said of none (KIP-858)."""
+TOPIC_RESOURCE = 2
+"""Kafka's resource type of a topic in a `ConfigRecord`."""
+BROKER_RESOURCE = 4
+"""Kafka's resource type of a broker; an empty name means all brokers."""
+GROUP_RESOURCE = 32
+"""Kafka's resource type of a consumer group."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from raftctl.loader import MetadataLoader
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint
-    from raftctl.metadata.requests.cluster import ControllerRequest
+    from raftctl.metadata.requests import ControllerRequest
     from raftctl.plugins import ControllerClient
     from raftctl.runtime.api import Runtime
 

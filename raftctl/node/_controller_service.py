@@ -23,13 +23,13 @@ from raftctl.metadata.requests.admin import (
     QuorumNode,
     QuorumReplica,
 )
-from raftctl.metadata.requests.cluster import (
-    BrokerHeartbeatRequest,
+from raftctl.metadata.requests.cluster import BrokerHeartbeatRequest
+from raftctl.metadata.requests.kv import (
     KvGetResponse,
+    KvHeartbeatRequest,
     KvPutRequest,
     KvWriteResponse,
 )
-from raftctl.metadata.requests.kv import KvHeartbeatRequest
 from raftctl.metadata.topic_names import RESERVED
 from raftctl.node._put_batcher import PutBatcher
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from raftctl.loader import MetadataLoader
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import KvRecord, Record
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.quorum import RaftDriver
     from raftctl.raft import QuorumStatus, ReplicaStatus
     from raftctl.raft.messages import Offset

@@ -21,7 +21,8 @@ from raftctl.errors import ConfigError, ErrorCode, InvariantViolation, KafkaErro
 from raftctl.kv import BODY_BYTES_MAX, KeyIndex, KvApi, KvEventLog, KvFollower, KvWatches
 from raftctl.loader import MetadataLoader, Snapshots, Snapshotter, StateHashes
 from raftctl.metadata.features import supported_ranges
-from raftctl.metadata.requests.cluster import ControllerRequest, KvPutRequest
+from raftctl.metadata.requests import ControllerRequest
+from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.node._broker_lifecycle import BrokerLifecycle
 from raftctl.node._broker_runner import BrokerRunner
 from raftctl.node._controller_registrar import ControllerRegistrar

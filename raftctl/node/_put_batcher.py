@@ -15,7 +15,8 @@ from raftctl.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from raftctl.metadata.requests.cluster import ControllerResponse, KvPutRequest
+    from raftctl.metadata.requests import ControllerResponse
+    from raftctl.metadata.requests.kv import KvPutRequest
 
     Answers = Sequence[ControllerResponse | KafkaError]
     ReplyAll = Callable[[Answers], None]

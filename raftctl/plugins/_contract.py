@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Endpoint
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.runtime.api import FileSystem
 
 BROKER_GROUP = "raftctl.brokers"

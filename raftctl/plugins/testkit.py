@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from raftctl.metadata.records import Endpoint, Record
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 
 MakeBroker = Callable[[BrokerContext], Broker]
 Check = Callable[[MakeBroker], Awaitable[None]]

@@ -14,7 +14,7 @@ import msgpack
 
 from raftctl.codec import Codec, CodecError, by_type_id, pack_rows
 from raftctl.errors import ErrorCode
-from raftctl.metadata.requests import cluster as requests
+from raftctl.metadata import requests as requests
 from raftctl.raft import messages
 
 if TYPE_CHECKING:

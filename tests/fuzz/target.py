@@ -27,7 +27,7 @@ from tests.unit.broker.replication.world import TOPIC_ID, FakeController, World,
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from tests.unit.broker.replication.world import Node
 
 ANSWER_S = 20.0

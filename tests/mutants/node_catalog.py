@@ -44,11 +44,8 @@ if TYPE_CHECKING:
     from raftctl.controller.cluster._cluster_control import _Heartbeat
     from raftctl.metadata.image import BrokerImage, MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metadata.requests.cluster import (
-        AlterPartitionItem,
-        BrokerHeartbeatRequest,
-        ControllerRequest,
-    )
+    from raftctl.metadata.requests import ControllerRequest
+    from raftctl.metadata.requests.cluster import AlterPartitionItem, BrokerHeartbeatRequest
     from raftctl.node._controller_service import Reply
     from raftctl.raft.batch import Batch
     from raftctl.raft.messages import Offset

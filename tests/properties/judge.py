@@ -14,7 +14,7 @@ from raftctl.controller.partitions import availability
 from raftctl.controller.partitions._availability import active_brokers
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import NO_LEADER
-from raftctl.metadata.requests import admin as admin
+from raftctl.metadata.requests import admin, kv
 from raftctl.metadata.requests import cluster as requests
 from raftctl.metadata.requests import security as security
 from tests.properties import values
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from raftctl.controller import ControllerConfig
     from raftctl.metadata.image import MetadataImage, PartitionImage
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from tests.properties.model import Errors
 
 PRODUCER_IDS = 1_000
@@ -376,22 +376,22 @@ class JudgedCluster(Cluster):
 
     # --- keys and values ----------------------------------------------------------------------
 
-    def judge_put(self, request: requests.KvPutRequest, response: object) -> None:
+    def judge_put(self, request: kv.KvPutRequest, response: object) -> None:
         if self._judge_key(request.key, response):
-            assert isinstance(response, requests.KvWriteResponse)
+            assert isinstance(response, kv.KvWriteResponse)
             assert response.version == self.image.offset
             self.model.keys[request.key] = request.value
 
-    def judge_delete(self, request: requests.KvDeleteRequest, response: object) -> None:
+    def judge_delete(self, request: kv.KvDeleteRequest, response: object) -> None:
         if self._judge_key(request.key, response):
-            assert isinstance(response, requests.KvWriteResponse)
+            assert isinstance(response, kv.KvWriteResponse)
             there = request.key in self.model.keys
             compare(response.error, set() if there else {ErrorCode.RESOURCE_NOT_FOUND}, request)
             self.model.keys.pop(request.key, None)
 
-    def judge_get(self, request: requests.KvGetRequest, response: object) -> None:
+    def judge_get(self, request: kv.KvGetRequest, response: object) -> None:
         if self._judge_key(request.key, response):
-            assert isinstance(response, requests.KvGetResponse)
+            assert isinstance(response, kv.KvGetResponse)
             assert response.value == self.model.keys.get(request.key)
 
     def _judge_key(self, key: str, response: object) -> bool:
@@ -488,7 +488,7 @@ _JUDGES: Mapping[type, Callable[[Any, Any, Any, MetadataImage], None]] = {
     admin.UpdateFeaturesRequest: JudgedCluster.judge_features,
 }
 _KEYS_AND_VALUES: Mapping[type, Callable[[Any, Any, object], None]] = {
-    requests.KvPutRequest: JudgedCluster.judge_put,
-    requests.KvDeleteRequest: JudgedCluster.judge_delete,
-    requests.KvGetRequest: JudgedCluster.judge_get,
+    kv.KvPutRequest: JudgedCluster.judge_put,
+    kv.KvDeleteRequest: JudgedCluster.judge_delete,
+    kv.KvGetRequest: JudgedCluster.judge_get,
 }

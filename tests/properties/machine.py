@@ -27,7 +27,7 @@ from raftctl.metadata.features import (
 from raftctl.metadata.image import EMPTY_IMAGE
 from raftctl.metadata.image._difference import delta_between
 from raftctl.metadata.records import FeatureRange
-from raftctl.metadata.requests import admin as admin
+from raftctl.metadata.requests import admin, kv
 from raftctl.metadata.requests import cluster as requests
 from raftctl.metadata.requests import security as security
 from tests.properties import values
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from raftctl.controller import ControllerConfig
     from raftctl.metadata.records import Endpoint
-    from raftctl.metadata.requests.cluster import ControllerRequest
+    from raftctl.metadata.requests import ControllerRequest
 
 TOPICS = st.sampled_from(("a", "b", "c", "x.y", "x_y"))
 BAD_NAMES = st.sampled_from(("", ".", "..", "n" * 250, "with space", "größe"))
@@ -391,12 +391,12 @@ class ModelMachine(ControllerMachine):
 
     @rule(key=KEYS, value=st.binary(max_size=2))
     def put(self, key: str, value: bytes) -> None:
-        self.ask(requests.KvPutRequest(key, value))
+        self.ask(kv.KvPutRequest(key, value))
 
     @rule(key=KEYS)
     def delete_key(self, key: str) -> None:
-        self.ask(requests.KvDeleteRequest(key))
-        self.ask(requests.KvGetRequest(key))
+        self.ask(kv.KvDeleteRequest(key))
+        self.ask(kv.KvGetRequest(key))
 
     # --- other replicas -----------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jepsen.simulator.cluster import CONTROLLER_PORT
 from raftctl.errors import ErrorCode
-from raftctl.metadata.requests.cluster import KvPutRequest
+from raftctl.metadata.requests.kv import KvPutRequest
 from raftctl.node import WAITING_BYTES_MAX
 from raftctl.quorum import UNWRITTEN_BYTES_MAX
 from raftctl.rpc import RpcClient, RpcRefused

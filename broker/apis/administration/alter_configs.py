@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from broker.apis.administration.forwarding import change, refused, told
 from raftctl.errors import ErrorCode
-from raftctl.metadata.image import TOPIC_RESOURCE
+from raftctl.metadata.records import TOPIC_RESOURCE
 from raftctl.metadata.requests.admin import (
     AlterConfigsRequest,
     AlterOperation,

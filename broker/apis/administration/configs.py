@@ -15,7 +15,7 @@ from raftctl.metadata.configs.topic import (
     text_of,
     topic_defaults,
 )
-from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.apis.handler import ApiContext
     from broker.protocol.codec import Request
     from broker.protocol.messages import administration as wire
-    from raftctl.metadata.requests.cluster import ControllerRequest
+    from raftctl.metadata.requests import ControllerRequest
 
 
 Response = TypeVar(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker.protocol.codec import Request
     from broker.protocol.messages import administration as wire
     from raftctl.metadata.image import MetadataImage, PartitionImage
-    from raftctl.metadata.requests.cluster import ControllerRequest
+    from raftctl.metadata.requests import ControllerRequest
 
 _PARTITIONS_MAX = 2_000
 

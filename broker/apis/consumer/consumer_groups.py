@@ -10,7 +10,7 @@ from broker.apis.consumer.groups import ask
 from broker.apis.handler import Reply
 from broker.groups.requests import ConsumerHeartbeat, DescribeConsumerGroup
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.image import GROUP_RESOURCE
+from raftctl.metadata.records import GROUP_RESOURCE
 
 if TYPE_CHECKING:
     from broker.apis.handler import ApiContext

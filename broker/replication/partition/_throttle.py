@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker.types import CONSUMER
 from raftctl.errors import invariant
 from raftctl.metadata.configs.topic import LONG_MAX
-from raftctl.metadata.image import BROKER_RESOURCE
+from raftctl.metadata.records import BROKER_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,8 +21,8 @@ from raftctl.ids import uuid_text
 from raftctl.loader import image_of
 from raftctl.localcluster.layout import LocalNode, layout_from_json
 from raftctl.localcluster.processes import load_process
-from raftctl.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta
-from raftctl.metadata.records import LeaderChangeRecord
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
+from raftctl.metadata.records import TOPIC_RESOURCE, LeaderChangeRecord
 from raftctl.plugins import LogProblem, log_tools
 from raftctl.raft.batch import encode_batch
 from raftctl.raft.voters import VotersRecord

@@ -15,18 +15,12 @@ from typing import TYPE_CHECKING, Any
 from raftctl.cli.offline._record_json import plain
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.ids import uuid_text
-from raftctl.metadata.image import (
-    BROKER_RESOURCE,
-    GROUP_RESOURCE,
-    TOPIC_RESOURCE,
-    MetadataImage,
-    TopicImage,
-)
+from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from raftctl.metadata.image import KvSession, KvWaiter
+    from raftctl.metadata.image import KvSession, KvWaiter, MetadataImage, TopicImage
 
 _RESOURCES: Mapping[int, str] = {
     TOPIC_RESOURCE: "topics",

@@ -19,18 +19,10 @@ Sources: ZooKeeper's sessions and ephemeral nodes; etcd's leases, revisions and 
 """
 
 from raftctl.controller.kv._kv_control import handle_kv, handle_puts
-from raftctl.controller.kv._kv_coordination import (
-    SESSION_TIMEOUT_MAX_MS,
-    SESSION_TIMEOUT_MIN_MS,
-    KvCoordination,
-    unguarded,
-)
+from raftctl.controller.kv._kv_coordination import KvCoordination
 
 __all__ = [
-    "SESSION_TIMEOUT_MAX_MS",
-    "SESSION_TIMEOUT_MIN_MS",
     "KvCoordination",
     "handle_kv",
     "handle_puts",
-    "unguarded",
 ]

@@ -18,7 +18,9 @@ from raftctl.controller._result import ControllerResult
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import kv_size
 from raftctl.metadata.records import KvRecord
-from raftctl.metadata.requests.cluster import (
+from raftctl.metadata.requests.kv import (
+    ANY_VERSION,
+    NO_VERSION,
     KvCasRequest,
     KvDeleteRequest,
     KvGetRequest,
@@ -27,7 +29,6 @@ from raftctl.metadata.requests.cluster import (
     KvRequest,
     KvWriteResponse,
 )
-from raftctl.metadata.requests.kv import ANY_VERSION, NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,16 +32,11 @@ from raftctl.metadata.records import (
     RemoveKvLockRecord,
     RemoveKvSessionRecord,
 )
-from raftctl.metadata.requests.cluster import (
-    KvCasRequest,
-    KvDeleteRequest,
-    KvPutRequest,
-    KvWriteResponse,
-)
 from raftctl.metadata.requests.kv import (
-    ANY_VERSION,
     NO_TOKEN,
     NO_VERSION,
+    SESSION_TIMEOUT_MAX_MS,
+    SESSION_TIMEOUT_MIN_MS,
     CoordinationRequest,
     KvBarrierRequest,
     KvBarrierResponse,
@@ -53,6 +48,8 @@ from raftctl.metadata.requests.kv import (
     KvOpenSessionRequest,
     KvSessionResponse,
     KvUnlockRequest,
+    KvWriteResponse,
+    unguarded,
 )
 from raftctl.timers import Timers
 
@@ -65,8 +62,6 @@ if TYPE_CHECKING:
 
     KvAnswer = KvSessionResponse | KvLockResponse
 
-SESSION_TIMEOUT_MIN_MS = 1_000
-SESSION_TIMEOUT_MAX_MS = 600_000
 SESSIONS_MAX = 10_000
 KEYS_MAX = 1_000
 """Ephemeral keys of a session; they go in one batch."""
@@ -312,16 +307,6 @@ def _binding(key: str, session: KvSession) -> tuple[Record, ...]:
         why = f"the session has {KEYS_MAX} keys already: delete some, or open another"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
     return (KvOwnerRecord(key, session.session_id),)
-
-
-def unguarded(
-    request: KvGuardedWriteRequest,
-) -> KvPutRequest | KvCasRequest | KvDeleteRequest:
-    """The write without its session and its lock."""
-    key, value = request.key, request.value
-    if request.expected_version != ANY_VERSION or request.expected_value is not None:
-        return KvCasRequest(key, value, request.expected_version, request.expected_value)
-    return KvDeleteRequest(key) if value is None else KvPutRequest(key, value)
 
 
 # --- locks ----------------------------------------------------------------------------------------

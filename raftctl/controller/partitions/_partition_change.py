@@ -26,8 +26,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from raftctl.metadata.configs.topic import broker_topic_defaults, effective
 from raftctl.metadata.features import eligible_leaders_enabled
-from raftctl.metadata.image import TOPIC_RESOURCE
-from raftctl.metadata.records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
+from raftctl.metadata.records import (
+    LEADER_UNCHANGED,
+    NO_LEADER,
+    TOPIC_RESOURCE,
+    PartitionChangeRecord,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection

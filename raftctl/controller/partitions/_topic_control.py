@@ -22,9 +22,9 @@ from raftctl.controller.partitions._reassignment import (
 )
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.configs.topic import broker_topic_defaults, validate_topic_config
-from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.placement import place_replicas, usable_brokers
 from raftctl.metadata.records import (
+    TOPIC_RESOURCE,
     ConfigRecord,
     PartitionRecord,
     Record,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from raftctl.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

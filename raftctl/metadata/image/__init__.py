@@ -25,13 +25,10 @@ Sources: KIP-500, KIP-631; Kafka's `org.apache.kafka.image`.
 """
 
 from raftctl.metadata.image._coordination import Coordination, KvSession, KvWaiter
-from raftctl.metadata.image._delta import MetadataDelta
+from raftctl.metadata.image._delta import MetadataDelta, TopicDelta
 from raftctl.metadata.image._difference import lead
 from raftctl.metadata.image._image import (
-    BROKER_RESOURCE,
     EMPTY_IMAGE,
-    GROUP_RESOURCE,
-    TOPIC_RESOURCE,
     BrokerImage,
     ControllerImage,
     KvEntry,
@@ -45,7 +42,7 @@ from raftctl.metadata.image._image import (
     quota_order,
     shared,
 )
-from raftctl.metadata.image._topic_delta import TopicDelta
+from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
 __all__ = [
     "BROKER_RESOURCE",

@@ -10,10 +10,11 @@ Source: KIP-631.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from immutables import Map
 
@@ -21,7 +22,6 @@ from raftctl.errors import InvariantViolation, invariant
 from raftctl.metadata.image._coordination import CoordinationDelta
 from raftctl.metadata.image._image import (
     EMPTY_IMAGE,
-    TOPIC_RESOURCE,
     BrokerImage,
     ControllerImage,
     KvEntry,
@@ -33,8 +33,8 @@ from raftctl.metadata.image._image import (
     shared,
 )
 from raftctl.metadata.image._maps import updated
-from raftctl.metadata.image._topic_delta import TopicDelta
 from raftctl.metadata.records import (
+    TOPIC_RESOURCE,
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
@@ -69,11 +69,48 @@ from raftctl.metadata.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from uuid import UUID
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from raftctl.codec import Row
     from raftctl.metadata.image._image import ClientQuotas, Configs, QuotaEntity
+
+
+@dataclass(slots=True)
+class TopicDelta:
+    """What changed in a topic that exists after the change."""
+
+    topic_id: UUID
+    name: str
+    before: TopicImage | None
+    """None if the topic is new."""
+    whole: TopicImage | None = None
+    """A new topic from another image, as long as nobody has asked for its partitions."""
+    _partitions: dict[int, PartitionImage] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> dict[int, PartitionImage]:
+        """The changed and new partitions as they are after the change, by id."""
+        if self.whole is not None:
+            self._partitions, self.whole = dict(self.whole.items()), None
+        return self._partitions
+
+    def changes(self) -> Iterator[tuple[int, PartitionImage]]:
+        """The items of `partitions`, without a copy of what is taken over from another image."""
+        return iter(self._partitions.items()) if self.whole is None else self.whole.items()
+
+    def partition(self, partition_id: int) -> PartitionImage | None:
+        """The partition as the records so far have it, changed or not."""
+        changed = self.partitions.get(partition_id)
+        if changed is None and self.before is not None:
+            return self.before.partitions.get(partition_id)
+        return changed
+
+    def apply(self) -> TopicImage:
+        """The topic after the change."""
+        if self.whole is not None:
+            return self.whole
+        partitions = _NO_PARTITIONS if self.before is None else self.before.partitions
+        return TopicImage(self.name, self.topic_id, updated(partitions, self._partitions))
 
 
 class MetadataDelta:
@@ -519,7 +556,7 @@ _NO_QUOTAS: Map[str, float] = Map()
 _NO_PARTITIONS: Map[int, PartitionImage] = Map()
 _ONLY_CHANGES = frozenset((PartitionChangeRecord,))
 _FIELDS_OF_CHANGE: Callable[[Any], tuple[Any, ...]] = attrgetter(
-    *[field.name for field in fields(PartitionChangeRecord)]
+    *[each.name for each in fields(PartitionChangeRecord)]
 )
 
 _REPLAY: dict[type, Callable[[MetadataDelta, Any, int], None]] = {

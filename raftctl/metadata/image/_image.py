@@ -20,6 +20,7 @@ from raftctl.metadata.image._coordination import NO_COORDINATION, Coordination
 from raftctl.metadata.records import (
     LEADER_UNCHANGED,
     NO_LEADER,
+    TOPIC_RESOURCE,
     UNASSIGNED,
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -44,12 +45,6 @@ if TYPE_CHECKING:
 
 SHARED_MAX = 1 << 16
 """Sets of replicas that are kept once each."""
-TOPIC_RESOURCE = 2
-"""Kafka's number for a topic as the owner of configs."""
-BROKER_RESOURCE = 4
-"""Kafka's number for a broker; the empty name stands for all brokers."""
-GROUP_RESOURCE = 32
-"""Kafka's number for a consumer group."""
 
 
 @dataclass(frozen=True, slots=True)

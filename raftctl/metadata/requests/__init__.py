@@ -4,10 +4,12 @@ Brokers, standby controllers and administrative tools send these objects over th
 they are packed like records. Each module holds one family:
 
 * `cluster`: brokers and controllers register, heartbeat, change ISRs; topics are created and
-  deleted; keys are read and written; the union of all requests and that of all responses;
+  deleted;
 * `admin`: configs, partitions, elections, reassignments, features, the quorum's description;
 * `security`: client quotas, access control lists, SCRAM credentials;
-* `kv`: sessions, locks and guarded writes of the key-value store.
+* `kv`: keys and values, sessions, locks and guarded writes.
+
+`ControllerRequest` is the union of all requests, `ControllerResponse` that of all responses.
 
 A response carries an `ErrorCode` of Kafka's table, for the request or for each of its items.
 NOT_CONTROLLER means that another node may be the active controller: find it and ask again.
@@ -19,3 +21,7 @@ brokers translate between the two.
 Sources: KIP-631 (registration, heartbeats), KIP-497 (AlterPartition), KIP-858 (directories),
 KIP-730 (producer ids), KIP-455, KIP-460, KIP-584.
 """
+
+from raftctl.metadata.requests._union import ControllerRequest, ControllerResponse
+
+__all__ = ["ControllerRequest", "ControllerResponse"]

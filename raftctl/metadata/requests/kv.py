@@ -18,6 +18,68 @@ NO_VERSION = -1
 """The version of a key that does not exist."""
 NO_TOKEN = -1
 """The token of a lock that nobody holds."""
+SESSION_TIMEOUT_MIN_MS = 1_000
+SESSION_TIMEOUT_MAX_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class KvGetRequest:
+    """What is the value of the key? Linearizable: no older than any write answered before."""
+
+    TYPE_ID: ClassVar[int] = 140
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class KvGetResponse:
+    """The value; None and `NO_VERSION` if there is no such key."""
+
+    TYPE_ID: ClassVar[int] = 141
+    value: bytes | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class KvPutRequest:
+    """Sets the value of the key, whatever it was."""
+
+    TYPE_ID: ClassVar[int] = 142
+    key: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KvWriteResponse:
+    """What a write came to. A version is the offset of a record, so it grows over all keys.
+
+    Errors: INVALID_UPDATE_VERSION if the expectation does not hold; RESOURCE_NOT_FOUND for the
+    deletion of what does not exist. Nothing has changed then, and `version` is what was found.
+    """
+
+    TYPE_ID: ClassVar[int] = 143
+    error: ErrorCode
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class KvCasRequest:
+    """Sets the value, or removes the key (None), if its version and value are the expected ones."""
+
+    TYPE_ID: ClassVar[int] = 144
+    key: str
+    value: bytes | None
+    expected_version: int
+    """A version, `NO_VERSION` for "must not exist", or `ANY_VERSION`."""
+    expected_value: bytes | None = None
+    """None: the value does not matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class KvDeleteRequest:
+    """Removes the key, whatever its value is."""
+
+    TYPE_ID: ClassVar[int] = 146
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +187,7 @@ class KvBarrierResponse:
     offset: int
 
 
+KvRequest = KvPutRequest | KvGetRequest | KvCasRequest | KvDeleteRequest
 CoordinationRequest = (
     KvGuardedWriteRequest
     | KvOpenSessionRequest
@@ -134,3 +197,13 @@ CoordinationRequest = (
     | KvUnlockRequest
     | KvBarrierRequest
 )
+
+
+def unguarded(
+    request: KvGuardedWriteRequest,
+) -> KvPutRequest | KvCasRequest | KvDeleteRequest:
+    """The write without its session and its lock."""
+    key, value = request.key, request.value
+    if request.expected_version != ANY_VERSION or request.expected_value is not None:
+        return KvCasRequest(key, value, request.expected_version, request.expected_value)
+    return KvDeleteRequest(key) if value is None else KvPutRequest(key, value)

@@ -8,7 +8,7 @@ import sys
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from raftctl.metadata.requests.cluster import KvPutRequest
+from raftctl.metadata.requests.kv import KvPutRequest
 from tests.bench.scale.records import longest_stall
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from broker.apis import dispatch
 from broker.server import Listeners
 from raftctl.codec import Codec
-from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 from raftctl.runtime._real_sending import make_sender
 from tests.unit.broker.server.fakes import FakeBroker, close
 from tests.unit.raftctl.controller.cluster import Cluster

@@ -12,8 +12,7 @@ import pytest
 
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode
-from raftctl.metadata.image import TOPIC_RESOURCE
-from raftctl.metadata.records import ConfigRecord
+from raftctl.metadata.records import TOPIC_RESOURCE, ConfigRecord
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import TOPIC_ID, Node, World, eventually
 from tests.unit.broker.server.fakes import Client, connected, fetch_message, produce_message

@@ -14,8 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from broker.types import DeletedRecords, TopicPartition
 from raftctl.errors import ErrorCode
-from raftctl.metadata.image import TOPIC_RESOURCE
-from raftctl.metadata.records import ConfigRecord
+from raftctl.metadata.records import TOPIC_RESOURCE, ConfigRecord
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import P0, World, eventually, fetch_now, wanted
 from tests.unit.broker.server.fakes import connected

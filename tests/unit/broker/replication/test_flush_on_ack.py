@@ -11,8 +11,7 @@ import pytest
 
 from broker.types import AppendResult
 from raftctl.errors import ErrorCode
-from raftctl.metadata.image import TOPIC_RESOURCE
-from raftctl.metadata.records import ConfigRecord
+from raftctl.metadata.records import TOPIC_RESOURCE, ConfigRecord
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.log.fake_files import FakeWorker
 from tests.unit.broker.replication.world import (

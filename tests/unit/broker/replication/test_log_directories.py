@@ -12,8 +12,7 @@ import pytest
 from broker.types import AppendResult, OffsetLookup, TopicPartition
 from raftctl.errors import ErrorCode
 from raftctl.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
-from raftctl.metadata.image import BROKER_RESOURCE
-from raftctl.metadata.records import UNASSIGNED, ConfigRecord, FeatureLevelRecord
+from raftctl.metadata.records import BROKER_RESOURCE, UNASSIGNED, ConfigRecord, FeatureLevelRecord
 from raftctl.metadata.requests.cluster import AssignReplicasToDirsRequest
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import (

@@ -12,8 +12,7 @@ from broker.log.batches.compression import GZIP
 from broker.log.segments import _segment as segment
 from broker.types import OffsetLookup
 from raftctl.errors import ErrorCode, KafkaError
-from raftctl.metadata.image import TOPIC_RESOURCE
-from raftctl.metadata.records import ConfigRecord
+from raftctl.metadata.records import TOPIC_RESOURCE, ConfigRecord
 from tests.unit.broker.log.batches import keyed_batch, make_batch
 from tests.unit.broker.replication.world import P0, World, offsets_now
 

@@ -11,8 +11,7 @@ from broker.log.batches import validation
 from broker.log.batches.compression import CODECS
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.configs.topic import TopicConfig
-from raftctl.metadata.image import TOPIC_RESOURCE
-from raftctl.metadata.records import ConfigRecord
+from raftctl.metadata.records import TOPIC_RESOURCE, ConfigRecord
 from tests.unit.broker.log.batches import keyed_batch, make_batch
 from tests.unit.broker.replication.world import World
 from tests.unit.broker.server.fakes import connected, produce_message

@@ -18,8 +18,9 @@ from broker.types import (
     TopicPartition,
 )
 from raftctl.errors import ErrorCode
-from raftctl.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from raftctl.metadata.records import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,

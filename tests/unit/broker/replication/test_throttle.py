@@ -16,14 +16,8 @@ from broker.replication.partition._throttle import (
     names,
 )
 from broker.types import TopicPartition
-from raftctl.metadata.image import (
-    BROKER_RESOURCE,
-    EMPTY_IMAGE,
-    TOPIC_RESOURCE,
-    MetadataDelta,
-    MetadataImage,
-)
-from raftctl.metadata.records import ConfigRecord
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from raftctl.metadata.records import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigRecord
 from tests.unit.broker.log.batches import make_batch
 from tests.unit.broker.replication.world import P0, World, eventually, fetch_now, params, wanted
 

@@ -48,8 +48,6 @@ from raftctl.metadata.requests.cluster import (
     AlterPartitionResult,
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
-    ControllerRequest,
-    ControllerResponse,
 )
 from raftctl.plugins import BrokerContext
 from tests.unit.broker.log.fake_files import FakeFiles, FakeRuntime
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.replication.partition import HostedPartition
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 
 TOPIC_ID = UUID(int=11)
 P0 = TopicPartition("t", 0)

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from broker.replication.partition import HostedPartition
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.runtime.api import Buffer
 
 

@@ -18,8 +18,6 @@ from raftctl.metadata.requests.cluster import (
     AlterPartitionResult,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-    ControllerRequest,
-    ControllerResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -32,6 +30,8 @@ from raftctl.metadata.requests.cluster import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 
 CLUSTER_ID = "cluster"
 SESSION_MS = 9_000

@@ -17,14 +17,8 @@ from raftctl.controller.partitions import availability
 from raftctl.errors import ErrorCode
 from raftctl.metadata.codec import pack_payload, unpack_records
 from raftctl.metadata.features import ELR_FEATURE, level_of
-from raftctl.metadata.image import (
-    EMPTY_IMAGE,
-    TOPIC_RESOURCE,
-    MetadataDelta,
-    MetadataImage,
-    PartitionImage,
-)
-from raftctl.metadata.records import NO_LEADER, UNASSIGNED
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage, PartitionImage
+from raftctl.metadata.records import NO_LEADER, TOPIC_RESOURCE, UNASSIGNED
 from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,
     UPGRADE,

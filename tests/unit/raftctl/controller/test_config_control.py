@@ -8,8 +8,13 @@ from raftctl.config import make_config
 from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.features import ELR_FEATURE
-from raftctl.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from raftctl.metadata.records import NO_LEADER, FeatureLevelRecord
+from raftctl.metadata.records import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    NO_LEADER,
+    TOPIC_RESOURCE,
+    FeatureLevelRecord,
+)
 from raftctl.metadata.requests.admin import (
     AlterConfigsRequest,
     AlterOperation,

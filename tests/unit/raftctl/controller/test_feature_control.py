@@ -17,8 +17,8 @@ from raftctl.metadata.features import (
     METADATA_VERSION_FEATURE,
     TRANSACTION_VERSION_FEATURE,
 )
-from raftctl.metadata.image import BROKER_RESOURCE, ControllerImage, MetadataImage
-from raftctl.metadata.records import NO_LEADER, ClientQuotaRecord, FeatureRange
+from raftctl.metadata.image import ControllerImage, MetadataImage
+from raftctl.metadata.records import BROKER_RESOURCE, NO_LEADER, ClientQuotaRecord, FeatureRange
 from raftctl.metadata.requests.admin import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,

@@ -22,12 +22,9 @@ from raftctl.errors import KafkaError
 from raftctl.metadata.codec import pack_payload, unpack_records
 from raftctl.metadata.features import supported_ranges
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta
-from raftctl.metadata.requests.cluster import (
-    ControllerRequest,
-    KvPutRequest,
-    RegisterControllerRequest,
-)
-from raftctl.metadata.requests.kv import KvLockRequest, KvOpenSessionRequest
+from raftctl.metadata.requests import ControllerRequest
+from raftctl.metadata.requests.cluster import RegisterControllerRequest
+from raftctl.metadata.requests.kv import KvLockRequest, KvOpenSessionRequest, KvPutRequest
 from raftctl.rpc.codec import RPC_CODEC
 from tests.unit.raftctl.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster, incarnation
 

@@ -14,24 +14,22 @@ from raftctl.controller.kv import _kv_control as kv_control
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.image import EMPTY_IMAGE, KvEntry, MetadataDelta
 from raftctl.metadata.records import KvRecord
-from raftctl.metadata.requests.cluster import (
-    KvCasRequest,
-    KvDeleteRequest,
-    KvGetRequest,
-    KvGetResponse,
-    KvPutRequest,
-    KvRequest,
-    KvWriteResponse,
-)
 from raftctl.metadata.requests.kv import (
     ANY_VERSION,
     NO_VERSION,
+    KvCasRequest,
     KvCloseSessionRequest,
+    KvDeleteRequest,
+    KvGetRequest,
+    KvGetResponse,
     KvGuardedWriteRequest,
     KvLockRequest,
     KvLockResponse,
     KvOpenSessionRequest,
+    KvPutRequest,
+    KvRequest,
     KvUnlockRequest,
+    KvWriteResponse,
 )
 from tests.unit.raftctl.controller.cluster import CLUSTER_ID, Cluster
 

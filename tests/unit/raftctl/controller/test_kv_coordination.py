@@ -17,7 +17,6 @@ from raftctl.metadata.records import (
     RemoveKvLockRecord,
     RemoveKvSessionRecord,
 )
-from raftctl.metadata.requests.cluster import KvDeleteRequest, KvPutRequest, KvWriteResponse
 from raftctl.metadata.requests.kv import (
     NO_TOKEN,
     NO_VERSION,
@@ -25,13 +24,16 @@ from raftctl.metadata.requests.kv import (
     KvBarrierRequest,
     KvBarrierResponse,
     KvCloseSessionRequest,
+    KvDeleteRequest,
     KvGuardedWriteRequest,
     KvHeartbeatRequest,
     KvLockRequest,
     KvLockResponse,
     KvOpenSessionRequest,
+    KvPutRequest,
     KvSessionResponse,
     KvUnlockRequest,
+    KvWriteResponse,
 )
 from tests.unit.raftctl.controller.cluster import Cluster
 

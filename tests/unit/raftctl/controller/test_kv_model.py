@@ -17,17 +17,19 @@ from hypothesis.stateful import (
 
 from raftctl.errors import ErrorCode
 from raftctl.metadata.image import MetadataDelta
-from raftctl.metadata.requests.cluster import KvDeleteRequest, KvPutRequest, KvWriteResponse
 from raftctl.metadata.requests.kv import (
     NO_TOKEN,
     KvCloseSessionRequest,
+    KvDeleteRequest,
     KvGuardedWriteRequest,
     KvHeartbeatRequest,
     KvLockRequest,
     KvLockResponse,
     KvOpenSessionRequest,
+    KvPutRequest,
     KvSessionResponse,
     KvUnlockRequest,
+    KvWriteResponse,
 )
 from tests.unit.raftctl.controller.cluster import Cluster
 

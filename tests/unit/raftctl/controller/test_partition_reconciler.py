@@ -7,8 +7,7 @@ import pytest
 from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
 from raftctl.metadata.features import ELR_FEATURE
-from raftctl.metadata.image import BROKER_RESOURCE
-from raftctl.metadata.records import NO_LEADER, BrokerRegistrationChangeRecord
+from raftctl.metadata.records import BROKER_RESOURCE, NO_LEADER, BrokerRegistrationChangeRecord
 from raftctl.metadata.requests.admin import (
     UPGRADE,
     AlterConfigsRequest,

@@ -8,8 +8,7 @@ import pytest
 
 from raftctl.controller import ControllerConfig
 from raftctl.errors import ErrorCode
-from raftctl.metadata.image import TOPIC_RESOURCE
-from raftctl.metadata.records import PartitionRecord, TopicRecord
+from raftctl.metadata.records import TOPIC_RESOURCE, PartitionRecord, TopicRecord
 from raftctl.metadata.requests.admin import CreatePartitionsRequest, NewPartitions, Outcome
 from raftctl.metadata.requests.cluster import NewTopic
 from raftctl.metadata.topic_names import METADATA_TOPIC

@@ -14,22 +14,20 @@ from raftctl.errors import ErrorCode, KafkaError
 from raftctl.loader import MetadataLoader
 from raftctl.metadata.codec import unpack_records
 from raftctl.metadata.records import KvRecord
-from raftctl.metadata.requests.cluster import (
+from raftctl.metadata.requests.kv import (
+    ANY_VERSION,
     KvCasRequest,
+    KvCloseSessionRequest,
     KvDeleteRequest,
     KvGetRequest,
     KvGetResponse,
-    KvPutRequest,
-    KvWriteResponse,
-)
-from raftctl.metadata.requests.kv import (
-    ANY_VERSION,
-    KvCloseSessionRequest,
     KvGuardedWriteRequest,
     KvHeartbeatRequest,
     KvLockRequest,
     KvOpenSessionRequest,
+    KvPutRequest,
     KvSessionResponse,
+    KvWriteResponse,
 )
 from raftctl.node import ControllerService
 from raftctl.node import _controller_service as controller_service
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.image import MetadataDelta, MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.raft.messages import Offset
 
 

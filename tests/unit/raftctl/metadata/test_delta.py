@@ -9,15 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftctl.errors import InvariantViolation
-from raftctl.metadata.image import (
-    EMPTY_IMAGE,
-    TOPIC_RESOURCE,
-    MetadataDelta,
-    MetadataImage,
-    PartitionImage,
-)
+from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage, PartitionImage
 from raftctl.metadata.records import (
     NO_LEADER,
+    TOPIC_RESOURCE,
     UNASSIGNED,
     AbortTransactionRecord,
     BeginTransactionRecord,

@@ -11,7 +11,6 @@ from immutables import Map
 
 from raftctl.errors import InvariantViolation
 from raftctl.metadata.image import (
-    TOPIC_RESOURCE,
     BrokerImage,
     Coordination,
     KvEntry,
@@ -24,6 +23,7 @@ from raftctl.metadata.image import (
     TopicsImage,
 )
 from raftctl.metadata.records import (
+    TOPIC_RESOURCE,
     AccessControlEntryRecord,
     Endpoint,
     RemoveAccessControlEntryRecord,

@@ -13,6 +13,7 @@ from immutables import Map
 
 from raftctl.codec import CodecError
 from raftctl.errors import InvariantViolation
+from raftctl.metadata import codec
 from raftctl.metadata.codec import (
     RECORD_CODEC,
     pack_payload,
@@ -20,7 +21,6 @@ from raftctl.metadata.codec import (
     pack_topics,
     replay_payload,
 )
-from raftctl.metadata.codec import _partition_rows as partition_rows
 from raftctl.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage, PartitionImage
 from raftctl.metadata.image._difference import delta_between
 from raftctl.metadata.records import (
@@ -110,11 +110,11 @@ def changes_of(image: MetadataImage, seed: int) -> list[Record]:
 def test_topics_are_packed_as_their_records_are(seed: int, piece_records: int) -> None:
     records = topics(seed)
     image = image_of(records)
-    before, partition_rows.PIECE_RECORDS = partition_rows.PIECE_RECORDS, piece_records
+    before, codec.PIECE_RECORDS = codec.PIECE_RECORDS, piece_records
     try:
         pieces = [*pack_topics(image.topics)]
     finally:
-        partition_rows.PIECE_RECORDS = before
+        codec.PIECE_RECORDS = before
     assert b"".join(one for _, one in pieces) == b"".join(pack_records(image.records()))
     assert sum(count for count, _ in pieces) == len(records)
     assert all(count <= 2 * piece_records for count, _ in pieces)

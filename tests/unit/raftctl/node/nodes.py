@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from jepsen.simulator.world import SimRuntime, World
     from raftctl.metadata.image import MetadataDelta, MetadataImage
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from raftctl.plugins import BrokerContext
 
 PATIENCE_S = 60.0

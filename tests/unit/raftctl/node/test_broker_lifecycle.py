@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from raftctl.metadata.image import MetadataImage
     from raftctl.metadata.records import Record
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
 
 T = TypeVar("T")
 

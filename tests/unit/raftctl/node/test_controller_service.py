@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from raftctl.metadata.image import MetadataDelta, MetadataImage
-    from raftctl.metadata.requests.cluster import ControllerRequest, ControllerResponse
+    from raftctl.metadata.requests import ControllerRequest, ControllerResponse
     from tests.fakes.disk import FakeDisk
 
 CLUSTER = "cluster"

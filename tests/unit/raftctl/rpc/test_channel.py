@@ -8,7 +8,7 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from raftctl.metadata.requests.cluster import KvGetRequest, KvPutRequest
+from raftctl.metadata.requests.kv import KvGetRequest, KvPutRequest
 from raftctl.raft.messages import (
     BeginQuorumEpochRequest,
     Epoch,

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftctl.errors import ErrorCode
-from raftctl.metadata.requests import cluster as requests
+from raftctl.metadata import requests
 from raftctl.raft import messages
 from raftctl.rpc.codec import (
     QUORUM,

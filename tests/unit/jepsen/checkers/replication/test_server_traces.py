@@ -29,8 +29,8 @@ from raftctl.cli.offline.storage import format_storage, random_uuid_text
 from raftctl.ids import uuid_text
 from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
 from raftctl.metadata.codec import pack_payload
-from raftctl.metadata.image import TOPIC_RESOURCE
 from raftctl.metadata.records import (
+    TOPIC_RESOURCE,
     ConfigRecord,
     LeaderChangeRecord,
     PartitionChangeRecord,

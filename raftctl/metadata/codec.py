@@ -1,23 +1,55 @@
-"""Partitions to bytes and back, many at a time.
+"""Codec of metadata records: objects to the bytes of a batch's payload and back.
 
-Millions of partitions make a snapshot, and tens of thousands a batch. As records, one by one, they
-would cost several times of what they cost as rows and columns; the bytes are the same.
+A record is one MessagePack array, `[type id, field, ...]`. The payload of a batch is the
+concatenation of its records; the batch's header counts them. `pack_records` and
+`pack_payload` write payloads, `unpack_records` reads one.
+
+Partitions come in millions. `pack_topics` writes a snapshot's topics and `replay_payload`
+replays a batch by rows and columns, without an object for each record. The bytes are the
+same.
+
+Invariants: a reader refuses a record type or a field that it does not know, with CodecError.
+Otherwise its state would differ from the others' without notice. Fields are only added at the
+end, with a default that fills in what an older writer left out.
+
+The codec knows neither offsets nor the framing, compression and checksums of batches. Source:
+KIP-631 for the records; the encoding is this project's own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from raftctl.metadata.codec._record_codec import RECORD_CODEC
+from raftctl.codec import Codec
 from raftctl.metadata.image import PartitionImage, shared
-from raftctl.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
+from raftctl.metadata.records import PartitionChangeRecord, PartitionRecord, Record, TopicRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from uuid import UUID
 
     from raftctl.codec import Row
     from raftctl.metadata.image import MetadataDelta, TopicImage, TopicsImage
+
+RECORD_CODEC: Codec[Record] = Codec.tagged(*get_args(Record), exact=True)
+
+
+def pack_records(records: Iterable[Record]) -> list[bytes]:
+    """Each record as the bytes that stand in a batch's payload."""
+    return [RECORD_CODEC.pack(record) for record in records]
+
+
+def pack_payload(records: Iterable[Record]) -> bytes:
+    """The payload of a batch of these records."""
+    return RECORD_CODEC.pack_all(records)
+
+
+def unpack_records(payload: bytes, count: int) -> list[Record]:
+    """The `count` records of a batch's payload. Raises CodecError if it holds anything else."""
+    return RECORD_CODEC.unpack_many(payload, count)
+
+
+# --- partitions, many at a time -------------------------------------------------------------------
 
 PIECE_RECORDS = 1_000
 """So many at a time, and as many again of the last topic."""
