@@ -28,7 +28,6 @@ from raftctl.controller.partitions._partition_change import (
 )
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.features import directories_enabled
-from raftctl.metadata.image import known_directories
 from raftctl.metadata.records import LEADER_UNCHANGED
 from raftctl.metadata.requests.cluster import (
     AlterPartitionItem,
@@ -39,8 +38,6 @@ from raftctl.metadata.requests.cluster import (
 )
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from raftctl.controller.partitions._availability import Availability
     from raftctl.metadata.configs.topic import TopicConfig
     from raftctl.metadata.image import MetadataImage, PartitionImage
@@ -211,7 +208,7 @@ def _assign(
     if broker_id not in before.replicas:
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     rule = rules.of(topic.name)
-    moved = _moved(before, broker_id, assignment.directory_id)
+    moved = before.in_directory(broker_id, assignment.directory_id)
     if not available.has(broker_id, before.directory_of(broker_id)) and not rule.unclean:
         moved = _without_log(moved, broker_id)
     after = reconciled(moved, available.replicas_of(moved), rule)
@@ -230,11 +227,3 @@ def _without_log(partition: PartitionImage, broker_id: int) -> PartitionImage:
     if not isr and not elr:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     return partition._replace(isr=isr, elr=elr)
-
-
-def _moved(partition: PartitionImage, broker_id: int, directory_id: UUID) -> PartitionImage:
-    directories = [
-        directory_id if replica == broker_id else partition.directory_of(replica)
-        for replica in partition.replicas
-    ]
-    return partition._replace(directories=known_directories(directories))

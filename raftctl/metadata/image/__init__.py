@@ -37,18 +37,13 @@ from raftctl.metadata.image._image import (
     QuotaEntity,
     TopicImage,
     TopicsImage,
-    known_directories,
     kv_size,
     quota_order,
     shared,
 )
-from raftctl.metadata.records import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 
 __all__ = [
-    "BROKER_RESOURCE",
     "EMPTY_IMAGE",
-    "GROUP_RESOURCE",
-    "TOPIC_RESOURCE",
     "BrokerImage",
     "ControllerImage",
     "Coordination",
@@ -62,7 +57,6 @@ __all__ = [
     "TopicDelta",
     "TopicImage",
     "TopicsImage",
-    "known_directories",
     "kv_size",
     "lead",
     "quota_order",

@@ -176,7 +176,15 @@ class PartitionImage(NamedTuple):
         """The directories for other replicas: those that stay keep theirs."""
         if not self.directories:
             return ()
-        return known_directories([self.directory_of(replica) for replica in replicas])
+        return _assigned([self.directory_of(replica) for replica in replicas])
+
+    def in_directory(self, broker_id: int, directory_id: UUID) -> PartitionImage:
+        """Return the partition with the replica of a broker in that log directory."""
+        directories = [
+            directory_id if replica == broker_id else self.directory_of(replica)
+            for replica in self.replicas
+        ]
+        return self._replace(directories=_assigned(directories))
 
 
 @functools.lru_cache(maxsize=SHARED_MAX)
@@ -213,9 +221,9 @@ def shared(broker_ids: tuple[int, ...]) -> tuple[int, ...]:
     return broker_ids
 
 
-def known_directories(directories: Sequence[UUID]) -> tuple[UUID, ...]:
-    """How directories stand in an image: empty if none is assigned."""
-    return tuple(directories) if any(one != UNASSIGNED for one in directories) else ()
+def _assigned(directories: Sequence[UUID]) -> tuple[UUID, ...]:
+    """Return the directories as an image holds them: empty if none is assigned."""
+    return tuple(directories) if any(known != UNASSIGNED for known in directories) else ()
 
 
 @dataclass(frozen=True, slots=True)
