@@ -169,6 +169,10 @@ class ControllerService:
         else:
             self._watch_turn()
 
+    def invariants(self) -> None:
+        """Check the controller's whole state; for simulations, between two turns of the loop."""
+        self._controller.invariants()
+
     @property
     def waiting(self) -> int:
         """How many answers wait to be decided on, for a commit or for confirmation."""

@@ -281,7 +281,11 @@ CONTROLLER = (
     node_mutant(
         "leader_epoch_stays",
         "a new partition leader leads in the old leader epoch",
-        ("partition_epochs_never_go_back", "one_leader_per_leader_epoch"),
+        (
+            "partition_epochs_never_go_back",
+            "one_leader_per_leader_epoch",
+            "controller_is_sound",
+        ),
         Patch(PartitionImage, "changed", _keep_leader_epoch),
         scenario="partition_leader_is_isolated",
     ),
@@ -302,14 +306,14 @@ CONTROLLER = (
     node_mutant(
         "fenced_broker_leads",
         "a fenced broker keeps what it leads",
-        ("leader_is_not_fenced",),
+        ("leader_is_not_fenced", "controller_is_sound"),
         Patch(ClusterControl, "_fence", _fence_without_election),
         scenario="partition_leader_is_isolated",
     ),
     node_mutant(
         "alter_partition_is_never_refused",
         "the controller believes a deposed leader",
-        ("leader_is_in_isr_and_isr_in_replicas",),
+        ("leader_is_in_isr_and_isr_in_replicas", "controller_is_sound"),
         Patch(replication_control, "_refusal", _never_refuse),
         scenario="partition_leader_is_isolated",
     ),

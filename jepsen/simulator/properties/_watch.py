@@ -31,7 +31,9 @@ from jepsen.simulator.properties._invariants import (
 )
 from jepsen.simulator.properties._partition_invariants import PartitionChange, PartitionView
 from jepsen.simulator.properties._producer_id_invariants import BrokerLife, ProducerIdsView
+from jepsen.simulator.properties._properties import Violation
 from jepsen.simulator.properties._snapshot_invariants import SnapshotReader
+from raftctl.errors import InvariantViolation
 from raftctl.metadata.codec import unpack_records
 from raftctl.metadata.records import LeaderChangeRecord
 from raftctl.raft.batch import HEADER_BYTES, Batch, CorruptBatchError, decode_batches
@@ -180,9 +182,13 @@ class Watcher:
             return
         self._coverage.watch(driver)
         if self._is_voter:
+            before = self._quorum_state
             self._look_at_quorum(driver)
             if node.service is not None:
                 self._look_at_waiting(driver, node.service)
+                # All that the controller does stands in its log, or begins with another epoch.
+                if self._quorum_state != before:
+                    self._look_at_controller(node.service)
         loader = node.loader
         if loader is not None and loader.image is not self._image:
             self._image = loader.image
@@ -240,6 +246,13 @@ class Watcher:
         """Whether the log must be on the disk, which has failed, and no snapshot stands for it."""
         suspect = self._disk.failed_syncs > 0 and not self._disk.lies
         return suspect and flushed > driver.log.start_offset
+
+    def _look_at_controller(self, service: ControllerService) -> None:
+        try:
+            service.invariants()
+        except InvariantViolation as violation:
+            # As a `Violation` it accuses the node; raised as it is it would end the simulation.
+            raise Violation("controller_is_sound", f"controller {self._id}: {violation}") from None
 
     def _look_at_waiting(self, driver: RaftDriver, service: ControllerService) -> None:
         waiting = driver.unwritten_bytes, service.waiting, service.waiting_bytes

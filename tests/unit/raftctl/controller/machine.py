@@ -333,6 +333,10 @@ class ControllerMachine(RuleBasedStateMachine):
         assert list(self.committed.records()) == self.written
 
     @invariant()
+    def the_controller_is_sound(self) -> None:
+        self.cluster.controller.invariants()
+
+    @invariant()
     def the_standby_agrees(self) -> None:
         assert list(self.standby.records()) == self.written
 
