@@ -41,7 +41,7 @@ NOT_COMMANDS = re.compile(
 """How blocks begin that are no commands: properties, JSON, scripts, files, output, code."""
 NOT_RUN: dict[str, dict[str, str]] = {
     "README.md": {
-        "make demo": "half a minute: test_local_cluster.py runs the demo on fewer lines",
+        "make demo": "half a minute: test_local_cluster.py runs it",
         ".venv/bin/jepsen spark check": "needs Java: test_harness_pages.py runs it",
     },
     "check-histories.md": {

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jepsen.cli import check, convert, report, shrink, spark, test, test_all
+from jepsen.cli import check, convert, demo, report, shrink, spark, test, test_all
 
 app = typer.Typer(
     name="jepsen",
@@ -36,6 +36,7 @@ app.command()(check.replicas)
 app.command(name="test")(test.run)
 app.command(name="test-all")(test_all.run)
 app.command()(shrink.shrink)
+app.command()(demo.demo)
 app.command()(report.report)
 app.command()(report.serve)
 app.add_typer(spark.app, name="spark")

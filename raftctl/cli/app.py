@@ -51,7 +51,7 @@ COMMANDS = {
     "restart": "local.cluster",
     "status": "local.cluster",
     "offsets": "kafka.offsets",
-    "demo": "local.demo.command",
+    "demo": "local.demo",
     "cluster-id": "kafka.cluster_id",
     "verifiable-producer": "clients.verifiable_producer",
     "verifiable-consumer": "clients.verifiable_consumer",

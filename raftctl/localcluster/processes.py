@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _POLL_S = 0.02
 _SAME_START_S = 0.05
+OWNER_FILE = "owner.json"
+"""In a cluster's folder: the process that starts and ends its nodes."""
 _PID_DIGITS_MAX = 20
 
 
@@ -127,6 +129,11 @@ def postponed_signals() -> Iterator[None]:
 def save_process(path: Path, process: ProcessRef) -> None:
     """Remembers the process for a later command."""
     path.write_text(json.dumps({"pid": process.pid, "started": process.started}))
+
+
+def mark_as_own(folder: Path) -> None:
+    """Record in a cluster's folder that this process starts and ends its nodes."""
+    save_process(folder / OWNER_FILE, ProcessRef(os.getpid(), psutil.Process().create_time()))
 
 
 def load_process(path: Path) -> ProcessRef | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -339,18 +340,18 @@ def test_too_few_replicas_refuse_writes_until_they_are_back(cluster: LocalCluste
 @pytest.mark.timeout(240)
 def test_the_demo_loses_duplicates_and_reorders_nothing(tmp_path: Path) -> None:
     kept = tmp_path / "demo"
-    done = raftctl("demo", "--lines", "20000", "--keep", str(kept), timeout_s=200)
+    done = raftctl("demo", "--keep", str(kept), timeout_s=200)
     assert done.status == 0, done
-    assert done.stdout.splitlines()[-1] == "lost 0, duplicated 0, out of order 0"
-    assert "20,000" in done.stdout
+    assert done.stdout.splitlines()[-1] == "valid: lost 0, duplicated 0, out of order 0"
+    assert json.loads((kept / "latest" / "results.json").read_text())["faults"] == {"kill": 2}
     assert processes_of(kept) == []
 
 
 @pytest.mark.req("A2")
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("moment", ["controllers and", "killed controller"])
+@pytest.mark.parametrize("moment", ["controllers and", "last: kill: controller"])
 def test_an_interrupted_demo_leaves_no_process(tmp_path: Path, moment: str) -> None:
-    command = [sys.executable, "-m", "raftctl", "demo", "--lines", "20000", "--keep"]
+    command = [sys.executable, "-m", "raftctl", "demo", "--keep"]
     with subprocess.Popen(
         [*command, str(tmp_path / "demo")],
         cwd=ROOT,
@@ -366,5 +367,5 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path, moment: str) -> N
                 demo.send_signal(signal.SIGINT)
     assert demo.returncode == 130, "".join(told)
     assert "Traceback" not in "".join(told)
-    assert "interrupted: the demo's nodes are stopped\n" in told
+    assert any("interrupted" in line for line in told)
     assert processes_of(tmp_path) == []

@@ -14,7 +14,6 @@ SLOW = frozenset(
         # They start Spark, other processes or compilers.
         "test_admin_commands.py",
         "test_client.py",
-        "test_clients.py",
         "test_collector.py",
         "test_command_line.py",
         "compiled/test_lines.py",
@@ -26,7 +25,6 @@ SLOW = frozenset(
         "spark/logs/test_blocks.py",
         "test_nodes.py",
         "test_real_clients.py",
-        "demo/test_source.py",
         "spark/test_check.py",
         "spark/test_package.py",
         "spark/test_preflight.py",

@@ -24,7 +24,7 @@ from raftctl.cli.offline.voters import voter_of
 from raftctl.errors import ConfigError
 from raftctl.localcluster import cluster as local
 from raftctl.localcluster.fork_server import NodeLauncher
-from raftctl.localcluster.processes import start_node
+from raftctl.localcluster.processes import mark_as_own, start_node
 from raftctl.metadata.features import SUPPORTED
 from raftctl.raft.messages import AddVoterRequest, RemoveVoterRequest
 from raftctl.runtime.real import RealFileSystem, RealRuntime
@@ -76,6 +76,7 @@ class LocalEnvironment:
         except ConfigError as error:
             self._close_launcher()
             raise InputError(str(error)) from error
+        mark_as_own(directory)
         self._directory = directory
         self._blocked: set[Link] = set()
         self._slow: dict[Link, Quality] = {}

@@ -53,7 +53,7 @@ def up(
     Ctrl-C, everything started is stopped.
     """
     from raftctl.cli._termination import terminate_as_interrupt, uninterrupted
-    from raftctl.cli.local._demo_folders import warn_of_left_over
+    from raftctl.cli.local._left_over import warn_of_left_over
     from raftctl.cli.offline.storage import format_storage, random_uuid_text
     from raftctl.localcluster.cluster import ClusterSpec, LocalCluster
     from raftctl.localcluster.fork_server import NodeLauncher
@@ -89,7 +89,7 @@ def down(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Stops the nodes of a local cluster; data stays. Brokers go first, then controllers."""
-    from raftctl.cli.local._demo_folders import warn_of_left_over
+    from raftctl.cli.local._left_over import warn_of_left_over
     from raftctl.localcluster.cluster import LocalCluster
 
     warn_of_left_over(Path(directory))

@@ -1,42 +1,28 @@
-"""The demo's own folders, and those of a demo that was killed, whose nodes go on."""
+"""Nodes of a demo that was killed, which go on."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from raftctl.cli._output import say_progress
 from raftctl.errors import ConfigError
 from raftctl.localcluster.cluster import LocalCluster
-from raftctl.localcluster.processes import ProcessRef, load_process, save_process
+from raftctl.localcluster.processes import OWNER_FILE, load_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PREFIX = "raftctl-demo-"
-_OWNER = "demo.json"
-
-
-def new_folder() -> Path:
-    """An empty folder among the temporary ones."""
-    return Path(tempfile.mkdtemp(prefix=_PREFIX))
-
-
-def mark_as_own(folder: Path) -> None:
-    """Writes down which process cares for the folder's nodes."""
-    own = ProcessRef(os.getpid(), psutil.Process().create_time())
-    save_process(folder / _OWNER, own)
+PREFIX = "raftctl-demo-"
+"""Begins the name of the temporary folder of `jepsen demo`, with its cluster somewhere below."""
 
 
 def left_over(temporary: Path) -> Iterator[Path]:
-    """Folders of demos that are gone while nodes of theirs run."""
-    for layout in sorted(temporary.glob(f"{_PREFIX}*/cluster.json")):
-        owner = load_process(layout.parent / _OWNER)
+    """Folders of clusters whose demo is gone while nodes run."""
+    for layout in sorted(temporary.glob(f"{PREFIX}*/**/cluster.json")):
+        owner = load_process(layout.parent / OWNER_FILE)
         if owner is not None and owner.is_alive():
             continue
         # Made or removed at this moment, or by another program.
@@ -47,7 +33,7 @@ def left_over(temporary: Path) -> Iterator[Path]:
 
 
 def warn_of_left_over(known: Path | None = None) -> None:
-    """Names, on stderr, what stops the nodes that killed demos have left, but those of `known`."""
+    """Name on stderr the command that stops nodes of killed demos, except those of `known`."""
     for folder in left_over(Path(tempfile.gettempdir())):
         if known is not None and known.absolute() == folder:
             continue
