@@ -19,7 +19,7 @@ from broker.log.settings import log_settings
 from broker.protocol.codec import compile_newest
 from broker.protocol.versions import ApiKey
 from broker.replication import ReplicaManager
-from broker.server import Admission, Listeners
+from broker.server import ConnectionLimits, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from raftctl.metadata.configs.topic import topic_defaults
 
@@ -81,9 +81,9 @@ class KafkaBroker:
             config.max_incremental_fetch_session_cache_slots, context.runtime.random
         )
         self._requests = context.runtime.worker("requests")
-        self._admission = Admission(config, context.fail)
+        self._limits = ConnectionLimits(config, context.fail)
         make_sender = context.runtime.sender
-        self._listeners = Listeners(config, self._admission, self._log, make_sender)
+        self._listeners = Listeners(config, self._limits, self._log, make_sender)
 
     async def start(self) -> Sequence[Endpoint]:
         """Binds the listeners and recovers the logs."""
@@ -102,8 +102,8 @@ class KafkaBroker:
         self._groups.publish(image)
         if delta.deleted_topics:
             deleted = frozenset(topic.name for topic in delta.deleted_topics.values())
-            self._groups.tell_all(ForgetTopics(deleted))
-        self._admission.begin()
+            self._groups.notify_all(ForgetTopics(deleted))
+        self._limits.begin()
 
     async def stop(self) -> None:
         """Closes the listeners, then the partitions."""

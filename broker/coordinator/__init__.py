@@ -20,22 +20,22 @@ Invariants:
 - An effect that depends on a record is released after that record is committed. A new leader
   that replays the log therefore knows everything that a client was answered.
 - A leader epoch has its own shard: nothing survives the loss of leadership.
-- Long work is done in steps (`Chores`, `Turns`), so that no group holds up the others.
+- Long work is done in steps (`StepQueue`, `TurnQueue`), so that no group holds up the others.
 
 Source: KIP-848 ("Group Coordinator"), Apache Kafka's CoordinatorRuntime.
 """
 
 from broker.coordinator._batches import in_batches
-from broker.coordinator._chores import AT_ONCE, CHORES, Chores
+from broker.coordinator._cooperative import STEP_ITEMS, STEPS, StepQueue
 from broker.coordinator._coordinator import Coordinator
 from broker.coordinator._shard import Replicas, Shard
 
 __all__ = [
-    "AT_ONCE",
-    "CHORES",
-    "Chores",
+    "STEPS",
+    "STEP_ITEMS",
     "Coordinator",
     "Replicas",
     "Shard",
+    "StepQueue",
     "in_batches",
 ]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.background import Background
+from broker.coordinator._cooperative import TurnQueue
 from broker.coordinator._linger import Linger
 from broker.coordinator._shard import Shard
-from broker.coordinator._turns import Turns
 from broker.coordinator.internal_topics import partition_of
 from broker.types import TopicPartition
 from raftctl.errors import ErrorCode, KafkaError, invariant
@@ -44,7 +44,7 @@ class Coordinator:
     ) -> None:
         """`make_core` is given the journal of the partition and the leader epoch."""
         self.topic = topic
-        self.on_errand: Callable[[Shard, Any], None] = lambda _shard, _what: None
+        self.on_command: Callable[[Shard, Any], None] = lambda _shard, _what: None
         """Does what cores ask for."""
         self._broker_id = broker_id
         self._make_core = make_core
@@ -54,7 +54,7 @@ class Coordinator:
         self._wall_ms = wall_ms
         self._log = log
         self._background = Background(fail)
-        self.turns = Turns()
+        self.turns = TurnQueue()
         """Whatever has to look at many groups or transactional ids does it in these."""
         self._image: TopicImage | None = None
         self._shards: dict[int, Shard] = {}
@@ -112,7 +112,7 @@ class Coordinator:
         for number in sorted(self._shards):
             yield self._shards[number]
 
-    def tell_all(self, request: Any) -> None:
+    def notify_all(self, request: Any) -> None:
         """Hands a request to every core that is loaded; nobody waits for the answers."""
         for shard in self.shards():
             if shard.is_loaded:
@@ -139,7 +139,7 @@ class Coordinator:
             self.turns,
             self._log,
         )
-        shard.on_errand = self.on_errand
+        shard.on_command = self.on_command
         self._loads[number] = self._background.start(shard.run())
 
     def _close(self, number: int) -> None:

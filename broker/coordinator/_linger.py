@@ -47,7 +47,7 @@ class Linger:
         """Something of the shard's is on its way to the followers."""
         self._on_their_way[shard] = None
 
-    def settled(self, shard: Hashable) -> None:
+    def committed(self, shard: Hashable) -> None:
         """Nothing of the shard's is on its way any more."""
         self._on_their_way.pop(shard, None)
         if self._gathered and not self._on_their_way and self._linger_ms == ADAPTIVE:
@@ -56,7 +56,7 @@ class Linger:
     def closed(self, shard: Hashable) -> None:
         """The shard writes no more."""
         self._gathered.pop(shard, None)
-        self.settled(shard)
+        self.committed(shard)
 
     def _write_in(self, delay_ms: int) -> None:
         self._handle = asyncio.get_running_loop().call_later(delay_ms / 1000, self._write)

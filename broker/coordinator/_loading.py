@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
-    from broker.coordinator._turns import Turns
+    from broker.coordinator._cooperative import TurnQueue
     from broker.types import FetchResult, OffsetResult, TopicPartition
     from raftctl.runtime.api import Piece
 
@@ -74,7 +74,7 @@ async def replay_log(
     slice_bytes: int,
     replay: Callable[[Sequence[tuple[bytes | None, bytes | None]], int], None],
     ended: Callable[[int, bool], None],
-    turns: Turns,
+    turns: TurnQueue,
 ) -> int:
     """Replays what the log holds now, once that is committed; returns how many records these are.
 
@@ -102,7 +102,7 @@ async def replay_log(
                 turn += len(part)
                 if turn >= RECORDS_AT_ONCE:
                     count, turn = count + turn, 0
-                    await turns.mine()
+                    await turns.next()
         count += turn
     return count
 

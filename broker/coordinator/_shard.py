@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.coordinator._batches import batch_of
 from broker.coordinator._loading import LoadError, LogReader, is_committed, replay_log
-from broker.coordinator.core import NOBODY, Answer, Errand, Now
+from broker.coordinator.core import NOBODY, Answer, Command, Now
 from broker.types import ALL_IN_SYNC, OwnBatch
 from raftctl.errors import ErrorCode, KafkaError, invariant
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from broker.coordinator._cooperative import TurnQueue
     from broker.coordinator._linger import Linger
-    from broker.coordinator._turns import Turns
     from broker.coordinator.core import Core, Effect, Journal, KeyValue
     from broker.types import Appendable, AppendResult, TopicPartition
 
@@ -80,7 +80,7 @@ class Shard:
         settings: Settings,
         linger: Linger,
         wall_ms: Callable[[], int],
-        turns: Turns,
+        turns: TurnQueue,
         log: FilteringBoundLogger,
     ) -> None:
         """`make_core` is given the journal and the leader epoch; `linger` and `turns` are those of
@@ -91,7 +91,7 @@ class Shard:
         self.core = make_core(self, leader_epoch)
         """Asked for its state only once `is_loaded`."""
         self.is_loaded = False
-        self.on_errand: Callable[[Shard, Any], None] = lambda _shard, _what: None
+        self.on_command: Callable[[Shard, Any], None] = lambda _shard, _what: None
         """Does what the core asks for."""
         self._make_core = make_core
         self._replicas = replicas
@@ -101,10 +101,10 @@ class Shard:
         self._turns = turns
         self._log = log.bind(partition=str(partition), leader_epoch=leader_epoch)
         self._loop = asyncio.get_running_loop()
-        self._tickets: dict[int, asyncio.Future[Any]] = {}
+        self._pending: dict[int, asyncio.Future[Any]] = {}
         self._gathered: list[tuple[int, Any]] = []
-        """Requests with their tickets that are to share a batch."""
-        self._next_ticket = 0
+        """Requests with their ids that are to share a batch."""
+        self._next_request_id = 0
         self._written = 0
         """How many batches were appended, and how many of these are committed."""
         self._committed = 0
@@ -112,7 +112,7 @@ class Shard:
         """The transactions that ended while the log was loaded."""
         self._doubts: set[int] = set()
         """The batches that were not committed in time, until they turn out to be."""
-        self._unsettled: deque[tuple[int, Effect]] = deque()
+        self._uncommitted: deque[tuple[int, Effect]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = False
         """Whether the core's deadline has come, and it waits for its turn."""
@@ -155,9 +155,9 @@ class Shard:
         if self._timer is not None:
             self._timer.cancel()
         self._linger.closed(self)
-        self._unsettled.clear()
-        for ticket in list(self._tickets):
-            self._refuse(ticket, error)
+        self._uncommitted.clear()
+        for request_id in list(self._pending):
+            self._refuse(request_id, error)
 
     def ended(self, producer_id: int, *, commit: bool) -> None:
         """A marker is committed in the partition."""
@@ -179,14 +179,14 @@ class Shard:
         """The core's response, or KafkaError: its own, COORDINATOR_LOAD_IN_PROGRESS,
         NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE if what it wrote is not committed in time.
         """
-        ticket, self._next_ticket = self._next_ticket, self._next_ticket + 1
-        future = self._tickets[ticket] = self._loop.create_future()
+        request_id, self._next_request_id = self._next_request_id, self._next_request_id + 1
+        future = self._pending[request_id] = self._loop.create_future()
         if self._closed is not None:
-            self._refuse(ticket, self._closed)
+            self._refuse(request_id, self._closed)
         elif not self.is_loaded:
-            self._refuse(ticket, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            self._refuse(request_id, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         elif self.core.may_gather(request):
-            self._gathered.append((ticket, request))
+            self._gathered.append((request_id, request))
             if len(self._gathered) == 1:
                 self._linger.gathered(self, self._handle_gathered)
             elif len(self._gathered) == _GATHERED_MAX:
@@ -195,9 +195,9 @@ class Shard:
             # What came before is done before.
             self._handle_gathered()
             try:
-                self._take(self.core.handle(ticket, request, self._now()))
+                self._take(self.core.handle(request_id, request, self._now()))
             except KafkaError as error:
-                self._refuse(ticket, error)
+                self._refuse(request_id, error)
         return future
 
     def _handle_gathered(self) -> None:
@@ -216,7 +216,7 @@ class Shard:
 
     def _take(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            at_once = isinstance(effect, Answer) and not effect.settled
+            at_once = isinstance(effect, Answer) and not effect.needs_commit
             if at_once or self._committed == self._written:
                 self._release(effect)
             else:
@@ -224,18 +224,18 @@ class Shard:
         self._set_timer()
 
     def _release(self, effect: Effect) -> None:
-        if isinstance(effect, Errand):
-            self.on_errand(self, effect.what)
+        if isinstance(effect, Command):
+            self.on_command(self, effect.what)
             return
         if isinstance(effect.response, KafkaError):
-            self._refuse(effect.ticket, effect.response)
+            self._refuse(effect.request_id, effect.response)
             return
-        future = self._tickets.pop(effect.ticket, None)
+        future = self._pending.pop(effect.request_id, None)
         if future is not None and not future.done():
             future.set_result(effect.response)
 
-    def _refuse(self, ticket: int, error: KafkaError) -> None:
-        future = self._tickets.pop(ticket, None)
+    def _refuse(self, request_id: int, error: KafkaError) -> None:
+        future = self._pending.pop(request_id, None)
         if future is not None and not future.done():
             future.set_exception(error)
             # The client may be gone.
@@ -253,7 +253,7 @@ class Shard:
 
     def _due(self) -> None:
         self._timer, self._is_due = None, True
-        self._turns.take(self._tick)
+        self._turns.submit(self._tick)
 
     def _tick(self) -> None:
         self._is_due = False
@@ -283,7 +283,7 @@ class Shard:
         for record in records:
             self.core.replay(*record, producer[0])
         if isinstance(done, list):
-            self._loop.call_soon(self._settle, number)
+            self._loop.call_soon(self._on_committed, number)
         else:
             done.add_done_callback(lambda future: self._appended(number, future))
 
@@ -292,31 +292,31 @@ class Shard:
             return
         result = future.result()[0]
         if result.error is ErrorCode.NONE:
-            self._settle(number)
+            self._on_committed(number)
         else:
             self._log.warning("coordinator_write_not_committed", error=result.error.name)
             self._doubt(number, result.base_offset)
 
-    def _settle(self, number: int) -> None:
+    def _on_committed(self, number: int) -> None:
         invariant(number <= self._written, "what is committed was written")
         self._committed = max(self._committed, number)
-        while self._unsettled and self._unsettled[0][0] <= self._committed:
-            self._release(self._unsettled.popleft()[1])
+        while self._uncommitted and self._uncommitted[0][0] <= self._committed:
+            self._release(self._uncommitted.popleft()[1])
         if self._committed == self._written:
-            self._linger.settled(self)
+            self._linger.committed(self)
 
     def _doubt(self, number: int, base_offset: int) -> None:
         """What was written stands in the log and may yet be committed: until then nobody is told
-        of it. An errand waits; requests are to be sent again.
+        of it. A command waits; requests are to be sent again.
         """
         if self._closed is not None:
             return
         if is_committed(self._replicas, self.partition, base_offset + 1):
             self._doubts.discard(number)
-            self._settle(number)
+            self._on_committed(number)
             return
         self._doubts.add(number)
-        waiting, self._unsettled = self._unsettled, deque()
+        waiting, self._uncommitted = self._uncommitted, deque()
         for required, effect in waiting:
             self._hold(required, effect)
         self._loop.call_later(RETRY_S, self._doubt, number, base_offset)
@@ -324,11 +324,11 @@ class Shard:
     def _hold(self, required: int, effect: Effect) -> None:
         """Keeps what must wait for a commit, unless that is in doubt and a client waits for it."""
         if self._doubts and isinstance(effect, Answer):
-            self._refuse(effect.ticket, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self._refuse(effect.request_id, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
-            in_order = not self._unsettled or self._unsettled[-1][0] <= required
+            in_order = not self._uncommitted or self._uncommitted[-1][0] <= required
             invariant(in_order, "effects leave in the order of what they rest on")
-            self._unsettled.append((required, effect))
+            self._uncommitted.append((required, effect))
 
     def _replay(
         self, records: Sequence[tuple[bytes | None, bytes | None]], producer_id: int

@@ -6,9 +6,9 @@ into the core, when `append` returns, or is refused and nothing has changed. So 
 equals the replay of its leader's log, and there is nothing to roll back: when the leadership goes
 the whole core goes, and the next leader replays the log.
 
-What a core says to clients is an `Answer` to the ticket of a request, which may come from a later
-call: a JoinGroup is answered when others have joined. An answer that rests on records is told only
-when all that the core has written so far is committed.
+A core responds to a client with an `Answer`, which names the request by its id. It may come from a
+later call: a JoinGroup is answered when others have joined. An answer that rests on records is
+released only when all that the core has written so far is committed.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the request of this ticket is told."""
+    """The response to a request."""
 
-    ticket: int
+    request_id: int
     response: Any
     """A KafkaError refuses the request."""
-    settled: bool = True
+    needs_commit: bool = True
     """Whether it waits until all that the core has written so far is committed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Command:
     """Something for the coordinator's owner to do, once all written so far is committed."""
 
     what: Any
 
 
-Effect = Answer | Errand
+Effect = Answer | Command
 
 
 class Journal(Protocol):
@@ -90,14 +90,14 @@ class Core(Protocol):
     def loaded(self, now: Now) -> list[Effect]:
         """The log has been replayed; requests come from now on."""
 
-    def handle(self, ticket: int, request: Any, now: Now) -> list[Effect]:
+    def handle(self, request_id: int, request: Any, now: Now) -> list[Effect]:
         """Begins a request; KafkaError refuses it, with nothing changed."""
 
     def may_gather(self, request: Any) -> bool:
         """Whether all requests like this of one turn of the event loop go to `handle_all`."""
 
     def handle_all(self, requests: Sequence[tuple[int, Any]], now: Now) -> list[Effect]:
-        """Begins several requests, each with its ticket, and writes one batch for all if it can.
+        """Begins several requests, each with its id, and writes one batch for all if it can.
 
         Refusals are answers, so that one request is not refused for another.
         """

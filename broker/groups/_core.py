@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.coordinator import CHORES, Chores
+from broker.coordinator import STEPS, StepQueue
 from broker.coordinator.core import NOBODY, Answer, Now
 from broker.groups._classic_members import ClassicMembers
 from broker.groups._consumer_records import ConsumerKey
@@ -110,12 +110,12 @@ class GroupCore:
         self._groups = self._directory.classic
         self._members = Rebalancer(self._groups, journal, self._timers, settings, new_uuid)
         self._mixed = ClassicMembers(self._consumers, self._timers, new_uuid)
-        self._chores = Chores(self._timers)
+        self._steps = StepQueue(self._timers)
         self._upkeep = GroupUpkeep(self._directory, self._offsets)
         self._changed: dict[tuple[str, str], None] = {}
         """Group and member id of the records of KIP-848 groups that this event has written."""
         self._going: dict[str, int] = {}
-        """Groups that are being deleted, each with the ticket of who asked for it."""
+        """Groups that are being deleted, each with the id of the request."""
 
     # --- records --------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class GroupCore:
         for group in self._groups.values():
             if group.is_in(State.PREPARING):
                 self._members.take_over(group)
-        self._chores.begin("watch", self._watch(), now.ms)
+        self._steps.begin("watch", self._watch(), now.ms)
         self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
         return self._taken()
 
@@ -166,35 +166,35 @@ class GroupCore:
 
     # --- requests -------------------------------------------------------------------------------
 
-    def handle(self, ticket: int, request: GroupRequest, now: Now) -> list[Effect]:
+    def handle(self, request_id: int, request: GroupRequest, now: Now) -> list[Effect]:
         """Begins a request."""
         self._members.now = now
         if isinstance(request, _OF_A_GROUP):
             self._check_stays(request.group_id)
         match request:
             case Join() | Sync() | Heartbeat() | Leave():
-                self._handle_classic(ticket, request)
+                self._handle_classic(request_id, request)
             case ConsumerHeartbeat():
-                self._answer(ticket, self._consumer_heartbeat(request))
+                self._answer(request_id, self._consumer_heartbeat(request))
                 self._downgrade(request.group_id, request.topics)
             case Commit():
-                self._answer(ticket, self._commit(request))
+                self._answer(request_id, self._commit(request))
             case FetchOffsets():
-                self._answer(ticket, self._fetch(request))
+                self._answer(request_id, self._fetch(request))
             case DescribeGroup(group_id):
-                self._answer(ticket, self._describe(group_id), settled=False)
+                self._answer(request_id, self._describe(group_id), needs_commit=False)
             case DescribeConsumerGroup(group_id, topics):
                 described = self._consumers.describe(group_id, topics)
-                self._answer(ticket, described, settled=False)
+                self._answer(request_id, described, needs_commit=False)
             case FindGroups() | ListGroups():
-                self._answer(ticket, self._handle_listing(request), settled=False)
+                self._answer(request_id, self._handle_listing(request), needs_commit=False)
             case DeleteGroup(group_id):
-                self._delete(ticket, group_id)
+                self._delete(request_id, group_id)
             case DeleteOffsets():
-                self._answer(ticket, self._delete_offsets(request))
+                self._answer(request_id, self._delete_offsets(request))
             case ForgetTopics():
                 self._forget_topics(request)
-                self._answer(ticket, None)
+                self._answer(request_id, None)
         return self._taken()
 
     def may_gather(self, request: GroupRequest) -> bool:
@@ -205,38 +205,38 @@ class GroupCore:
         """See `core.Core`."""
         self._members.now = now
         allowed: list[tuple[int, Commit]] = []
-        for ticket, request in requests:
+        for request_id, request in requests:
             try:
                 self._check_commit(request)
-                allowed.append((ticket, request))
+                allowed.append((request_id, request))
             except KafkaError as error:
-                self._answer(ticket, error, settled=False)
+                self._answer(request_id, error, needs_commit=False)
         commits = [(request.group_id, request.offsets) for _, request in allowed]
         found = self._offsets.commit_together(commits)
-        for (ticket, _), errors in zip(allowed, found, strict=True):
-            self._answer(ticket, errors, settled=not isinstance(errors, KafkaError))
+        for (request_id, _), errors in zip(allowed, found, strict=True):
+            self._answer(request_id, errors, needs_commit=not isinstance(errors, KafkaError))
         return self._taken()
 
-    def _handle_classic(self, ticket: int, request: Join | Sync | Heartbeat | Leave) -> None:
+    def _handle_classic(self, request_id: int, request: Join | Sync | Heartbeat | Leave) -> None:
         if isinstance(request, Join | Sync):
             self._downgrade(request.group_id, request.topics)
         consumers = self._consumers.groups.get(request.group_id)
         if consumers is not None and consumers.members:
-            settled = not isinstance(request, Heartbeat)
-            self._answer(ticket, self._handle_mixed(request), settled=settled)
+            needs_commit = not isinstance(request, Heartbeat)
+            self._answer(request_id, self._handle_mixed(request), needs_commit=needs_commit)
             if isinstance(request, Leave):
                 self._downgrade(request.group_id, request.topics)
             return
         match request:
             case Join():
                 self._make_classic(request.group_id)
-                self._members.join(ticket, request)
+                self._members.join(request_id, request)
             case Sync():
-                self._members.sync(ticket, request)
+                self._members.sync(request_id, request)
             case Heartbeat():
-                self._members.heartbeat(ticket, request)
+                self._members.heartbeat(request_id, request)
             case Leave():
-                self._members.leave(ticket, request)
+                self._members.leave(request_id, request)
 
     def _handle_mixed(self, request: Join | Sync | Heartbeat | Leave) -> Message:
         """Of a member of the classic protocol in a group of KIP-848."""
@@ -257,8 +257,8 @@ class GroupCore:
             return list(self._directory.ids())
         return self._directory.listed(request)
 
-    def _answer(self, ticket: int, response: Any, *, settled: bool = True) -> None:
-        self._members.effects.append(Answer(ticket, response, settled))
+    def _answer(self, request_id: int, response: Any, *, needs_commit: bool = True) -> None:
+        self._members.effects.append(Answer(request_id, response, needs_commit))
 
     def _taken(self) -> list[Effect]:
         self._check_changed()
@@ -450,19 +450,19 @@ class GroupCore:
 
     def _forget_topics(self, request: ForgetTopics) -> None:
         now = self._members.now
-        self._chores.begin("forget", self._upkeep.forget(request.topics, now.wall_ms), now.ms)
+        self._steps.begin("forget", self._upkeep.forget(request.topics, now.wall_ms), now.ms)
 
-    def _delete(self, ticket: int, group_id: str) -> None:
+    def _delete(self, request_id: int, group_id: str) -> None:
         group = self._directory.known(group_id)
         if group.state.value != State.EMPTY.value:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
-        self._going[group_id] = ticket
+        self._going[group_id] = request_id
         steps = self._upkeep.delete(group_id, self._deleted)
-        self._chores.begin(("delete", group_id), steps, self._members.now.ms)
+        self._steps.begin(("delete", group_id), steps, self._members.now.ms)
 
     def _deleted(self, group_id: str, error: KafkaError | None) -> None:
-        ticket = self._going.pop(group_id)
-        self._answer(ticket, error, settled=error is None)
+        request_id = self._going.pop(group_id)
+        self._answer(request_id, error, needs_commit=error is None)
 
     def _check_stays(self, group_id: str) -> None:
         """While a group is deleted nothing may be written of it: clients try again."""
@@ -486,8 +486,8 @@ class GroupCore:
         for key in self._timers.due(now.ms):
             if key == _EXPIRY:
                 self._expire(now)
-            elif key == CHORES:
-                self._chores.go_on(now.ms)
+            elif key == STEPS:
+                self._steps.go_on(now.ms)
             elif isinstance(key, tuple) and key[0] in TIMERS:
                 what, group_id, member_id = key
                 self._consumers.due(what, group_id, member_id, now)
@@ -498,4 +498,4 @@ class GroupCore:
     def _expire(self, now: Now) -> None:
         self._timers.set(_EXPIRY, now.ms + self._settings.offsets_retention_check_interval_ms)
         retention_ms = self._settings.offsets_retention_minutes * _MINUTE_MS
-        self._chores.begin("expire", self._upkeep.expire(now.wall_ms, retention_ms), now.ms)
+        self._steps.begin("expire", self._upkeep.expire(now.wall_ms, retention_ms), now.ms)

@@ -1,4 +1,4 @@
-"""What time does to groups and offsets, each in steps (`chores.py`): a partition may have millions.
+"""What time does to groups and offsets, each in steps (`StepQueue`): a partition may have millions.
 
 Between two steps everything may have changed, so each step decides and writes by itself.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from broker.coordinator import AT_ONCE
+from broker.coordinator import STEP_ITEMS
 from broker.groups._directory import is_over
 from raftctl.errors import KafkaError
 
@@ -36,17 +36,17 @@ class GroupUpkeep:
 
     def expire(self, wall_ms: int, retention_ms: int) -> Iterator[None]:
         """Old offsets go, and groups of which nothing is left."""
-        left = AT_ONCE
+        left = STEP_ITEMS
         for group_id in self._directory.ids():
             for part in _parts(self._offsets.partitions(group_id)):
                 group = self._directory.find(group_id)
                 if group is None:
                     break
                 wrote = self._expire(group, part, wall_ms, retention_ms)
-                left -= AT_ONCE if wrote else 1 + len(part) + _MEMBER * len(group.members)
+                left -= STEP_ITEMS if wrote else 1 + len(part) + _MEMBER * len(group.members)
                 if left <= 0:
                     yield
-                    left = AT_ONCE
+                    left = STEP_ITEMS
 
     def _expire(
         self,
@@ -99,7 +99,7 @@ class GroupUpkeep:
             yield from self._forget(topics, wall_ms)
 
     def _forget(self, topics: dict[str, int], wall_ms: int) -> Iterator[None]:
-        left = AT_ONCE
+        left = STEP_ITEMS
         for group_id in self._offsets.group_ids():
             for part in _parts(self._offsets.partitions(group_id)):
                 gone = self._offsets.committed_before(group_id, part, topics)
@@ -108,14 +108,14 @@ class GroupUpkeep:
                     # Else expiry finds them.
                     with contextlib.suppress(KafkaError):
                         self._offsets.delete(group_id, gone)
-                left -= AT_ONCE if gone else 1 + len(part)
+                left -= STEP_ITEMS if gone else 1 + len(part)
                 if left <= 0:
                     yield
-                    left = AT_ONCE
+                    left = STEP_ITEMS
 
 
 def _parts(partitions: Collection[TopicPartition]) -> Iterator[list[TopicPartition]]:
     """At least one, which may be empty."""
     known = list(partitions)
-    for start in range(0, max(1, len(known)), AT_ONCE):
-        yield known[start : start + AT_ONCE]
+    for start in range(0, max(1, len(known)), STEP_ITEMS):
+        yield known[start : start + STEP_ITEMS]

@@ -1,8 +1,8 @@
 """Network server of a broker: listeners, connections, limits.
 
 `Listeners` binds the sockets of a broker and serves each connection with one function from a
-frame to a reply. `Admission` holds what connections share: their number, the bytes of requests
-that wait, and whether requests are served yet.
+frame to a reply. `ConnectionLimits` holds what connections share: their number, the bytes of
+requests that wait, and whether requests are served yet.
 
 A connection cuts its bytes into frames, starts requests and sends responses. It must not know
 any request: a frame is bytes, a reply is pieces of bytes or of files.
@@ -18,10 +18,10 @@ Invariants:
 Source: Apache Kafka's SocketServer; rows R9 and N3 of the requirements.
 """
 
-from broker.server._connection_limits import Admission
+from broker.server._connection_limits import ConnectionLimits
 from broker.server._listeners import Listeners
 
 __all__ = [
-    "Admission",
+    "ConnectionLimits",
     "Listeners",
 ]

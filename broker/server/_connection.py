@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from broker.apis import Response
     from broker.protocol.codec import Frame
-    from broker.server._connection_limits import Admission
+    from broker.server._connection_limits import ConnectionLimits
     from broker.server._outbox import MakeSender
     from raftctl.runtime.api import Piece
 
@@ -57,7 +57,7 @@ class _Unanswered:
     def __init__(self, response: Reply[Response] | Response, *, permit: bool) -> None:
         self.response = response
         self.permit = permit
-        """Whether it takes one of the permits of `Admission`."""
+        """Whether it takes one of the permits of `ConnectionLimits`."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        admission: Admission,
+        limits: ConnectionLimits,
         serve: Serve,
         log: FilteringBoundLogger,
         make_sender: MakeSender,
@@ -75,11 +75,11 @@ class Connection(asyncio.BufferedProtocol):
         name of the one that accepted it.
         """
         self._listener = listener
-        self._admission = admission
+        self._limits = limits
         self._serve_frame = serve
         self._log = log
         self._make_sender = make_sender
-        self._frames = FrameReader(admission.frame_bytes_max)
+        self._frames = FrameReader(limits.frame_bytes_max)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._client_host = ""
@@ -105,7 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._log = self._log.bind(peer=_address(peer))
         self._client_host = client_host(peer)
-        if refusal := self._admission.admit(self, self._listener):
+        if refusal := self._limits.admit(self, self._listener):
             self.hang_up(refusal)
             return
         self._watch_idleness()
@@ -149,11 +149,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for waiting in self._unanswered:
-            self._admission.permits += waiting.permit
+            self._limits.permits += waiting.permit
             if isinstance(waiting.response, Reply):
                 waiting.response.cancel()
         self._unanswered.clear()
-        self._admission.forget(self)
+        self._limits.forget(self)
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_start(self, frame: Frame) -> bool:
         outbox = self._outbox
-        if outbox is None or not (self._admission.open and outbox.is_writable):
+        if outbox is None or not (self._limits.open and outbox.is_writable):
             return False
         if not self._unanswered:
             return True
@@ -190,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pipelining
             and frame.startswith(_PRODUCE)
             and len(self._unanswered) < PIPELINED_MAX
-            and self._admission.permits > 0
+            and self._limits.permits > 0
         )
 
     def _start(self, frame: Frame) -> None:
@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         has_acted = not isinstance(response, Reply) or response.has_acted
         self._pipelining = has_acted and frame.startswith(_PRODUCE)
         waiting = _Unanswered(response, permit=bool(self._unanswered))
-        self._admission.permits -= waiting.permit
+        self._limits.permits -= waiting.permit
         self._unanswered.append(waiting)
         if isinstance(response, Reply):
             response.on_done(lambda future: self._finished(waiting, future))
@@ -223,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
             response = self._unanswered[0].response
             if isinstance(response, Reply):
                 return
-            self._admission.permits += self._unanswered.popleft().permit
+            self._limits.permits += self._unanswered.popleft().permit
             self._queue(response)
 
     def _attempt(self, step: Callable[[], None]) -> None:
@@ -234,7 +234,7 @@ class Connection(asyncio.BufferedProtocol):
         except (MalformedError, HangUpError) as error:
             self.hang_up(str(error))
         except InvariantViolation as violation:
-            self._admission.fail(violation)
+            self._limits.fail(violation)
         except Exception:
             log.exception("connection_failed")
             self.close()
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
         """Looks at an error that no client waits for any more, lest asyncio complains of it."""
         error = future.exception()
         if isinstance(error, InvariantViolation):
-            self._admission.fail(error)
+            self._limits.fail(error)
 
     # --- the socket -----------------------------------------------------------------------------
 
@@ -293,9 +293,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _watch_idleness(self) -> None:
         """Closes after `connections.max.idle.ms` without a request or an answer."""
-        quiet_until = self.active_at + self._admission.idle_ms_max / 1000
+        quiet_until = self.active_at + self._limits.idle_ms_max / 1000
         if self._unanswered:
-            quiet_until = self._loop.time() + self._admission.idle_ms_max / 1000
+            quiet_until = self._loop.time() + self._limits.idle_ms_max / 1000
         if self._loop.time() >= quiet_until:
             self._log.info("connection_closed", reason="idle")
             self.close()

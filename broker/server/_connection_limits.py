@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from raftctl.config import NodeConfig
 
 
-class Admission:
+class ConnectionLimits:
     """One a broker. Closed at first: connections are accepted, but their requests wait."""
 
     def __init__(self, config: NodeConfig, fail: Callable[[BaseException], None]) -> None:

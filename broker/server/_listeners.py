@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from broker.server._connection import Serve
-    from broker.server._connection_limits import Admission
+    from broker.server._connection_limits import ConnectionLimits
     from broker.server._outbox import MakeSender
     from raftctl.config import Listener, NodeConfig
 
@@ -26,14 +26,14 @@ class Listeners:
     def __init__(
         self,
         config: NodeConfig,
-        admission: Admission,
+        limits: ConnectionLimits,
         log: FilteringBoundLogger,
         make_sender: MakeSender,
     ) -> None:
         """`make_sender` is the runtime's."""
         self._config = config
         self._make_sender = make_sender
-        self._admission = admission
+        self._limits = limits
         self._log = log
         self._servers: dict[str, asyncio.Server] = {}
 
@@ -57,14 +57,14 @@ class Listeners:
         """Accepts no more and closes every connection."""
         for server in self._servers.values():
             server.close()
-        self._admission.close_all()
+        self._limits.close_all()
 
     async def _bind_one(self, listener: Listener, serve: Serve) -> asyncio.Server:
         log = self._log.bind(listener=listener.name)
         loop = asyncio.get_running_loop()
         try:
             return await loop.create_server(
-                lambda: Connection(self._admission, serve, log, self._make_sender, listener.name),
+                lambda: Connection(self._limits, serve, log, self._make_sender, listener.name),
                 listener.host,
                 listener.port,
             )

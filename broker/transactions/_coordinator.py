@@ -49,7 +49,7 @@ class TransactionCoordinator:
             log.bind(part="transactions", node_id=config.node_id),
         )
         """Who holds which transactional id."""
-        self.shards.on_errand = self._sender.send
+        self.shards.on_command = self._sender.send
 
     def publish(self, image: MetadataImage) -> None:
         """Takes up what this broker leads now. After the ReplicaManager has."""

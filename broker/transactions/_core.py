@@ -1,7 +1,7 @@
 """The transaction coordinator: decides about the transactional ids of one partition (rows T2, T3).
 
 Pure; `broker.coordinator.core` says how it is run. An outcome is decided when PREPARE is in the log
-and committed; only then markers are asked for, by an errand, and the client is told. Whoever takes
+and committed; only then markers are asked for, by a command, and the client is told. Whoever takes
 over finds PREPARE in the log and asks for the markers again, so that a crash at any step leaves
 nothing open. Markers may be written twice; what they say is the same.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.coordinator import CHORES, Chores
-from broker.coordinator.core import Answer, Effect, Errand, Journal, Now
+from broker.coordinator import STEPS, StepQueue
+from broker.coordinator.core import Answer, Command, Effect, Journal, Now
 from broker.transactions._ids import TransactionIds
 from broker.transactions._records import written
 from broker.transactions._state import (
@@ -85,7 +85,7 @@ class AddPartitions:
 class _Waiting(NamedTuple):
     """A patient request, and until when it waits."""
 
-    ticket: int
+    request_id: int
     request: AddPartitions
     until_ms: int
 
@@ -136,7 +136,7 @@ class ProducerGoesOn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
-    """An errand: to the leaders of these partitions, until all have them; then MarkersWritten."""
+    """A command: to the leaders of these partitions, until all have them; then MarkersWritten."""
 
     transactional_id: str
     producer_id: int
@@ -161,7 +161,7 @@ class TransactionCore:
         self._waiting: dict[str, _Waiting] = {}
         """By transactional id, in order of their ends."""
         self._timers: Timers[Hashable] = Timers()
-        self._chores = Chores(self._timers)
+        self._steps = StepQueue(self._timers)
         self._upkeep = TransactionUpkeep(self._ids, journal, self._ask_for_markers, self._abort_now)
         self._now = Now(0, 0)
         self._effects: list[Effect] = []
@@ -216,19 +216,19 @@ class TransactionCore:
         """Asks for the markers of all that was decided and may not have them."""
         self._timers.set(_ABORTS, now.ms + self._settings.abort_interval_ms)
         self._timers.set(_EXPIRY, now.ms + self._settings.expiration_interval_ms)
-        self._chores.begin("resume", self._upkeep.resume(), now.ms)
+        self._steps.begin("resume", self._upkeep.resume(), now.ms)
         return self._taken()
 
-    def handle(self, ticket: int, request: Request, now: Now) -> list[Effect]:
+    def handle(self, request_id: int, request: Request, now: Now) -> list[Effect]:
         """See `core.Core`. The response to InitProducer may be an error that rests on records, that
         to a patient AddPartitions one that comes later.
         """
         if isinstance(request, AddPartitions) and self._must_wait(request):
             until_ms = now.ms + self._settings.patience_ms
-            self._waiting[request.transactional_id] = _Waiting(ticket, request, until_ms)
+            self._waiting[request.transactional_id] = _Waiting(request_id, request, until_ms)
             return []
         response, effects = self._handlers[type(request)](request, now)
-        return [Answer(ticket, response), *effects]
+        return [Answer(request_id, response), *effects]
 
     def may_gather(self, request: Request) -> bool:
         """See `core.Core`. What producers ask for is decided one by one."""
@@ -254,15 +254,15 @@ class TransactionCore:
         self._now = now
         self._effects += self._out_of_patience(now)
         for key in self._timers.due(now.ms):
-            if key == CHORES:
-                self._chores.go_on(now.ms)
+            if key == STEPS:
+                self._steps.go_on(now.ms)
             elif key == _ABORTS:
                 self._timers.set(_ABORTS, now.ms + self._settings.abort_interval_ms)
-                self._chores.begin("abort", self._upkeep.abort_late(now.wall_ms), now.ms)
+                self._steps.begin("abort", self._upkeep.abort_late(now.wall_ms), now.ms)
             elif key == _EXPIRY:
                 self._timers.set(_EXPIRY, now.ms + self._settings.expiration_interval_ms)
                 before_ms = now.wall_ms - self._settings.expiration_ms
-                self._chores.begin("expire", self._upkeep.expire(before_ms), now.ms)
+                self._steps.begin("expire", self._upkeep.expire(before_ms), now.ms)
         return self._taken()
 
     def _taken(self) -> list[Effect]:
@@ -383,13 +383,15 @@ class TransactionCore:
         try:
             response, effects = self._add(waiting.request, now)
         except KafkaError as error:
-            return [Answer(waiting.ticket, error, settled=False)]
-        return [Answer(waiting.ticket, response), *effects]
+            return [Answer(waiting.request_id, error, needs_commit=False)]
+        return [Answer(waiting.request_id, response), *effects]
 
     def _out_of_patience(self, now: Now) -> list[Effect]:
         over = [name for name, one in self._waiting.items() if one.until_ms <= now.ms]
         error = KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        return [Answer(self._waiting.pop(name).ticket, error, settled=False) for name in over]
+        return [
+            Answer(self._waiting.pop(name).request_id, error, needs_commit=False) for name in over
+        ]
 
     def _end(self, request: EndTransaction, now: Now) -> tuple[ProducerGoesOn, list[Effect]]:
         name, is_v2 = request.transactional_id, request.client_version >= TRANSACTION_V2
@@ -448,9 +450,9 @@ class TransactionCore:
         self._write(name, decided)
         return [self._markers(name)]
 
-    def _markers(self, name: str) -> Errand:
+    def _markers(self, name: str) -> Command:
         found = self._known[name]
-        return Errand(
+        return Command(
             WriteMarkers(
                 name,
                 found.producer_id,

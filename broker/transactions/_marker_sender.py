@@ -55,25 +55,27 @@ class MarkerSender:
         self._background = Background(fail)
         self._queues = BrokerQueues(_FORM, config, image, fail)
 
-    def send(self, shard: Shard, errand: WriteMarkers) -> None:
+    def send(self, shard: Shard, command: WriteMarkers) -> None:
         """Begins to send; the shard is told when every partition has its marker."""
-        self._background.start(self._bring(shard, errand))
+        self._background.start(self._bring(shard, command))
 
     async def stop(self) -> None:
         """Lets go of everything."""
         await self._background.stop()
         await self._queues.stop()
 
-    async def _bring(self, shard: Shard, errand: WriteMarkers) -> None:
+    async def _bring(self, shard: Shard, command: WriteMarkers) -> None:
         marker = EndMarker(
-            errand.producer_id,
-            errand.producer_epoch,
-            errand.commit,
-            errand.coordinator_epoch,
-            errand.client_version,
+            command.producer_id,
+            command.producer_epoch,
+            command.commit,
+            command.coordinator_epoch,
+            command.client_version,
         )
-        await self._until_written(shard, marker, errand.partitions)
-        written = MarkersWritten(errand.transactional_id, marker.producer_id, marker.producer_epoch)
+        await self._until_written(shard, marker, command.partitions)
+        written = MarkersWritten(
+            command.transactional_id, marker.producer_id, marker.producer_epoch
+        )
         while not shard.is_closed:
             try:
                 await shard.ask(written)

@@ -1,4 +1,4 @@
-"""What time does to transactions, each in steps (`chores.py`): a partition may have many ids.
+"""What time does to transactions, each in steps (`StepQueue`): a partition may have many ids.
 
 Between two steps everything may have changed, so each step decides and writes by itself.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordinator import AT_ONCE, in_batches
+from broker.coordinator import STEP_ITEMS, in_batches
 from broker.transactions._records import written
 from raftctl.errors import KafkaError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.coordinator.core import Journal
     from broker.transactions._ids import TransactionIds
 
-_ERRAND = 5
+_COMMAND = 5
 """To ask for markers takes as long as to look at so many ids."""
 _ABORT = 20
 """To write that one transaction is aborted, too."""
@@ -46,12 +46,12 @@ class TransactionUpkeep:
         """
         for count, name in enumerate(list(self._ids.prepared), 1):
             self._ask_for_markers(name)
-            if count % (AT_ONCE // _ERRAND) == 0:
+            if count % (STEP_ITEMS // _COMMAND) == 0:
                 yield
 
     def abort_late(self, wall_ms: int) -> Iterator[None]:
         """Aborts what takes too long. If the log takes nothing now the next round tries again."""
-        left = AT_ONCE
+        left = STEP_ITEMS
         for name in list(self._ids.ongoing):
             left -= 1
             if name in self._ids.ongoing and self._ids.known[name].ends_ms <= wall_ms:
@@ -62,13 +62,13 @@ class TransactionUpkeep:
                 left -= _ABORT
             if left <= 0:
                 yield
-                left = AT_ONCE
+                left = STEP_ITEMS
 
     def expire(self, before_ms: int) -> Iterator[None]:
         """Ids that nobody has used since then are forgotten."""
         names = list(self._ids.known)
-        for start in range(0, len(names), AT_ONCE):
-            part = names[start : start + AT_ONCE]
+        for start in range(0, len(names), STEP_ITEMS):
+            part = names[start : start + STEP_ITEMS]
             gone = [written(name, None) for name in part if self._is_silent(name, before_ms)]
             try:
                 for batch in in_batches(gone):

@@ -141,11 +141,11 @@ class Target:
     async def check_idle(self) -> None:
         """Nothing of what was sent is still held, and the log is whole."""
         await self.disconnect()
-        await eventually(lambda: not self.node._admission._connections, ANSWER_S)
+        await eventually(lambda: not self.node._limits._connections, ANSWER_S)
         replicas, config = self.node.replicas, self.node.config
         waiting = replicas._produces, replicas._fetches, replicas._deletion
         assert [len(one) for one in waiting] == [0, 0, 0]
-        assert self.node._admission.permits == config.queued_max_requests
+        assert self.node._limits.permits == config.queued_max_requests
         assert len(self.node.sessions) <= config.max_incremental_fetch_session_cache_slots
         assert self.node.failures == []
         assert self.crashes == [], self.crashes[0]

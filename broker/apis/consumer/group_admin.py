@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from broker.apis.consumer.groups import ask_any
-from broker.coordinator import AT_ONCE
+from broker.coordinator import STEP_ITEMS
 from broker.groups.classic import State
 from broker.groups.requests import DeleteGroup, DescribeGroup, FindGroups, ListGroups
 from broker.protocol import EncodedArray
@@ -96,9 +96,9 @@ async def handle_list(
 async def _some_at_a_time(context: ApiContext, shard: Shard) -> AsyncIterator[Sequence[str]]:
     """The ids of a partition's groups, some in each turn of the event loop."""
     group_ids = await shard.ask(FindGroups())
-    for start in range(0, len(group_ids), AT_ONCE):
-        await context.groups.turns.mine()
-        yield group_ids[start : start + AT_ONCE]
+    for start in range(0, len(group_ids), STEP_ITEMS):
+        await context.groups.turns.next()
+        yield group_ids[start : start + STEP_ITEMS]
 
 
 def refuse_list(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.apis.handler import Reply
-from broker.coordinator import AT_ONCE
+from broker.coordinator import STEP_ITEMS
 from broker.coordinator.topic_patterns import check_pattern, matching
 from broker.protocol import EncodedArray
 from broker.transactions import Transaction, TransactionState
@@ -179,9 +179,9 @@ async def handle_list(
     found = EncodedArray(request.api_key, request.version, "transaction_states")
     for core in context.transactions.cores():
         known = list(core.known.items())
-        for start in range(0, len(known), AT_ONCE):
-            await context.transactions.shards.turns.mine()
-            part = {name: one for name, one in known[start : start + AT_ONCE] if passes(one)}
+        for start in range(0, len(known), STEP_ITEMS):
+            await context.transactions.shards.turns.next()
+            part = {name: one for name, one in known[start : start + STEP_ITEMS] if passes(one)}
             named = matching(pattern, part) if pattern else part
             found.add([_listed(name, part[name]) for name in named])
     return {

@@ -47,9 +47,9 @@ class Member:
     protocols: tuple[tuple[str, bytes], ...]
     assignment: bytes = b""
     joining: int | None = None
-    """The ticket of its JoinGroup that waits for the others."""
+    """The request id of its JoinGroup that waits for the others."""
     syncing: int | None = None
-    """The ticket of its SyncGroup that waits for the leader."""
+    """The request id of its SyncGroup that waits for the leader."""
     is_new: bool = True
     """Whether it has not been in a generation yet."""
     epochs: range | None = None

@@ -58,7 +58,7 @@ class Rebalancer:
 
     # --- JoinGroup ------------------------------------------------------------------------------
 
-    def join(self, ticket: int, request: Join) -> None:
+    def join(self, request_id: int, request: Join) -> None:
         """Answers when all members have joined, or at once."""
         self.check(request)
         group = self._groups.get(request.group_id)
@@ -72,9 +72,9 @@ class Rebalancer:
         if not group.supports(request.protocol_type, request.protocols):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.caller.member_id:
-            self._rejoin(group, ticket, request)
+            self._rejoin(group, request_id, request)
         else:
-            self._join_anew(group, ticket, request)
+            self._join_anew(group, request_id, request)
 
     def check(self, request: Join) -> None:
         """INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL."""
@@ -94,36 +94,36 @@ class Rebalancer:
             return again or joined < self._limits.group_max_size
         return known is not None or len(group.members) < self._limits.group_max_size
 
-    def _join_anew(self, group: Group, ticket: int, request: Join) -> None:
+    def _join_anew(self, group: Group, request_id: int, request: Join) -> None:
         instance_id = request.caller.instance_id
         member_id = f"{instance_id or request.client_id}-{self._new_uuid()}"
         if instance_id is not None and instance_id in group.statics:
-            self._replace(group, group.statics[instance_id], member_id, ticket, request)
+            self._replace(group, group.statics[instance_id], member_id, request_id, request)
         elif instance_id is None and request.needs_member_id:
             group.pending[member_id] = None
             due = self.now.ms + request.session_timeout_ms
             self._timers.set(("pending", group.group_id, member_id), due)
-            self._answer(ticket, join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+            self._answer(request_id, join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         else:
-            self._add(group, member_id, ticket, request)
+            self._add(group, member_id, request_id, request)
 
-    def _rejoin(self, group: Group, ticket: int, request: Join) -> None:
+    def _rejoin(self, group: Group, request_id: int, request: Join) -> None:
         member_id = request.caller.member_id
         if member_id in group.pending and request.caller.instance_id is None:
             self._timers.cancel(("pending", group.group_id, member_id))
-            self._add(group, member_id, ticket, request)
+            self._add(group, member_id, request_id, request)
             return
         member = self.member(group, request.caller)
         unchanged = member.protocols == request.protocols
         if group.is_in(State.COMPLETING) and unchanged:
             # It has not got the answer.
-            self._answer(ticket, self._joined(group, member))
+            self._answer(request_id, self._joined(group, member))
         elif group.is_in(State.STABLE) and unchanged and group.leader != member_id:
-            self._answer(ticket, self._joined(group, member))
+            self._answer(request_id, self._joined(group, member))
         else:
-            self._update(group, member, ticket, request)
+            self._update(group, member, request_id, request)
 
-    def _add(self, group: Group, member_id: str, ticket: int, request: Join) -> None:
+    def _add(self, group: Group, member_id: str, request_id: int, request: Join) -> None:
         member = Member(
             member_id,
             request.caller.instance_id,
@@ -132,7 +132,7 @@ class Rebalancer:
             request.session_timeout_ms,
             request.rebalance_timeout_ms,
             request.protocols,
-            joining=ticket,
+            joining=request_id,
         )
         if not group.members:
             group.protocol_type = request.protocol_type
@@ -142,10 +142,10 @@ class Rebalancer:
         self._timers.set(_session(group, member_id), self.now.ms + NEW_MEMBER_JOIN_MS)
         self._prepare_or_complete(group)
 
-    def _update(self, group: Group, member: Member, ticket: int, request: Join) -> None:
+    def _update(self, group: Group, member: Member, request_id: int, request: Join) -> None:
         if member.joining is not None:
             self._answer(member.joining, join_error(member.member_id, _REBALANCING))
-        member.joining = ticket
+        member.joining = request_id
         member.protocols = request.protocols
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -154,7 +154,7 @@ class Rebalancer:
         self._prepare_or_complete(group)
 
     def _replace(
-        self, group: Group, old_id: str, member_id: str, ticket: int, request: Join
+        self, group: Group, old_id: str, member_id: str, request_id: int, request: Join
     ) -> None:
         """A static member is back under its instance id and gets a new member id (KIP-345)."""
         old = group.members[old_id]
@@ -168,7 +168,7 @@ class Rebalancer:
         group.leader = member_id if was_leader else group.leader
         old.protocols = request.protocols
         if not group.is_in(State.STABLE) or changed:
-            self._update(group, old, ticket, request)
+            self._update(group, old, request_id, request)
             return
         try:
             self._write(group, {one.member_id: one.assignment for one in group.members.values()})
@@ -187,7 +187,7 @@ class Rebalancer:
                 message["skip_assignment"] = True
             else:
                 message["leader"], message["members"] = old_id, []
-        self._answer(ticket, message, settled=True)
+        self._answer(request_id, message, needs_commit=True)
 
     def _fence(self, group: Group, member: Member) -> None:
         self._timers.cancel(_session(group, member.member_id))
@@ -314,7 +314,7 @@ class Rebalancer:
 
     # --- SyncGroup ------------------------------------------------------------------------------
 
-    def sync(self, ticket: int, request: Sync) -> None:
+    def sync(self, request_id: int, request: Sync) -> None:
         """Answers when the leader has assigned."""
         group, member = self._member_of_generation(request.group_id, request.caller)
         asked = (request.protocol_type, request.protocol_name)
@@ -326,11 +326,11 @@ class Rebalancer:
         self._synced(group, member)
         if group.is_in(State.STABLE):
             self.touch(group, member)
-            self._answer(ticket, self._assigned(group, member), settled=True)
+            self._answer(request_id, self._assigned(group, member), needs_commit=True)
             return
         if member.syncing is not None:
             self._answer(member.syncing, sync_error(_REBALANCING))
-        member.syncing = ticket
+        member.syncing = request_id
         self._timers.cancel(_session(group, member.member_id))
         if group.leader == member.member_id:
             self._assign(group, dict(request.assignments))
@@ -355,7 +355,7 @@ class Rebalancer:
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             if member.syncing is not None:
-                self._answer(member.syncing, self._assigned(group, member), settled=True)
+                self._answer(member.syncing, self._assigned(group, member), needs_commit=True)
                 member.syncing = None
                 self.touch(group, member)
 
@@ -369,18 +369,18 @@ class Rebalancer:
 
     # --- Heartbeat, LeaveGroup ------------------------------------------------------------------
 
-    def heartbeat(self, ticket: int, request: Heartbeat) -> None:
+    def heartbeat(self, request_id: int, request: Heartbeat) -> None:
         """Tells whether the member is to join again."""
         group, member = self._member_of_generation(request.group_id, request.caller)
         self.touch(group, member)
         error = _REBALANCING if group.is_in(State.PREPARING) else ErrorCode.NONE
-        self._answer(ticket, {"error_code": error})
+        self._answer(request_id, {"error_code": error})
 
-    def leave(self, ticket: int, request: Leave) -> None:
+    def leave(self, request_id: int, request: Leave) -> None:
         """Lets members go, each on its own."""
         group = self._groups.get(request.group_id)
         members = [left_message(one, self._leave(group, one)) for one in request.callers]
-        self._answer(ticket, {"error_code": ErrorCode.NONE, "members": members})
+        self._answer(request_id, {"error_code": ErrorCode.NONE, "members": members})
 
     def _leave(self, group: Group | None, caller: Caller) -> ErrorCode:
         if group is None:
@@ -495,8 +495,8 @@ class Rebalancer:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return group, member
 
-    def _answer(self, ticket: int, message: Message, *, settled: bool = False) -> None:
-        self.effects.append(Answer(ticket, message, settled))
+    def _answer(self, request_id: int, message: Message, *, needs_commit: bool = False) -> None:
+        self.effects.append(Answer(request_id, message, needs_commit))
 
 
 def _session(group: Group, member_id: str) -> tuple[str, str, str]:

@@ -57,13 +57,13 @@ class ControlledBroker(FakeBroker):
 async def listening(config: ControllerConfig | None = None) -> AsyncIterator[ControlledBroker]:
     """A broker that clients reach on a free port, also under the names of its fellows."""
     broker = ControlledBroker(config)
-    listeners = Listeners(broker.config, broker.admission, broker.log, make_sender)
+    listeners = Listeners(broker.config, broker.limits, broker.log, make_sender)
     (endpoint,) = await listeners.bind(lambda _: partial(dispatch, broker.context))
     broker.port = endpoint.port
     for broker_id in (1, 2, 3):
         broker.cluster.register(broker_id, endpoints=(endpoint,))
     broker.publish()
-    broker.admission.begin()
+    broker.limits.begin()
     try:
         yield broker
     finally:

@@ -343,7 +343,7 @@ async def test_many_groups_are_listed_some_in_each_turn(
     names = [name for name in map(str, range(500)) if broker.groups.partition_of(name) == 7]
     for name in names:
         await commit(broker, 9, group=name)
-    monkeypatch.setattr(group_admin, "AT_ONCE", 2)
+    monkeypatch.setattr(group_admin, "STEP_ITEMS", 2)
     shard = broker.groups.shard_of(names[0])
     whole, asked_for = shard.ask, list[int]()
 
@@ -357,7 +357,7 @@ async def test_many_groups_are_listed_some_in_each_turn(
     listing = asyncio.ensure_future(ask(broker, ApiKey.LIST_GROUPS, 4, {"states_filter": []}))
     seen = 0
     while not listing.done():
-        await turns.mine()
+        await turns.next()
         assert len(asked_for) <= seen + 1
         seen = len(asked_for)
     assert sum(asked_for) == len(names) > 5

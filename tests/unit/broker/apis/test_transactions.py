@@ -197,17 +197,17 @@ async def test_many_transactions_are_listed_some_in_each_turn(
     names = {"x", "y", "z"}
     for name in names:
         await begin(broker, name)
-    monkeypatch.setattr(transaction_admin, "AT_ONCE", 1)
+    monkeypatch.setattr(transaction_admin, "STEP_ITEMS", 1)
     assert broker.transactions is not None
     turns = broker.transactions.shards.turns
-    mine, taken = turns.mine, 0
+    take_turn, taken = turns.next, 0
 
     async def count() -> None:
         nonlocal taken
         taken += 1
-        await mine()
+        await take_turn()
 
-    monkeypatch.setattr(turns, "mine", count)
+    monkeypatch.setattr(turns, "next", count)
     answer = await ask(broker, ApiKey.LIST_TRANSACTIONS, 1, {**NO_FILTER, "duration_filter": -1})
     assert {one["transactional_id"] for one in answer["transaction_states"]} == names
     assert taken == len(names)

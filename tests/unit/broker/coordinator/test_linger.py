@@ -61,9 +61,9 @@ async def test_what_comes_while_something_is_on_its_way_is_written_when_all_has_
     shards.gather("a", "b")
     assert await shards.next_turn() == ["a", "b"]
     shards.gather("c", "a")
-    shards.linger.settled("a")
+    shards.linger.committed("a")
     assert await shards.next_turn() == []
-    shards.linger.settled("b")
+    shards.linger.committed("b")
     shards.gather("d")
     assert await shards.next_turn() == ["c", "a", "d"]
 
@@ -75,7 +75,7 @@ async def test_a_shard_whose_followers_are_gone_holds_the_others_up_for_a_moment
     assert await shards.next_turn() == ["stuck"]
     shards.gather("a")
     assert await shards.in_time() == ["a"]
-    shards.linger.settled("a")
+    shards.linger.committed("a")
     shards.gather("b")
     shards.linger.closed("stuck")
     assert await shards.next_turn() == ["b"]
@@ -97,7 +97,7 @@ async def test_a_time_that_was_set_is_waited_for() -> None:
     assert await shards.in_time() == ["a"]
     shards = Shards(NEVER_MS)
     shards.gather("a")
-    shards.linger.settled("b")
+    shards.linger.committed("b")
     assert await shards.next_turn() == []
 
 

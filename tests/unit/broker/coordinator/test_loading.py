@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.coordinator._batches import batch_of
+from broker.coordinator._cooperative import TurnQueue
 from broker.coordinator._loading import RECORDS_AT_ONCE, replay_log
-from broker.coordinator._turns import Turns
 from broker.coordinator.core import KeyValue
 from broker.groups import NO_EXPIRY, CommittedOffset
 from broker.groups._records import (
@@ -162,7 +162,7 @@ async def test_others_have_their_turn_while_a_partition_is_loaded() -> None:
     partition = TopicPartition("__consumer_offsets", 0)
     log = OneBatch(count)
     assert (
-        await replay_log(log, partition, 1, 1_000, replay, lambda *_: None, Turns())
+        await replay_log(log, partition, 1, 1_000, replay, lambda *_: None, TurnQueue())
         == count
         == seen
     )

@@ -9,7 +9,7 @@ import pytest
 
 from broker.apis.handler import MetadataCache
 from broker.coordinator import Coordinator
-from broker.coordinator.core import Answer, Effect, Errand, Journal, KeyValue, Now
+from broker.coordinator.core import Answer, Command, Effect, Journal, KeyValue, Now
 from broker.coordinator.internal_topics import new_topic, partition_of
 from raftctl.errors import ErrorCode, KafkaError
 from raftctl.metadata.records import RemoveTopicRecord
@@ -50,19 +50,19 @@ class Counter:
         del now
         return []
 
-    def handle(self, ticket: int, request: Any, now: Now) -> list[Effect]:
+    def handle(self, request_id: int, request: Any, now: Now) -> list[Effect]:
         what, key = request
         if what == "later":
-            self._later.append((now.ms + 20, ticket))
+            self._later.append((now.ms + 20, request_id))
             return []
         if what == "peek":
-            return [Answer(ticket, self.sums.get(key, 0), settled=False)]
+            return [Answer(request_id, self.sums.get(key, 0), needs_commit=False)]
         if what == "refuse":
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if what != "read":
             self._journal.append([KeyValue(key, b"%d" % (self.sums.get(key, 0) + what))])
-            return [Answer(ticket, self.sums[key]), Errand(self.sums[key])]
-        return [Answer(ticket, self.sums.get(key, 0))]
+            return [Answer(request_id, self.sums[key]), Command(self.sums[key])]
+        return [Answer(request_id, self.sums.get(key, 0))]
 
     def may_gather(self, request: Any) -> bool:
         return bool(request[0] == "gather")
@@ -73,15 +73,15 @@ class Counter:
         keys = [key for _, (_, key) in requests]
         self._journal.append([KeyValue(key, b"1") for key in keys if key])
         error = KafkaError(ErrorCode.INVALID_REQUEST)
-        return [Answer(ticket, key or error) for ticket, (_, key) in requests]
+        return [Answer(request_id, key or error) for request_id, (_, key) in requests]
 
     def deadline_ms(self) -> int | None:
         return min((due for due, _ in self._later), default=None)
 
     def tick(self, now: Now) -> list[Effect]:
-        due = [ticket for at, ticket in self._later if at <= now.ms]
-        self._later = [(at, ticket) for at, ticket in self._later if at > now.ms]
-        return [Answer(ticket, "late") for ticket in due]
+        due = [request_id for at, request_id in self._later if at <= now.ms]
+        self._later = [(at, request_id) for at, request_id in self._later if at > now.ms]
+        return [Answer(request_id, "late") for request_id in due]
 
     def invariants(self) -> None:
         """Any sum may be."""
@@ -91,7 +91,7 @@ class Coordinators:
     """A coordinator on each broker of a world, on topic `t`, which has one partition."""
 
     def __init__(self, world: World, timeout_ms: int = 5_000) -> None:
-        self.errands: list[Any] = []
+        self.commands: list[Any] = []
         self.of: dict[int, Coordinator] = {}
         for node in world.nodes.values():
             self.of[node.id] = self._make(node, timeout_ms)
@@ -116,11 +116,11 @@ class Coordinators:
             node.failures.append,
             node.runtime.log,
         )
-        made.on_errand = self._errand
+        made.on_command = self._errand
         return made
 
     def _errand(self, _shard: Shard, what: Any) -> None:
-        self.errands.append(what)
+        self.commands.append(what)
 
     async def ask(self, broker: int, what: Any, key: bytes = b"k") -> Any:
         return await asyncio.wait_for(self.of[broker].ask("id", (what, key)), 5)
@@ -166,7 +166,7 @@ async def test_another_broker_reloads_what_was_written() -> None:
         await coordinators.loaded(1)
         for _ in range(30):
             await coordinators.ask(1, 2)
-        assert coordinators.errands == list(range(2, 61, 2))
+        assert coordinators.commands == list(range(2, 61, 2))
         with pytest.raises(KafkaError, match="NOT_COORDINATOR"):
             await coordinators.ask(2, "read")
         waiting = coordinators.of[1].ask("id", ("later", b"k"))
@@ -200,11 +200,11 @@ async def test_nobody_is_told_of_what_is_not_committed() -> None:
                 await waiting
         with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
             await coordinators.ask(1, "read")
-        assert coordinators.errands == [1]
+        assert coordinators.commands == [1]
         # It stands in the log, and counts once the replica that lacks it is not waited for.
         world.fence(3)
         world.set_isr(1, 2)
-        await eventually(lambda: coordinators.errands == [1, 2])
+        await eventually(lambda: coordinators.commands == [1, 2])
         assert await coordinators.ask(1, "read") == 2
         await coordinators.stop()
 
@@ -240,7 +240,7 @@ async def test_what_is_due_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -
         world.create_topic(leader=1)
         await coordinators.loaded(1)
         due: list[Callable[[], None]] = []
-        monkeypatch.setattr(coordinators.of[1].turns, "take", due.append)
+        monkeypatch.setattr(coordinators.of[1].turns, "submit", due.append)
         shard = next(coordinators.of[1].shards())
         late = shard.ask(("later", b"k"))
         await eventually(lambda: bool(due))

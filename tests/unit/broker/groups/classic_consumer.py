@@ -35,7 +35,7 @@ class ClassicConsumer:
     """The generation in which it was told of them: not yet the one that it has merely joined."""
     must_join: bool = True
     joining: int | None = None
-    """The ticket that it waits for."""
+    """The request id that it waits for."""
     syncing: int | None = None
     errors: list[ErrorCode] = field(default_factory=list)
 
@@ -87,8 +87,8 @@ class ClassicConsumer:
         request = replace(request, topics=self.bench.image.topics)
         self.joining = self.bench.begin(request)
 
-    def _answer(self, ticket: int) -> dict[str, Any] | ErrorCode | None:
-        answer: dict[str, Any] | ErrorCode | None = self.bench.told.get(ticket)
+    def _answer(self, request_id: int) -> dict[str, Any] | ErrorCode | None:
+        answer: dict[str, Any] | ErrorCode | None = self.bench.told.get(request_id)
         if isinstance(answer, dict) and answer["error_code"]:
             if answer["error_code"] is ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = answer["member_id"]

@@ -36,7 +36,7 @@ P0 = TopicPartition("t", 0)
 
 
 class Bench:
-    """Requests with names for tickets; `told` has what each was told."""
+    """Requests with names for request ids; `told` has what each was told."""
 
     def __init__(self, **keys: str) -> None:
         given = {key.replace("_", "."): value for key, value in keys.items()}
@@ -58,7 +58,7 @@ class Bench:
         """In one batch."""
         self.ms = 0
         self.told: dict[int, Any] = {}
-        self._ticket = 0
+        self._request_id = 0
         self._uuid = 0
         self.core = self.new_core()
         self.core.loaded(self.now)
@@ -105,22 +105,22 @@ class Bench:
         self.core.ended(producer_id, commit=commit)
 
     def begin(self, request: Any) -> int:
-        """Asks, and returns the ticket; a refusal is told as its code."""
-        self._ticket += 1
+        """Asks, and returns the request id; a refusal is told as its code."""
+        self._request_id += 1
         try:
-            self._take(self.core.handle(self._ticket, request, self.now))
+            self._take(self.core.handle(self._request_id, request, self.now))
         except KafkaError as error:
-            self.told[self._ticket] = error.code
+            self.told[self._request_id] = error.code
             self.core.invariants()
-        return self._ticket
+        return self._request_id
 
     def begin_all(self, requests: Sequence[Commit]) -> list[Any]:
         """What each is told of those that are handled together."""
-        first = self._ticket + 1
-        self._ticket += len(requests)
-        tickets = range(first, first + len(requests))
-        self._take(self.core.handle_all(list(zip(tickets, requests, strict=True)), self.now))
-        return [self.told[ticket] for ticket in tickets]
+        first = self._request_id + 1
+        self._request_id += len(requests)
+        request_ids = range(first, first + len(requests))
+        self._take(self.core.handle_all(list(zip(request_ids, requests, strict=True)), self.now))
+        return [self.told[request_id] for request_id in request_ids]
 
     def ask(self, request: Any) -> Any:
         """The answer, which must come at once; of a message that is an error the code."""
@@ -141,9 +141,9 @@ class Bench:
         self.core.invariants()
         for effect in effects:
             assert isinstance(effect, Answer)
-            assert effect.ticket not in self.told
+            assert effect.request_id not in self.told
             refused = isinstance(effect.response, KafkaError)
-            self.told[effect.ticket] = effect.response.code if refused else effect.response
+            self.told[effect.request_id] = effect.response.code if refused else effect.response
 
     def _new_uuid(self) -> str:
         self._uuid += 1

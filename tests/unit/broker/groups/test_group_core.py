@@ -80,23 +80,23 @@ def test_all_join_again_when_one_comes(bench: Bench) -> None:
     third = bench.begin(bench.join())
     assert bench.heartbeat(first, 2) == ErrorCode.REBALANCE_IN_PROGRESS
     assert bench.ask(bench.sync(first, 2)) == ErrorCode.REBALANCE_IN_PROGRESS
-    tickets = [bench.begin(bench.join(first)), bench.begin(bench.join(second)), third]
-    assert [bench.told[one]["generation_id"] for one in tickets] == [3, 3, 3]
+    request_ids = [bench.begin(bench.join(first)), bench.begin(bench.join(second)), third]
+    assert [bench.told[one]["generation_id"] for one in request_ids] == [3, 3, 3]
     assert bench.heartbeat(first, 2) == ErrorCode.ILLEGAL_GENERATION
 
 
 @pytest.mark.req("G2")
 def test_who_does_not_join_in_time_is_out(bench: Bench) -> None:
     first, second = bench.two_members()
-    ticket = bench.begin(bench.join(second, protocols=(("sticky", b"new"),)))
+    request_id = bench.begin(bench.join(second, protocols=(("sticky", b"new"),)))
     bench.sleep(9_000)
     assert bench.heartbeat(first, 2) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert ticket not in bench.told
+    assert request_id not in bench.told
     for _ in range(10):
         bench.sleep(5_100)
         bench.heartbeat(first, 2)
-    assert bench.told[ticket]["generation_id"] == 3
-    assert bench.told[ticket]["leader"] == second
+    assert bench.told[request_id]["generation_id"] == 3
+    assert bench.told[request_id]["leader"] == second
     assert bench.heartbeat(first, 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -123,9 +123,9 @@ def test_who_never_asks_for_its_assignment_is_out(bench: Bench) -> None:
 def test_the_protocol_with_most_votes_is_taken(bench: Bench) -> None:
     first = bench.ask(bench.join())["member_id"]
     likes = (("sticky", b"x"), ("range", b"y"))
-    tickets = [bench.begin(bench.join(protocols=likes)) for _ in range(2)]
+    request_ids = [bench.begin(bench.join(protocols=likes)) for _ in range(2)]
     assert bench.ask(bench.join(first))["protocol_name"] == "sticky"
-    assert {bench.told[one]["protocol_name"] for one in tickets} == {"sticky"}
+    assert {bench.told[one]["protocol_name"] for one in request_ids} == {"sticky"}
     other = bench.join(protocols=(("none of these", b""),))
     assert bench.ask(other) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
@@ -359,8 +359,8 @@ def test_a_commit_counts_as_a_heartbeat_but_not_between_join_and_sync(bench: Ben
     assert bench.commit(first, 2, 1) == bench.heartbeat(second, 2) == ErrorCode.NONE
     bench.sleep(9_000)
     assert bench.commit(first, 2, 2) == bench.heartbeat(second, 2) == ErrorCode.NONE
-    tickets = [bench.begin(bench.join(first)), bench.begin(bench.join(second))]
-    assert [bench.told[one]["generation_id"] for one in tickets] == [3, 3]
+    request_ids = [bench.begin(bench.join(first)), bench.begin(bench.join(second))]
+    assert [bench.told[one]["generation_id"] for one in request_ids] == [3, 3]
     assert bench.commit(first, 3, 3) == ErrorCode.REBALANCE_IN_PROGRESS
     # A producer of a transaction does not know that error.
     assert bench.commit(first, 3, 3, producer=(7, 0)) == ErrorCode.NONE

@@ -60,8 +60,8 @@ class GroupMachine(RuleBasedStateMachine):
         member, generation = self._member(index), max(self.newest - back, 0)
         everybody = self.generations.get(generation, set())
         plan = {one: f"{generation}/{one}".encode() for one in sorted(everybody)}
-        ticket = self.bench.begin(self.bench.sync(member, generation, plan))
-        self.syncing[ticket] = (member, generation)
+        request_id = self.bench.begin(self.bench.sync(member, generation, plan))
+        self.syncing[request_id] = (member, generation)
 
     @rule(index=MEMBERS, back=st.integers(0, 2))
     def heartbeat(self, index: int, back: int) -> None:
@@ -118,8 +118,8 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def joins_end_in_generations(self) -> None:
-        for ticket in [one for one in self.joining if one in self.bench.told]:
-            asked, told = self.joining.pop(ticket), self.bench.told[ticket]
+        for request_id in [one for one in self.joining if one in self.bench.told]:
+            asked, told = self.joining.pop(request_id), self.bench.told[request_id]
             if isinstance(told, ErrorCode) or told["error_code"]:
                 continue
             generation, member = told["generation_id"], told["member_id"]
@@ -141,8 +141,8 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def assignments_are_the_leaders(self) -> None:
-        for ticket in [one for one in self.syncing if one in self.bench.told]:
-            (member, generation), told = self.syncing.pop(ticket), self.bench.told[ticket]
+        for request_id in [one for one in self.syncing if one in self.bench.told]:
+            (member, generation), told = self.syncing.pop(request_id), self.bench.told[request_id]
             if isinstance(told, ErrorCode) or told["error_code"]:
                 continue
             assert generation == self.newest

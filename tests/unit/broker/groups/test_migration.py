@@ -365,7 +365,7 @@ def test_groups_that_cannot_be_upgraded_stay_as_they_are() -> None:
         ids = [bench.begin(bench.join(protocol_type=protocol_type)) for _ in range(2)]
         first = bench.told[ids[0]]["member_id"]
         ids[0] = bench.begin(bench.join(first, protocol_type=protocol_type))
-        one, other = (bench.told[ticket]["member_id"] for ticket in ids)
+        one, other = (bench.told[request_id]["member_id"] for request_id in ids)
         bench.begin(bench.sync(one, 2, {one: assignments, other: assignments}))
         assert bench.beat("c") == ErrorCode.GROUP_ID_NOT_FOUND
         assert bench.beat("c", 5) == ErrorCode.GROUP_ID_NOT_FOUND

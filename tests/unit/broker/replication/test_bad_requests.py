@@ -206,6 +206,6 @@ async def test_a_truncated_request_closes_its_connection_only(keep: int) -> None
         writer.write_eof()
         assert await reader.read() == b""
         writer.close()
-        await eventually(lambda: len(node._admission._connections) == 1)
+        await eventually(lambda: len(node._limits._connections) == 1)
         assert files(node) == before
         assert await lives(client)

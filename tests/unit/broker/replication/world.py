@@ -15,7 +15,7 @@ from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.groups import group_coordinator
 from broker.log import LogManager
 from broker.replication import ReplicaManager
-from broker.server import Admission
+from broker.server import ConnectionLimits
 from broker.server._connection import Connection
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from broker.types import (
@@ -281,7 +281,7 @@ class Node:
         self.sessions = FetchSessions(
             self.config.max_incremental_fetch_session_cache_slots, self.runtime.random
         )
-        admission = Admission(self.config, self.failures.append)
+        limits = ConnectionLimits(self.config, self.failures.append)
         context = ApiContext(
             config=self.config,
             cluster_id="cluster",
@@ -300,11 +300,11 @@ class Node:
             aside=self.runtime.worker("requests").submit,
             has_session=lambda: True,
         )
-        admission.begin()
-        self._admission = admission
+        limits.begin()
+        self._limits = limits
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(
-                admission,
+                limits,
                 lambda *frame: dispatch(context, *frame),
                 self.runtime.log,
                 self.runtime.sender,
@@ -318,7 +318,7 @@ class Node:
     def _close_server(self) -> None:
         if self._server is not None:
             self._server.close()
-            self._admission.close_all()
+            self._limits.close_all()
             self._server = None
 
 

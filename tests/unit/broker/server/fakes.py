@@ -19,7 +19,7 @@ from broker.apis.handler.fetch_sessions import FetchSessions
 from broker.coordinator import Coordinator
 from broker.groups._core import GroupCore
 from broker.protocol import codec
-from broker.server import Admission, Listeners
+from broker.server import ConnectionLimits, Listeners
 from broker.transactions import TransactionCoordinator, TransactionVerifier
 from broker.types import (
     AppendResult,
@@ -358,7 +358,7 @@ class FakeBroker:
             aside=lambda call: asyncio.ensure_future(asyncio.to_thread(call)),
             has_session=lambda: self.has_session,
         )
-        self.admission = Admission(self.config, self.failures.append)
+        self.limits = ConnectionLimits(self.config, self.failures.append)
         self.port = 0
         self.other_ports: list[int] = []
         """Of the listeners after the first."""
@@ -377,7 +377,7 @@ class FakeBroker:
 async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterator[FakeBroker]:
     """A broker that listens on a free port and leads one partition of each topic."""
     broker = FakeBroker(**keys)
-    listeners = Listeners(broker.config, broker.admission, broker.log, make_sender)
+    listeners = Listeners(broker.config, broker.limits, broker.log, make_sender)
     endpoint, *others = await listeners.bind(lambda _: partial(dispatch, broker.context))
     broker.port = endpoint.port
     broker.other_ports = [other.port for other in others]
@@ -386,7 +386,7 @@ async def running(*topics: str, opened: bool = True, **keys: str) -> AsyncIterat
         records += topic_records(name, UUID(int=number), 1)
     publish(broker.metadata, records)
     if opened:
-        broker.admission.begin()
+        broker.limits.begin()
     try:
         yield broker
     finally:

@@ -136,7 +136,7 @@ async def test_queued_max_requests_is_shared_and_the_first_of_a_connection_needs
             for _ in range(4):
                 one.send(PRODUCE, 9, produce_message("t", batch()))
             await settle()
-            assert (len(broker.replicas.appended), broker.admission.permits) == (3, 0)
+            assert (len(broker.replicas.appended), broker.limits.permits) == (3, 0)
             for _ in range(2):
                 other.send(PRODUCE, 9, produce_message("t", batch()))
             await settle()
@@ -146,7 +146,7 @@ async def test_queued_max_requests_is_shared_and_the_first_of_a_connection_needs
                 broker.replicas.release()
             for _ in range(4):
                 await one.receive(PRODUCE, 9)
-        assert broker.admission.permits == 2
+        assert broker.limits.permits == 2
         assert await is_served(broker)
 
 
@@ -160,7 +160,7 @@ async def test_what_governs_the_cluster_does_not_queue_behind_produce_and_fetch(
                 full.send(PRODUCE, 9, produce_message("t", batch()))
             waits.send(FETCH, 11, fetch_message("t", offset=99, max_wait_ms=30_000))
             await settle()
-            assert broker.admission.permits == 0
+            assert broker.limits.permits == 0
             assert len((await new.ask(METADATA, 4, ALL_TOPICS))["topics"]) == 1
             follower = fetch_message("t", replica_id=2)
             (topic,) = (await new.ask(FETCH, 11, follower))["responses"]
@@ -170,7 +170,7 @@ async def test_what_governs_the_cluster_does_not_queue_behind_produce_and_fetch(
                 broker.replicas.release()
             for _ in range(4):
                 await full.receive(PRODUCE, 9)
-        assert broker.admission.permits == 1
+        assert broker.limits.permits == 1
 
 
 @pytest.mark.req("R9")
@@ -290,7 +290,7 @@ async def test_requests_wait_until_the_broker_opens() -> None:
         sent = client.send(VERSIONS, 0, {})
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(client.receive(VERSIONS, 0), 0.1)
-        broker.admission.begin()
+        broker.limits.begin()
         assert (await client.receive(VERSIONS, 0))[0] == sent
 
 
@@ -343,7 +343,7 @@ async def test_the_only_listener_is_not_protected() -> None:
 
 async def test_a_connection_that_is_accepted_while_the_broker_stops_is_closed() -> None:
     async with running() as broker:
-        broker.admission.close_all()
+        broker.limits.close_all()
         async with connected(broker) as late:
             assert await late.ended()
         assert "stops" in broker.events("connection_closed")[-1]["reason"]
@@ -381,7 +381,7 @@ async def test_a_client_that_leaves_does_not_disturb_what_it_waited_for() -> Non
         broker.replicas.release()
         broker.replicas.held.pop()[0].set_exception(ValueError("nobody hears this"))
         await settle()
-        assert broker.admission.permits == 500
+        assert broker.limits.permits == 500
         assert await is_served(broker)
 
 

@@ -37,7 +37,7 @@ class Coordinator(RuleBasedStateMachine):
         self.zombies: list[ProducerGoesOn] = []
         self.open: set[TopicPartition] = set()
         self.waiting: tuple[int, set[TopicPartition]] | None = None
-        """The ticket of a patient request, and what it adds."""
+        """The id of a patient request, and what it adds."""
         self.late: list[WriteMarkers] = []
         """Errands whose reports may come at any time."""
         self.told: dict[tuple[int, int], bool] = {}
@@ -99,9 +99,9 @@ class Coordinator(RuleBasedStateMachine):
         """To the request that waits, if it has its answer."""
         if self.waiting is None or self.waiting[0] not in self.rig.later:
             return
-        ticket, partitions = self.waiting
+        request_id, partitions = self.waiting
         self.waiting = None
-        answer = self.rig.later[ticket]
+        answer = self.rig.later[request_id]
         if isinstance(answer, KafkaError):
             assert answer.code is ErrorCode.CONCURRENT_TRANSACTIONS
         else:
@@ -112,7 +112,7 @@ class Coordinator(RuleBasedStateMachine):
     def end(self, commit: bool, version: int) -> None:
         assert self.current is not None
         following = self.rig.end(self.current, commit=commit, version=version)
-        asked = self.rig.errands[-1]
+        asked = self.rig.commands[-1]
         assert (set(asked.partitions), asked.commit) == (self.open, commit)
         self.told[asked.producer_id, asked.producer_epoch] = commit
         self.open = set()
@@ -135,10 +135,10 @@ class Coordinator(RuleBasedStateMachine):
             assert known.state.is_commit == commit
         assert self.rig.core.known["x"] == known
 
-    @precondition(lambda self: self.rig.errands)
+    @precondition(lambda self: self.rig.commands)
     @rule()
     def markers_are_written(self) -> None:
-        self.late += self.rig.errands
+        self.late += self.rig.commands
         self.rig.write_markers()
         self.answers_come()
         assert self.waiting is None
@@ -154,7 +154,7 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule()
     def another_broker_takes_over(self) -> None:
-        self.late += self.rig.errands
+        self.late += self.rig.commands
         self.rig.fail_over()
         self.waiting = None
 
@@ -173,7 +173,7 @@ class Coordinator(RuleBasedStateMachine):
         known = self.rig.core.known.get("x")
         if known is None:
             return
-        for one in self.rig.errands:
+        for one in self.rig.commands:
             key = one.producer_id, one.producer_epoch
             assert one.coordinator_epoch == 6
             if key in self.told and one.client_version >= 2:
@@ -181,7 +181,7 @@ class Coordinator(RuleBasedStateMachine):
         assert (known.state is TransactionState.ONGOING) == bool(self.open)
         if self.open:
             assert known.partitions == self.open
-        assert known.state.is_prepared == bool(self.rig.errands)
+        assert known.state.is_prepared == bool(self.rig.commands)
 
     def teardown(self) -> None:
         """Left alone, whatever is open ends."""

@@ -173,7 +173,7 @@ def test_a_producer_that_was_overtaken_ends_nothing(who: str) -> None:
     rig = in_state(ONGOING, 2)
     assert told(rig, request_of("init", WHO[who])) is FENCED
     assert rig.core.known["x"].state is TransactionState.ONGOING
-    assert rig.errands == []
+    assert rig.commands == []
 
 
 @pytest.mark.req("T2")

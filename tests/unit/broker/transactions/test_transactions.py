@@ -65,7 +65,7 @@ def test_a_patient_producer_goes_on_with_the_last_marker(version: int) -> None:
     producer = rig.init()
     rig.add(producer, P0)
     following = rig.end(producer, commit=True, version=version)
-    ticket = rig.add_patiently(following, P1)
+    request_id = rig.add_patiently(following, P1)
     busy = ErrorCode.CONCURRENT_TRANSACTIONS
     # One request waits; a checker, another one or whoever has no patience is told at once.
     asked = AddPartitions("x", *following, frozenset({P1}), verify_only=True)
@@ -74,7 +74,7 @@ def test_a_patient_producer_goes_on_with_the_last_marker(version: int) -> None:
     assert refused(lambda: rig.add(following)) is busy
     assert rig.later == {}
     rig.write_markers()
-    assert rig.later == {ticket: {P1: ErrorCode.NONE}}
+    assert rig.later == {request_id: {P1: ErrorCode.NONE}}
     assert state(rig) is TransactionState.ONGOING
     assert rig.core.known["x"].partitions == {P1}
 
@@ -86,12 +86,12 @@ def test_patience_ends() -> None:
     for name, producer in producers.items():
         rig.add(producer, name=name)
         rig.end(producer, commit=True, name=name)
-    ticket = rig.add_patiently(producers["x"], P1)
+    request_id = rig.add_patiently(producers["x"], P1)
     rig.pass_time(99)
     assert rig.later == {}
     assert rig.core.deadline_ms() == rig.now.ms + 1
     rig.pass_time(1)
-    assert rig.later[ticket].code is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert rig.later[request_id].code is ErrorCode.CONCURRENT_TRANSACTIONS
     rig.write_markers()
     assert len(rig.later) == 1
     assert state(rig) is TransactionState.COMPLETE_COMMIT
@@ -111,7 +111,7 @@ def test_a_request_that_is_sent_again_changes_nothing() -> None:
     rig.write_markers()
     assert rig.end(producer, commit=True) == producer
     assert refused(lambda: rig.end(producer, commit=False)) is ErrorCode.INVALID_TXN_STATE
-    assert rig.errands == []
+    assert rig.commands == []
 
 
 @pytest.mark.req("T2")
@@ -273,7 +273,7 @@ def test_what_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
     rig.add(producer)
     rig.pass_time(10_000)
     rig.pass_time(4_999)
-    assert rig.errands == []
+    assert rig.commands == []
     rig.pass_time(5_001)
     (asked,) = rig.write_markers()
     assert not asked.commit
@@ -308,7 +308,7 @@ def test_each_transaction_has_the_whole_time_from_its_first_partition_on() -> No
         assert state(rig) is TransactionState.ONGOING
         rig.end(producer, commit=True)
         rig.write_markers()
-    assert rig.errands == []
+    assert rig.commands == []
 
 
 @pytest.mark.req("T3")
@@ -380,7 +380,7 @@ def test_a_report_of_markers_that_were_overtaken_counts_for_nothing() -> None:
     first = rig.init()
     rig.add(first)
     second = rig.end(first, commit=True, version=2)
-    (late,) = rig.errands
+    (late,) = rig.commands
     rig.write_markers()
     rig.add(second)
     rig.end(second, commit=False, version=2)
@@ -406,13 +406,13 @@ def test_ids_that_nobody_uses_are_forgotten_but_not_those_in_a_transaction() -> 
 
 # --- many ids ---------------------------------------------------------------------------------
 
-AT_ONCE = 100
-COUNT = AT_ONCE + 10
+STEP_ITEMS = 100
+COUNT = STEP_ITEMS + 10
 
 
 @pytest.fixture
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_upkeep, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(transaction_upkeep, "STEP_ITEMS", STEP_ITEMS)
 
 
 def turns(rig: Rig) -> list[tuple[int, int]]:
@@ -420,9 +420,9 @@ def turns(rig: Rig) -> list[tuple[int, int]]:
     found = []
     until = rig.now.ms + 1_000
     while (due := rig.core.deadline_ms()) is not None and due <= until:
-        before = len(rig.log), len(rig.errands)
+        before = len(rig.log), len(rig.commands)
         rig.pass_time(max(due - rig.now.ms, 0))
-        found.append((len(rig.log) - before[0], len(rig.errands) - before[1]))
+        found.append((len(rig.log) - before[0], len(rig.commands) - before[1]))
     return found
 
 
@@ -436,17 +436,17 @@ def test_who_takes_over_asks_for_some_markers_in_each_turn() -> None:
         rig.add(producer, name=str(number))
         rig.end(producer, commit=True, name=str(number))
     rig.fail_over()
-    first = len(rig.errands)
+    first = len(rig.commands)
     assert 0 < first < COUNT / 4
     with pytest.raises(KafkaError) as refused:
         rig.init(str(COUNT - 1))
     assert refused.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
     each = [markers for _, markers in turns(rig)]
     assert max(each) <= first
-    assert {one.transactional_id for one in rig.errands} == set(rig.core.known)
+    assert {one.transactional_id for one in rig.commands} == set(rig.core.known)
     assert len(rig.write_markers()) == COUNT
     rig.fail_over()
-    assert rig.errands == []
+    assert rig.commands == []
 
 
 @pytest.mark.req("T3")
@@ -457,8 +457,8 @@ def test_late_transactions_are_aborted_some_in_each_turn() -> None:
         rig.add(rig.init(str(number), timeout_ms=5_000), name=str(number))
     rig.pass_time(9_900)
     each = turns(rig)
-    assert sum(written for written, _ in each) == COUNT == len(rig.errands)
-    assert max(written for written, _ in each) <= AT_ONCE / 10
+    assert sum(written for written, _ in each) == COUNT == len(rig.commands)
+    assert max(written for written, _ in each) <= STEP_ITEMS / 10
 
 
 @pytest.mark.req("T3")
@@ -472,8 +472,8 @@ def test_what_ends_before_its_turn_is_not_aborted() -> None:
     last = str(COUNT - 1)
     rig.end(producers[last], commit=True, name=last)
     turns(rig)
-    assert [one.transactional_id for one in rig.errands if one.commit] == [last]
-    assert len(rig.errands) == COUNT
+    assert [one.transactional_id for one in rig.commands if one.commit] == [last]
+    assert len(rig.commands) == COUNT
 
 
 @pytest.mark.req("T2")
@@ -484,7 +484,7 @@ def test_ids_are_forgotten_some_in_each_turn() -> None:
         rig.init(str(number))
     rig.pass_time(59_500)
     each = [written for written, _ in turns(rig) if written]
-    assert each == [AT_ONCE, COUNT - AT_ONCE]
+    assert each == [STEP_ITEMS, COUNT - STEP_ITEMS]
     assert not rig.core.known
 
 

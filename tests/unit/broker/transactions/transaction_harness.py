@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.coordinator.core import NOBODY, Answer, Errand, Now
+from broker.coordinator.core import NOBODY, Answer, Command, Now
 from broker.transactions import AddPartitions, EndTransaction, InitProducer, ProducerGoesOn
 from broker.transactions._core import (
     MarkersWritten,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 COORDINATOR_EPOCH = 6
 _Asks = TypeVar("_Asks", InitProducer, EndTransaction)
-_TICKET = 1
+_REQUEST_ID = 1
 """Of requests that are answered at once."""
 
 
@@ -34,12 +34,12 @@ class Rig:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         self.log: list[KeyValue] = []
-        self.errands: list[WriteMarkers] = []
+        self.commands: list[WriteMarkers] = []
         self.now = Now(1_000, 1_000)
         self.next_id = 100
         self.later: dict[int, Any] = {}
-        """The responses to patient requests, by their tickets."""
-        self._next_ticket = _TICKET
+        """The responses to patient requests, by their request ids."""
+        self._next_request_id = _REQUEST_ID
         self.core = self._new_core()
         self.take(self.core.loaded(self.now))
 
@@ -55,7 +55,7 @@ class Rig:
     def fail_over(self, keep: int | None = None) -> None:
         """Another broker takes over, with the first records of the log."""
         self.log = self.log[:keep]
-        self.errands = []
+        self.commands = []
         self.core = self._new_core()
         for record in self.log:
             self.core.replay(*record)
@@ -69,16 +69,16 @@ class Rig:
 
     def take(self, effects: Sequence[Effect]) -> Any:
         """What was asked just before is told."""
-        answers = {one.ticket: one.response for one in effects if isinstance(one, Answer)}
-        self.errands += [one.what for one in effects if isinstance(one, Errand)]
+        answers = {one.request_id: one.response for one in effects if isinstance(one, Answer)}
+        self.commands += [one.what for one in effects if isinstance(one, Command)]
         self.core.invariants()
-        response = answers.pop(_TICKET, None)
+        response = answers.pop(_REQUEST_ID, None)
         self.later |= answers
         return response
 
     def ask(self, request: Request) -> Any:
         """The response; KafkaError as the client is told."""
-        response = self.take(self.core.handle(_TICKET, request, self.now))
+        response = self.take(self.core.handle(_REQUEST_ID, request, self.now))
         if isinstance(response, KafkaError):
             raise response
         return response
@@ -101,11 +101,11 @@ class Rig:
         self.ask(AddPartitions(name, *producer, frozenset(partitions or (P0,))))
 
     def add_patiently(self, producer: ProducerGoesOn, *partitions: TopicPartition) -> int:
-        """The ticket; its response is in `later` when it has come."""
-        self._next_ticket += 1
+        """The request id; its response is in `later` when it has come."""
+        self._next_request_id += 1
         asked = AddPartitions("x", *producer, frozenset(partitions or (P0,)), patient=True)
-        self.take(self.core.handle(self._next_ticket, asked, self.now))
-        return self._next_ticket
+        self.take(self.core.handle(self._next_request_id, asked, self.now))
+        return self._next_request_id
 
     def end(
         self, producer: ProducerGoesOn, *, commit: bool, version: int = 0, name: str = "x"
@@ -116,7 +116,7 @@ class Rig:
 
     def write_markers(self) -> list[WriteMarkers]:
         """Does what the core asked for, and tells it."""
-        done, self.errands = self.errands, []
+        done, self.commands = self.commands, []
         for one in done:
             self.ask(MarkersWritten(one.transactional_id, one.producer_id, one.producer_epoch))
         return done

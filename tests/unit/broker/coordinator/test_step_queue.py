@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinator import AT_ONCE
+from broker.coordinator import STEP_ITEMS
 from broker.coordinator.core import Now
 from broker.groups import CommittedOffset
 from broker.groups import _core as group_core
@@ -17,7 +17,7 @@ from tests.unit.broker.groups.group_harness import Bench
 pytestmark = pytest.mark.req("G3")
 DAY_MS = 86_400_000
 RETENTION_MS = 7 * DAY_MS
-COUNT = 2 * AT_ONCE + 10
+COUNT = 2 * STEP_ITEMS + 10
 CHECK_MS = DAY_MS
 
 
@@ -36,8 +36,8 @@ class Steps(Bench):
         """Offsets of so many partitions, committed now."""
         committed = CommittedOffset(5, -1, "", self.now.wall_ms)
         keys = [OffsetKey(group, topic, number) for number in range(count)]
-        for start in range(0, count, AT_ONCE):
-            self.append([offset_record(one, committed) for one in keys[start : start + AT_ONCE]])
+        for start in range(0, count, STEP_ITEMS):
+            self.append([offset_record(one, committed) for one in keys[start : start + STEP_ITEMS]])
 
     def offsets(self, group: str = "g") -> set[TopicPartition]:
         return set(self.ask(FetchOffsets(group, None)))
@@ -59,7 +59,7 @@ def test_old_offsets_go_in_slices(bench: Steps) -> None:
     while bench.ids():
         written.append(bench.turn())
     assert sum(written) == COUNT + 1
-    assert max(written) == AT_ONCE
+    assert max(written) == STEP_ITEMS
     bench.fail_over()
     assert bench.offsets() == set()
 
@@ -67,7 +67,7 @@ def test_old_offsets_go_in_slices(bench: Steps) -> None:
 def test_many_groups_are_looked_at_in_several_turns(bench: Steps) -> None:
     """With nothing to write: each turn ends after so many, and requests are handled in between."""
     for number in range(30):
-        bench.fill(AT_ONCE // 10, group=f"g{number}")
+        bench.fill(STEP_ITEMS // 10, group=f"g{number}")
     bench.sleep(CHECK_MS - 1)
     began = bench.ms
     turns = 0
@@ -94,18 +94,18 @@ def test_a_large_group_is_deleted_in_slices(bench: Steps) -> None:
     """Meanwhile nothing is written of it, and others are heard."""
     bench.fill(COUNT)
     bench.fill(1, group="other")
-    ticket = bench.begin(DeleteGroup("g"))
-    assert ticket not in bench.told
-    assert len(bench.offsets()) == COUNT - AT_ONCE
+    request_id = bench.begin(DeleteGroup("g"))
+    assert request_id not in bench.told
+    assert len(bench.offsets()) == COUNT - STEP_ITEMS
     assert bench.commit("", -1, 7) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     for request in (DeleteGroup("g"), bench.join(), bench.sync("m")):
         assert bench.ask(request) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert bench.commit("", -1, 7, group="other") == ErrorCode.NONE
     written = []
-    while ticket not in bench.told:
+    while request_id not in bench.told:
         written.append(bench.turn())
-    assert written == [AT_ONCE, COUNT - 2 * AT_ONCE + 1]
-    assert bench.told[ticket] is None
+    assert written == [STEP_ITEMS, COUNT - 2 * STEP_ITEMS + 1]
+    assert bench.told[request_id] is None
     assert bench.ids() == ["other"]
     assert bench.ask(DeleteGroup("g")) == ErrorCode.GROUP_ID_NOT_FOUND
     assert bench.commit("", -1, 8) == ErrorCode.NONE
@@ -115,28 +115,28 @@ def test_a_large_group_is_deleted_in_slices(bench: Steps) -> None:
 
 def test_a_deletion_that_is_refused_half_way_may_be_asked_for_again(bench: Steps) -> None:
     bench.fill(COUNT)
-    ticket = bench.begin(DeleteGroup("g"))
+    request_id = bench.begin(DeleteGroup("g"))
     bench.refuse = ErrorCode.NOT_COORDINATOR
     bench.turn()
-    assert bench.told[ticket] == ErrorCode.NOT_COORDINATOR
+    assert bench.told[request_id] == ErrorCode.NOT_COORDINATOR
     bench.refuse = None
-    assert len(bench.offsets()) == COUNT - AT_ONCE
-    ticket = bench.begin(DeleteGroup("g"))
+    assert len(bench.offsets()) == COUNT - STEP_ITEMS
+    request_id = bench.begin(DeleteGroup("g"))
     bench.sleep(1_000)
-    assert bench.told[ticket] is None
+    assert bench.told[request_id] is None
     assert bench.ids() == []
 
 
 def test_chores_take_turns(bench: Steps) -> None:
     """A group is deleted while all others are looked at."""
-    bench.fill(4 * AT_ONCE, group="other")
+    bench.fill(4 * STEP_ITEMS, group="other")
     bench.fill(COUNT)
     bench.sleep(CHECK_MS)
-    ticket = bench.begin(DeleteGroup("g"))
-    while ticket not in bench.told:
+    request_id = bench.begin(DeleteGroup("g"))
+    while request_id not in bench.told:
         bench.turn()
     # It did not wait until everything else had been looked at.
-    assert bench.core._chores._under_way
+    assert bench.core._steps._under_way
 
 
 def test_long_ids_make_smaller_batches(bench: Steps) -> None:
@@ -166,7 +166,7 @@ def test_offsets_of_topics_that_are_there_again_stay(bench: Steps) -> None:
     bench.fill(COUNT)
     bench.fill(5, topic="u")
     bench.ask(ForgetTopics(frozenset({"t"})))
-    assert len(bench.offsets()) == 5 + COUNT - AT_ONCE
+    assert len(bench.offsets()) == 5 + COUNT - STEP_ITEMS
     bench.ask(ForgetTopics(frozenset({"u"})))
     bench.sleep(1)
     bench.fill(1, topic="u")

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from broker.coordinator._turns import Turns
+from broker.coordinator._cooperative import TurnQueue
 
 pytestmark = pytest.mark.req("G1", "T2")
 
@@ -28,35 +28,35 @@ class Clock:
 
 
 async def test_each_turn_does_one_piece() -> None:
-    clock, turns, done = Clock(), Turns(), list[tuple[int, str]]()
+    clock, turns, done = Clock(), TurnQueue(), list[tuple[int, str]]()
 
     def note(name: str) -> None:
         done.append((clock.now, name))
         if name == "a":
-            turns.take(lambda: note("again"))
+            turns.submit(lambda: note("again"))
 
     async def wait() -> None:
-        await turns.mine()
+        await turns.next()
         note("waited")
 
     task = asyncio.create_task(wait())
     await asyncio.sleep(0)
     for name in "abc":
-        turns.take(partial(note, name))
-    await turns.mine()
+        turns.submit(partial(note, name))
+    await turns.next()
     note("last")
     clock.stop()
     assert [name for _, name in done] == ["waited", "a", "b", "c", "last"]
     assert len({turn for turn, _ in done}) == 5
     await task
-    await turns.mine()
+    await turns.next()
     assert done[-1][1] == "again"
 
 
 async def test_who_waits_no_more_keeps_nobody_from_his_turn() -> None:
-    turns = Turns()
-    task = asyncio.create_task(turns.mine())
+    turns = TurnQueue()
+    task = asyncio.create_task(turns.next())
     await asyncio.sleep(0)
     task.cancel()
-    await turns.mine()
+    await turns.next()
     assert task.cancelled()
